@@ -1,0 +1,59 @@
+"""candle-convert: every model format in, every model format out, one graph, and proof that the result computes the same thing.
+
+The names below load on first use; importing the package itself loads neither numpy, numba, onnx nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .convert.api import convert as convert
+    from .convert.api import hash as hash
+    from .convert.api import load_file as load_file
+    from .convert.api import open as open
+    from .convert.api import plan as plan
+    from .convert.api import save_file as save_file
+    from .convert.diff import diff as diff
+    from .convert.options import Options as Options
+    from .convert.progress import RichProgress as RichProgress
+    from .convert.scan import scan as scan
+    from .runtime.errors import Error as Error
+    from .runtime.errors import FileAccessError as FileAccessError
+    from .runtime.errors import FormatError as FormatError
+    from .runtime.errors import LimitError as LimitError
+    from .runtime.errors import UnsafeFileError as UnsafeFileError
+    from .runtime.errors import UnsupportedError as UnsupportedError
+    from .runtime.errors import UsageError as UsageError
+    from .runtime.graph import Graph as Graph
+    from .runtime.limits import limits as limits
+    from .runtime.tensor import Tensor as Tensor
+
+_HOMES = {
+    "convert.api": ("hash", "load_file", "open", "plan", "save_file"),
+    "convert.diff": ("diff",),
+    "convert.options": ("Options",),
+    "convert.progress": ("RichProgress",),
+    "convert.scan": ("scan",),
+    "runtime.errors": ("Error", "FileAccessError", "FormatError", "LimitError", "UnsafeFileError", "UnsupportedError", "UsageError"),
+    "runtime.graph": ("Graph",),
+    "runtime.limits": ("limits",),
+    "runtime.tensor": ("Tensor",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = ["__version__", "convert", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "convert":  # the sub-package, which is callable
+        return importlib.import_module(".convert", __name__)
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

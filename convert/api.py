@@ -1,0 +1,91 @@
+"""The Python interface: `open`, `convert`, `plan`, `load_file`, `save_file`, `hash`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import UsageError
+from ..runtime.format import ReadOptions
+from ..runtime.graph import Graph
+from ..runtime.tensor import Tensor
+from . import hashing, opening, pipeline
+from . import plan as planning
+from .options import Options
+from .progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PathLike = str | os.PathLike[str]
+
+
+def open(path: PathLike, *, key: str | None = None, format: str | None = None, revision: str | None = None, offline: bool = False) -> Graph:
+    """A model file, shard index, directory or hf:// repository as a graph; only headers are read.
+
+    Args:
+        key: nested dictionary of a pickle that holds the weights, None or "auto" to find it.
+        format: format name, None to recognise it by content.
+        revision, offline: for hf://.
+    """
+    return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), format=format, revision=revision, offline=offline)
+
+
+def plan(inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, **changes: Any) -> planning.Plan:
+    """What `convert` would do, from headers alone."""
+    paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    return planning.plan(paths, output, _options(options, changes))
+
+
+def convert(
+    inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, *, progress: Progress | None = None, **changes: Any
+) -> pipeline.Report:
+    """Convert `inputs` to `output`; keyword arguments are fields of `Options`, sizes may be text such as "2GiB"."""
+    return pipeline.execute(plan(inputs, output, options, **changes), progress)
+
+
+def load_file(path: PathLike, *, key: str | None = None) -> dict[str, np.ndarray]:
+    """All tensors of a file as numpy arrays (ml_dtypes for bfloat16 and float8). Never executes code from the file."""
+    return {name: tensor.numpy() for name, tensor in open(path, key=key).weights.items()}
+
+
+def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None) -> None:
+    """Write arrays, torch tensors or `Tensor`s to a file, replacing it when complete. The same values give the same bytes."""
+    graph = Graph(weights={name: _tensor(name, value) for name, value in tensors.items()}, metadata=dict(metadata or {}))
+    made = planning.plan_graph(graph, Path(path), Options(to=format, force=True))
+    pipeline.execute(made)
+
+
+def hash(path: PathLike, *, key: str | None = None) -> str:
+    """Content hash of a model: equal for equal names, dtypes, shapes and values in any format."""
+    return hashing.content_hash(open(path, key=key))
+
+
+def _options(options: Options | None, changes: dict[str, Any]) -> Options:
+    from ..runtime.limits import size
+
+    for name in ("max_memory", "shard_nbytes"):
+        if isinstance(changes.get(name), str):
+            changes[name] = size(changes[name])
+    try:
+        return dataclasses.replace(options or Options(), **changes)
+    except TypeError as error:
+        names = ", ".join(field.name for field in dataclasses.fields(Options))
+        raise UsageError("E-OPTION", None, str(error), hint=f"Options: {names}") from error
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if type(value).__module__.partition(".")[0] == "torch":
+        from ..runtime.interop import from_torch
+
+        return from_torch(value)
+    import numpy
+
+    if not isinstance(value, numpy.ndarray | numpy.generic):
+        raise UsageError("E-TENSOR-TYPE", None, f"{name!r} is a {type(value).__name__}, not an array or tensor")
+    return Tensor.of(numpy.asarray(value))

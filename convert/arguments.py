@@ -1,0 +1,207 @@
+"""Command-line options that several commands share, and how they become plain data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..runtime import limits
+from ..runtime.errors import UsageError
+from .output import current
+
+if TYPE_CHECKING:
+    from ..runtime.format import ReadOptions
+    from ..runtime.graph import Graph
+    from .options import Options
+    from .progress import Progress
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+PROGRESS_STYLES = ("auto", "bar", "plain", "json", "none")
+Decorator = Callable[[Function], Function]
+
+
+def _flag(attribute: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def note(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+        setattr(current(), attribute, value)
+        current().command = ctx.info_name or ""
+
+    return note
+
+
+def _limits(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
+    if values:
+        ctx.with_resource(limits.limits(**dict(pair(value, "--limit NAME=SIZE") for value in values)))
+
+
+COMMON = (
+    click.option("--json", is_flag=True, expose_value=False, is_eager=True, callback=_flag("json"), help="One JSON object on standard output."),
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_flag("quiet"), help="Say nothing but errors."),
+    click.option("--limit", multiple=True, metavar="NAME=N", expose_value=False, callback=_limits, help="header=256MB, time=10m, zip_ratio=200 ..."),
+)
+READING = (
+    click.option("--from", "source_format", metavar="FMT", help="Input format, instead of recognising it."),
+    click.option("--key", metavar="NAME", help="Nested dictionary of a pickle that holds the weights (default: found, and told)."),
+    click.option("--allow-global", multiple=True, metavar="NAME", help="Pickle name to read as an inert record; it is never called."),
+    click.option("--npz-void", metavar="DTYPE", help="Dtype of npy entries that say '1-byte void'."),
+    click.option("--revision", metavar="REV", help="Revision of an hf:// repository."),
+    click.option("--offline", is_flag=True, help="hf:// from the cache only."),
+)
+PROGRESS = (
+    click.option("--progress", "progress_style", default="auto", type=click.Choice(PROGRESS_STYLES), help="How progress is shown."),
+)
+PLACING = (
+    click.option("-f", "--force", is_flag=True, help="Replace an existing output."),
+    click.option("--resume", is_flag=True, help="Go on with a run that was killed."),
+    click.option("--dry-run", is_flag=True, help="Show the plan with sizes, memory and disk; write nothing."),
+    click.option("--verify", default="sample", type=click.Choice(["none", "sample", "full"]), help="How much is read back and compared."),
+    click.option("--max-memory", default="2GiB", metavar="SIZE", help="Bytes held beyond the base memory (default 2GiB)."),
+    click.option("--threads", type=click.IntRange(1), help="Writing threads (default: the cores, at most 4)."),
+    *PROGRESS,
+)
+SHARDING = (
+    click.option("--shard-size", "--split-max-size", "--max-shard-size", metavar="SIZE", help="The most one output file holds: 5GB."),
+    click.option("--shard-tensors", type=click.IntRange(1), metavar="N", help="The most tensors one output file holds."),
+)
+CHOOSING = (
+    click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches."),
+    click.option("--exclude", multiple=True, metavar="RE", help="All but tensors whose name matches."),
+    click.option("--rename", multiple=True, metavar="RE=REPL", help="New names: 'model\\.(.*)=\\1'."),
+    click.option("--map", "map_file", metavar="FILE.toml", help="New names from a table of old = new."),
+)
+VALUES = (
+    click.option("--dtype", "--outtype", metavar="DTYPE", help="Of floating-point weights: f32, f16, bf16, f64, f8_e4m3 ..., auto (16 bits)."),
+    click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Of the weights whose name matches."),
+    click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
+    click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
+)
+CARRYING = (
+    click.option("--metadata", multiple=True, metavar="K=V", help="Set a metadata key."),
+    click.option("--metadata-file", metavar="FILE.json", help="Metadata keys from a JSON object."),
+    click.option("--tokenizer", metavar="DIR", help="Take tokenizer and config files from another directory."),
+    click.option("--no-tokenizer", is_flag=True, help="Leave tokenizer and config files behind."),
+)
+OUTPUT = (
+    click.option("-t", "--to", metavar="FMT", help="Output format (default: the output's suffix)."),
+    click.option("--report", metavar="FILE.json", help="Also write the JSON object to a file."),
+)
+
+
+def options(*groups: Sequence[Decorator[Any]]) -> Decorator[Any]:
+    """A decorator that adds groups of options, the common ones included, in the order given."""
+
+    def add(function: Function) -> Function:
+        for option in reversed([option for group in (*groups, COMMON) for option in group]):
+            function = option(function)
+        return function
+
+    return add
+
+
+def pair(text: str, form: str) -> tuple[str, str]:
+    """The two sides of the last ``=`` of an option's value."""
+    left, equals, right = text.rpartition("=")
+    if not equals or not left:
+        raise UsageError("E-OPTION", None, f"{text!r} is not of the form {form}")
+    return left, right
+
+
+def read_options(values: dict[str, Any]) -> ReadOptions:
+    """The reading options among a command's values."""
+    from ..runtime.format import ReadOptions
+
+    return ReadOptions(values["key"], frozenset(values["allow_global"]), values["npz_void"])
+
+
+def open_input(path: str, values: dict[str, Any]) -> Graph:
+    """Open an input as the reading options say, and show its notes."""
+    from .opening import open_model
+
+    graph = open_model(path, read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"])
+    current().warn(graph.notes)
+    return graph
+
+
+def progress(values: dict[str, Any]) -> Progress:
+    """The progress display that was asked for; nothing in quiet mode."""
+    from .progress import of
+
+    style = values["progress_style"]
+    return of("none" if current().quiet and style == "auto" else style)
+
+
+def convert_options(values: dict[str, Any]) -> Options:
+    """All writing options as plain data; those that a command does not have keep their defaults."""
+    from ..runtime.passes.select import Select
+    from .options import Options
+
+    split = [pair(text, "RE=REPL") for text in values.get("rename", ())]
+    select = Select(values.get("include", ()), values.get("exclude", ()), tuple(split), _map(values.get("map_file")))
+    return Options(
+        to=values.get("to"),
+        source_format=values["source_format"],
+        read=read_options(values),
+        dtype=values.get("dtype"),
+        tensor_types=tuple(pair(text, "RE=DTYPE") for text in values.get("tensor_type", ())),
+        select=select,
+        shard_nbytes=None if values.get("shard_size") is None else limits.size(values["shard_size"]),
+        shard_tensors=values.get("shard_tensors"),
+        metadata=_metadata(values),
+        nan=values.get("nan", "error"),
+        tied=values.get("tied", "clone"),
+        verify=values["verify"],
+        attachments=not values.get("no_tokenizer", False),
+        tokenizer=values.get("tokenizer"),
+        force=values["force"],
+        resume=values["resume"],
+        max_memory=limits.size(values["max_memory"]),
+        threads=values["threads"],
+        revision=values["revision"],
+        offline=values["offline"],
+    )
+
+
+def _map(path: str | None) -> tuple[tuple[str, str], ...]:
+    if path is None:
+        return ()
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError("E-MAP", path, f"is no TOML table: {error}") from error
+    if not all(isinstance(value, str) for value in table.values()):
+        raise UsageError("E-MAP", path, "has values that are not names", hint='One line a tensor: "old.name" = "new.name"')
+    return tuple(table.items())
+
+
+def _metadata(values: dict[str, Any]) -> dict[str, object]:
+    metadata: dict[str, object] = {}
+    path = values.get("metadata_file")
+    if path is not None:
+        import json
+
+        try:
+            with open(path, encoding="utf-8") as file:
+                metadata.update(json.load(file))
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError("E-METADATA-FILE", path, f"is no JSON object: {error}") from error
+    for text in values.get("metadata", ()):
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError("E-OPTION", None, f"{text!r} is not of the form KEY=VALUE")
+        metadata[key] = value
+    return metadata
+
+
+def write_report(path: str | None, payload: dict[str, Any]) -> None:
+    """Write the JSON object of ``--report``."""
+    if path is not None:
+        import json
+
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(payload, file, ensure_ascii=False, indent=2)
+            file.write(os.linesep)

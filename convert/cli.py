@@ -1,0 +1,96 @@
+"""The command line: finds commands by their modules, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..runtime import registry
+from ..runtime.errors import Error
+from .output import current
+
+COMMANDS = "convert.commands"
+ALIASES = {"ls": "inspect"}
+INTERRUPTED = 130
+BUG = 70
+
+
+class Commands(click.Group):
+    """Commands are the modules of `commands/`; words that name none are the arguments of ``convert``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(registry.names(COMMANDS))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = ALIASES.get(name, name)
+        if name not in registry.names(COMMANDS):
+            return None
+        command: click.Command = registry.load(COMMANDS, name, "COMMAND")
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and len(args) > 1:
+            args = ["convert", *args]
+        return super().resolve_command(ctx, args)
+
+
+EPILOG = """\b
+Examples
+  candle-convert model.pth model.safetensors
+  candle-convert inspect model.gguf
+  candle-convert scan downloads/
+"""
+
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "ignore_unknown_options": True}
+
+
+@click.command(cls=Commands, epilog=EPILOG, context_settings=SETTINGS)
+@click.version_option(__version__, prog_name="candle-convert")
+def cli() -> None:
+    """Convert model files between formats: safetensors, PyTorch, GGUF, GGML, npz.
+
+    `candle-convert IN OUT` is short for `candle-convert convert IN OUT`. Nothing from a file is ever executed.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; never returns."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    try:
+        result: Any = cli.main(args=arguments, prog_name="candle-convert", standalone_mode=False)
+    except Error as error:
+        current().fail(error)
+        return error.exit_code
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        current().interrupted()
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        return _report_bug()
+    return result if isinstance(result, int) else 0
+
+
+def _report_bug() -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="candle-convert-", suffix=".txt", delete=False) as report:
+        report.write(f"candle-convert {__version__}, Python {sys.version}\n{sys.argv}\n{traceback.format_exc()}")
+    last = traceback.format_exc().strip().splitlines()[-1]
+    current().bug(last, report.name)
+    return BUG

@@ -1,0 +1,111 @@
+"""``convert``: a model in one format becomes the same model in another."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import arguments
+from ..output import current, human_size, notes_json
+
+if TYPE_CHECKING:
+    from ..pipeline import Report
+    from ..plan import Plan
+
+EPILOG = """\b
+Examples
+  candle-convert convert model.pth model.safetensors
+  candle-convert convert hf://owner/repo model.gguf --dtype auto
+  candle-convert convert model-dir/ out-dir/ --to safetensors --shard-size 5GB --dry-run
+"""
+
+
+@click.command("convert", epilog=EPILOG)
+@click.argument("inputs", metavar="IN...", nargs=-1, required=True)
+@click.argument("output", metavar="OUT")
+@arguments.options(
+    arguments.OUTPUT, arguments.VALUES, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING
+)
+def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Convert model files, directories or hf:// repositories IN to OUT.
+
+    Formats come from the content of IN and the suffix of OUT; OUT may be a directory, which then also gets the tokenizer and
+    configuration files. The old output stays until the new one is complete and verified.
+    """
+    run(list(inputs), output, values)
+
+
+def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
+    """Plan, show, and unless it is a dry run, carry out."""
+    from ..pipeline import execute
+    from ..plan import plan
+
+    made = plan(inputs, output, arguments.convert_options(values))
+    show_plan(made)
+    if values["dry_run"]:
+        current().warn(made.graph.notes)
+        current().say(" nothing written")
+        current().emit({**plan_json(made), "warnings": notes_json(made.graph.notes)})
+        return
+    current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
+    report = execute(made, arguments.progress(values))
+    show_report(report, made)
+    payload = report_json(report, made) if current().json or values.get("report") else {}
+    arguments.write_report(values.get("report"), payload)
+    current().emit(payload)
+
+
+def show_plan(plan: Plan) -> None:
+    """What will be done, in two lines."""
+    say = current().say
+    dtypes = ", ".join(sorted({tensor.dtype.name for tensor in plan.graph.weights.values()}))
+    files = f"{len(plan.files)} files" if len(plan.files) > 1 else "1 file"
+    say(f" source   {plan.source_format} · {len(plan.graph.files)} file(s) · {len(plan.graph)} tensors")
+    say(
+        f" plan     {plan.format.name} · {files} · {dtypes} · {human_size(plan.nbytes)} · peak memory {human_size(plan.peak_memory)}"
+        f" · disk {human_size(plan.disk_free)} free"
+    )
+
+
+def show_report(report: Report, plan: Plan) -> None:
+    """What was done."""
+    current().warn(report.notes)
+    seconds = sum(report.seconds.values())
+    where = report.outputs[0] if len(report.outputs) == 1 else f"{len(report.outputs)} files in {plan.folder}"
+    if report.verified:
+        level = "every byte" if plan.options.verify == "full" else "samples"
+        current().say(f" verify   {report.verified} of {report.tensors} tensors read back, {level} equal")
+    current().say(f"✓ {where}  {human_size(report.nbytes)} in {seconds:.1f} s")
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON."""
+    return {
+        "dry_run": True,
+        "inputs": plan.inputs,
+        "outputs": [{"path": str(plan.folder / file.name), "bytes": file.nbytes} for file in plan.files],
+        "tensors": {name: {"dtype": tensor.dtype.name, "shape": list(tensor.shape)} for name, tensor in plan.graph.weights.items()},
+        "bytes": plan.nbytes,
+        "peak_memory": plan.peak_memory,
+        "disk_free": plan.disk_free,
+    }
+
+
+def report_json(report: Report, plan: Plan) -> dict[str, Any]:
+    """A report as JSON; hashing the outputs takes another reading of them."""
+    from ..hashing import content_hash, file_sha256
+    from ..resources import peak_rss
+
+    return {
+        "inputs": report.inputs,
+        "outputs": [{"path": path, "bytes": file.nbytes, "sha256": file_sha256(path)} for path, file in zip(report.outputs, plan.files, strict=True)],
+        "content_hash": content_hash(plan.graph),
+        "tensors": report.tensors,
+        "verified": report.verified,
+        "warnings": notes_json(report.notes),
+        "timings": report.seconds,
+        "peak_rss": peak_rss(),
+    }

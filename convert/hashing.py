@@ -1,0 +1,37 @@
+"""Content hashes: equal for equal names, dtypes, shapes and values, whatever format the file has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+from ..runtime.graph import Graph
+from ..runtime.tensor import CHUNK, Tensor
+
+
+def tensor_hash(tensor: Tensor) -> str:
+    """SHA-256 over dtype, shape and the little-endian row-major bytes."""
+    digest = hashlib.sha256(json.dumps([tensor.dtype.name, list(tensor.shape)]).encode() + b"\n")
+    for data in tensor.chunks():
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def combined_hash(hashes: dict[str, str]) -> str:
+    """SHA-256 over the tensors' names and hashes in the names' order."""
+    return hashlib.sha256(json.dumps(sorted(hashes.items()), ensure_ascii=False).encode()).hexdigest()
+
+
+def content_hash(graph: Graph) -> str:
+    """The hash of all weights of a graph."""
+    return combined_hash({name: tensor_hash(tensor) for name, tensor in graph.weights.items()})
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while data := file.read(CHUNK):
+            digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,133 @@
+"""Opening: a file, a shard index, a model directory or a hub repository, as one graph with nothing read but headers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..formats.containers.json import parse
+from ..runtime.errors import FileAccessError, FormatError, UsageError
+from ..runtime.format import ReadOptions
+from ..runtime.graph import Graph
+from ..runtime.source import Source, contained
+from ..runtime.storage import Region, Storage
+from . import hub
+from .recognise import recognise
+
+INDEX = ".index.json"
+WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin", "*.pth", "*.pt", "*.ckpt", "*.gguf", "*.npz")
+"""What counts as the weights of a directory, the first pattern with a match being taken."""
+NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "rng_state.pth", "optimizer.pt", "scheduler.pt")
+ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".md", ".tiktoken")
+ATTACHED_LIMIT = 64 * 2**20
+
+
+def open_model(
+    path: str | os.PathLike[str],
+    options: ReadOptions | None = None,
+    *,
+    format: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+) -> Graph:
+    """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
+
+    Args:
+        options: how to read.
+        format: format name, None to recognise it by content.
+        revision, offline: for ``hf://``: which revision, and whether only the cache may be used.
+
+    Raises:
+        Error: with the file, the byte offset and a hint.
+    """
+    options = options or ReadOptions()
+    local = hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path)
+    if local.is_dir():
+        return _directory(local, options, format)
+    if local.name.endswith(INDEX):
+        return _index(local, options, format)
+    return read_file(local, options, format)
+
+
+def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Graph:
+    """One file, in whatever format it is."""
+    source = Source(path)
+    return recognise(source, format).read(source, options)
+
+
+def merged(graphs: Iterable[Graph], what: str) -> Graph:
+    """Several graphs as one; a tensor name that two of them have is an error."""
+    whole, *rest = graphs
+    for part in rest:
+        twice = whole.weights.keys() & part.weights.keys()
+        if twice:
+            raise FormatError("E-SHARD-TWICE", part.files[0], f"tensor {min(twice)!r} is also in {what} before it", hint="Two copies of one shard?")
+        whole.weights.update(part.weights)
+        whole.metadata |= {key: value for key, value in part.metadata.items() if key not in whole.metadata}
+        whole.attachments |= part.attachments
+        whole.notes += part.notes
+        whole.files += part.files
+    return whole
+
+
+def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
+    source = Source(path)
+    source.budget.charge(source.size, "the index")
+    value = parse(source.read(0, source.size), source, 0, "E-INDEX-JSON")
+    names = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(names, dict) or not names or not all(isinstance(shard, str) for shard in names.values()):
+        raise FormatError("E-INDEX-MAP", path, "has no weight_map of tensor names to file names")
+    shards = {}
+    for name in sorted(set(names.values())):
+        shard = contained(path.parent, name, source.path)
+        if not shard.exists():
+            raise FileAccessError("E-SHARD-MISSING", path, f"the shard {name!r} is not there", hint="Download all shards into the same folder")
+        shards[name] = read_file(shard, options, format)
+    for name, part in shards.items():
+        promised = {tensor for tensor, file in names.items() if file == name}
+        missing, extra = promised - part.weights.keys(), part.weights.keys() - promised
+        for tensors, why in ((missing, "is not in it"), (extra, "is in it, unknown to the index")):
+            if tensors:
+                hint = "Are the shards of one download?"
+                raise FormatError("E-INDEX-TENSORS", part.files[0], f"tensor {min(tensors)!r} of {path.name} {why}", hint=hint)
+    return merged(shards.values(), "a shard")
+
+
+def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
+    for pattern in WEIGHTS:
+        found = sorted(path for path in folder.glob(pattern) if path.name not in NOT_WEIGHTS)
+        if found:
+            break
+    else:
+        raise FormatError("E-DIR-EMPTY", folder, "holds no weights", hint=f"Looked for {', '.join(WEIGHTS)}")
+    if pattern.endswith(INDEX):
+        if len(found) > 1:
+            raise UsageError("E-DIR-CHOICE", folder, f"holds {len(found)} indexes", hint=f"Name one: {', '.join(path.name for path in found)}")
+        graph = _index(found[0], options, format)
+    else:
+        graph = _whole(found, folder, options, format)
+    graph.attachments |= attachments(folder, graph)
+    return graph
+
+
+def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
+    """The tokenizer, configuration and documentation files of a model directory; what is too large is noted on `graph`."""
+    found: dict[str, Storage] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in ATTACHED_SUFFIXES and not path.name.endswith(INDEX) and path.is_file():
+            attachment = Source(contained(folder, path.name, str(folder)))
+            if attachment.size <= ATTACHED_LIMIT:
+                found[path.name] = Region(attachment, 0, attachment.size)
+            else:
+                graph.note("W-ATTACHMENT", f"{path.name} has over {ATTACHED_LIMIT >> 20} MiB and is left behind")
+    return found
+
+
+def _whole(found: list[Path], folder: Path, options: ReadOptions, format: str | None) -> Graph:
+    first = read_file(found[0], options, format)
+    others = [path for path in found if str(path) not in first.files]
+    if others:
+        names = ", ".join(path.name for path in found[:6])
+        raise UsageError("E-DIR-CHOICE", folder, f"holds {len(found)} weight files without an index", hint=f"Name the ones to read: {names}")
+    return first

@@ -1,0 +1,52 @@
+"""Options of a conversion, as plain data; the command line and `candle_convert.convert` both make one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..runtime.format import ReadOptions
+from ..runtime.passes.cast import NAN_POLICIES
+from ..runtime.passes.select import Select
+
+VERIFY_LEVELS = ("none", "sample", "full")
+TIED_POLICIES = ("clone", "dedupe", "error")
+__all__ = ["NAN_POLICIES", "TIED_POLICIES", "VERIFY_LEVELS", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to convert.
+
+    Attributes:
+        to, source_format: format names; None takes the output's suffix and the input's content.
+        dtype: dtype name or ``auto`` for floating-point weights, None keeps them.
+        tensor_types: pairs of name pattern and dtype name.
+        select: which weights, under which names.
+        shard_nbytes, shard_tensors: the most one output file holds.
+        metadata: keys to set (None removes one).
+        nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
+        attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
+        force: replace an existing output; resume: go on with a killed run.
+        max_memory: bytes that may be held beyond the base; threads: how many write.
+    """
+
+    to: str | None = None
+    source_format: str | None = None
+    read: ReadOptions = field(default_factory=ReadOptions)
+    dtype: str | None = None
+    tensor_types: tuple[tuple[str, str], ...] = ()
+    select: Select = field(default_factory=Select)
+    shard_nbytes: int | None = None
+    shard_tensors: int | None = None
+    metadata: dict[str, object] = field(default_factory=dict)
+    nan: str = "error"
+    tied: str = "clone"
+    verify: str = "sample"
+    attachments: bool = True
+    tokenizer: str | None = None
+    force: bool = False
+    resume: bool = False
+    max_memory: int = 2 * 2**30
+    threads: int | None = None
+    revision: str | None = None
+    offline: bool = False

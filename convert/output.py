@@ -1,0 +1,99 @@
+"""Output: what a command says, as text for people or as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import Error, printable
+
+if TYPE_CHECKING:
+    from ..runtime.graph import Note
+
+SCHEMA = 1
+
+
+class Output:
+    """Where a command's words go.
+
+    Attributes:
+        command: its name, part of the JSON schema's name.
+        json: whether standard output gets one JSON object instead of text.
+        quiet: whether text is left out.
+    """
+
+    def __init__(self) -> None:
+        self.command = "convert"
+        self.json = False
+        self.quiet = False
+        self.resume_hint: str | None = None
+
+    def say(self, text: str = "") -> None:
+        """A line for people; control characters of the text should have been made visible with `printable`."""
+        if not self.json and not self.quiet:
+            print(text)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> None:
+        """Rows under columns, those whose number is in `right` flushed right."""
+        if self.json or self.quiet:
+            return
+        lines = [list(columns), *([printable(str(cell)) for cell in row] for row in rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
+        for line in lines:
+            cells = [cell.rjust(widths[column]) if column in right else cell.ljust(widths[column]) for column, cell in enumerate(line)]
+            print("  ".join(cells).rstrip())
+
+    def warn(self, notes: Iterable[Note]) -> None:
+        """Notes on standard error, unless they go into the JSON object."""
+        if not self.json and not self.quiet:
+            for note in notes:
+                subject = f"{printable(note.tensor)}: " if note.tensor is not None else ""
+                print(f"! {note.code}  {subject}{printable(note.message)}", file=sys.stderr)
+
+    def emit(self, payload: dict[str, Any], *, ok: bool = True) -> None:
+        """The command's JSON object, in JSON mode."""
+        if self.json:
+            print(json.dumps({"schema": f"candle-convert/{self.command}/{SCHEMA}", "ok": ok, **payload}, ensure_ascii=False))
+
+    def fail(self, error: Error) -> None:
+        """One line on standard error; in JSON mode the error object."""
+        self.emit({"error": error.to_json()}, ok=False)
+        if not self.json:
+            print(f"✗ {error}", file=sys.stderr)
+
+    def interrupted(self) -> None:
+        """Say that the output is untouched, and how to go on."""
+        self.emit({"error": {"code": "E-INTERRUPTED", "message": "interrupted, the output is untouched", "hint": self.resume_hint}}, ok=False)
+        if not self.json:
+            hint = f"; to go on: {self.resume_hint}" if self.resume_hint else ""
+            print(f"✗ interrupted, the output is untouched{hint}", file=sys.stderr)
+
+    def bug(self, what: str, report: str) -> None:
+        """Say that this is our fault and where the details are."""
+        self.emit({"error": {"code": "E-BUG", "message": what, "hint": f"Please report it with {report}"}}, ok=False)
+        if not self.json:
+            print(f"✗ E-BUG  {printable(what)}. This is a bug of candle-convert; please report it with {report}", file=sys.stderr)
+
+
+_current = Output()
+
+
+def current() -> Output:
+    """The output of the command that runs in this process."""
+    return _current
+
+
+def notes_json(notes: Iterable[Note]) -> list[dict[str, Any]]:
+    """Notes as the ``warnings`` of JSON mode."""
+    return [{"code": note.code, "tensor": note.tensor, "message": note.message} for note in notes]
+
+
+def human_size(nbytes: float) -> str:
+    """``2.05 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.2f} TiB"

@@ -1,0 +1,88 @@
+"""The pipeline: a plan's files are written, read back and compared, and only then given their names."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..runtime.errors import Error, FileAccessError, LimitError, UnsafeFileError
+from ..runtime.graph import Note
+from ..runtime.passes.cast import Cast
+from .options import Options
+from .plan import Plan, plan
+from .progress import NoProgress, Progress
+from .staging import Staging
+from .verify import verify
+from .writing import write
+
+
+def convert(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Convert model files, directories or hub addresses into `output`; see `Options`."""
+    paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    return execute(plan(paths, output, options or Options()), progress)
+
+
+@dataclass
+class Report:
+    """What a conversion did."""
+
+    inputs: list[str]
+    outputs: list[str]
+    tensors: int
+    nbytes: int
+    verified: int
+    notes: list[Note] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def execute(plan: Plan, progress: Progress | None = None) -> Report:
+    """Write, verify and publish a plan's files."""
+    progress = progress or NoProgress()
+    _check_room(plan)
+    staging = Staging(plan.folder, plan.name, plan.files, plan.fingerprint)
+    clock = [time.perf_counter()]
+    try:
+        progress.phase("writing")
+        write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk)
+        clock.append(time.perf_counter())
+        progress.phase("verifying")
+        verified = verify(plan, staging, progress)
+        clock.append(time.perf_counter())
+        staging.publish()
+    except Error as error:
+        if isinstance(error, LimitError | FileAccessError):
+            staging.close()
+        elif error.code != "E-OUT-BUSY":
+            staging.discard()
+        raise
+    except BaseException:
+        staging.close()
+        raise
+    seconds = {"write": clock[1] - clock[0], "verify": clock[2] - clock[1]}
+    outputs = [str(staging.final(file)) for file in plan.files]
+    return Report(plan.inputs, outputs, len(plan.graph), plan.nbytes, verified, [*plan.graph.notes, *_cast_notes(plan.casts)], seconds)
+
+
+def _check_room(plan: Plan) -> None:
+    existing = [path for file in plan.files if (path := plan.folder / file.name).exists()]
+    if existing and not plan.options.force:
+        raise UnsafeFileError("E-OUT-EXISTS", existing[0], "exists and is left alone", hint="Say --force to replace it")
+    if not plan.options.resume and plan.nbytes > plan.disk_free:
+        raise LimitError("E-OUT-FULL", plan.folder, f"{plan.nbytes:,} bytes are to be written, {plan.disk_free:,} are free", hint="Free some space")
+
+
+def _cast_notes(casts: Cast) -> list[Note]:
+    notes = []
+    for audit in casts.audits:
+        if audit.nans and audit.nan == "warn":
+            notes.append(Note("W-NAN", audit.tensor, f"{audit.nans:,} NaN values were kept"))
+        if audit.overflows:
+            notes.append(Note("W-OVERFLOW", audit.tensor, f"{audit.overflows:,} values are out of the new dtype's range"))
+    return notes

@@ -1,0 +1,183 @@
+"""Planning: open, select, cast and lay out, from headers alone. A `Plan` is what --dry-run shows and what `pipeline` carries out."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import __version__
+from ..runtime.dtype import U8
+from ..runtime.errors import UnsupportedError, UsageError
+from ..runtime.format import FileLayout, Format, Piece, WriteOptions
+from ..runtime.graph import Graph
+from ..runtime.passes.cast import Cast
+from ..runtime.passes.tied import Tied
+from ..runtime.storage import Storage
+from ..runtime.tensor import CHUNK, Tensor
+from . import recognise
+from .opening import attachments, merged, open_model
+from .options import Options
+
+COPIES = 6
+"""Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
+
+
+@dataclass(eq=False)
+class Plan:
+    """A conversion that is fully known and not yet begun.
+
+    Attributes:
+        graph: what will be written, after all passes.
+        format: of the output.
+        folder: where the files go; name: what they are called together.
+        files: their exact layout; attached: the names of those that are attachments, copied beside the weights.
+    """
+
+    inputs: list[str]
+    graph: Graph
+    source_format: str
+    format: Format
+    folder: Path
+    name: str
+    files: list[FileLayout]
+    attached: frozenset[str]
+    options: Options
+    casts: Cast
+    fingerprint: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all output files."""
+        return sum(file.nbytes for file in self.files)
+
+    @property
+    def threads(self) -> int:
+        return self.options.threads or min(4, os.cpu_count() or 1)
+
+    @property
+    def chunk(self) -> int:
+        """Bytes of a tensor that one thread handles at a time."""
+        return max(1 << 16, min(CHUNK, self.options.max_memory // (self.threads * COPIES)))
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes that writing holds at most beyond the base, estimated: literal bytes of headers plus every thread's chunks."""
+        literal = sum(len(piece.data) for file in self.files for piece in file.pieces if isinstance(piece.data, bytes))
+        units = [piece.data.unit for file in self.files for piece in file.pieces if isinstance(piece.data, Tensor)]
+        return literal + self.threads * COPIES * max(self.chunk, *units, 0) if units else literal
+
+    @property
+    def disk_free(self) -> int:
+        """Bytes free where the output goes."""
+        return shutil.disk_usage(_existing(self.folder)).free
+
+
+def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
+    """Everything that converting would do, decided from headers alone."""
+    graph = merged(
+        [open_model(path, options.read, format=options.source_format, revision=options.revision, offline=options.offline) for path in inputs],
+        "an input",
+    )
+    return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
+
+
+def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
+    """The plan for an open graph, which it changes."""
+    format = _target_format(os.fspath(output), options)
+    _attach(graph, options)
+    options.select.run(graph)
+    Tied(options.tied).run(graph)
+    casts = Cast(options.dtype, options.tensor_types, options.nan)
+    casts.run(graph)
+    for key, value in options.metadata.items():
+        graph.metadata.pop(key, None)
+        if value is not None:
+            graph.metadata[key] = value
+    _check_holdable(graph, format)
+    folder, stem, beside = _place(output, format)
+    loose = sorted(graph.attachments.items()) if beside else []
+    held = dataclasses.replace(graph, attachments={}) if beside else graph
+    assert format.layout is not None
+    files = format.layout(held, WriteOptions(stem, options.shard_nbytes, options.shard_tensors))
+    files += [_attachment_file(name, storage) for name, storage in loose]
+    return Plan(
+        list(inputs), graph, graph.format, format, folder, stem, files, frozenset(name for name, _ in loose), options, casts,
+        _fingerprint(graph, files, options),
+    )
+
+
+def _target_format(output: str, options: Options) -> Format:
+    format = recognise.by_name(options.to) if options.to is not None else recognise.by_suffix(output)
+    writable = [known.name for known in recognise.formats() if known.layout is not None]
+    if format is None:
+        raise UsageError("E-OUT-FORMAT", output, "has no suffix that names a format", hint=f"Say --to {'|'.join(writable)}")
+    if format.layout is None:
+        raise UnsupportedError("E-OUT-FORMAT", output, f"{format.name} is only read", hint=f"Written are: {', '.join(writable)}")
+    return format
+
+
+def _place(output: Path, format: Format) -> tuple[Path, str, bool]:
+    """The folder, the stem of file names, and whether the output is a model directory of its own."""
+    suffix = next((suffix for suffix in format.suffixes if output.name.lower().endswith(suffix)), None)
+    if output.is_dir() or (suffix is None and not output.suffix):
+        return output, format.stem, True
+    return output.parent, output.name.removesuffix(suffix) if suffix else output.name, False
+
+
+def _attach(graph: Graph, options: Options) -> None:
+    if options.tokenizer is not None:
+        graph.attachments |= attachments(Path(options.tokenizer), graph)
+    if not options.attachments:
+        graph.attachments.clear()
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _check_holdable(graph: Graph, format: Format) -> None:
+    wrong = {name: tensor.dtype.name for name, tensor in graph.weights.items() if tensor.dtype not in format.dtypes}
+    if wrong:
+        shown = ", ".join(f"{name} ({dtype})" for name, dtype in list(wrong.items())[:5])
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise UnsupportedError(
+            "E-OUT-DTYPE", None, f"{format.name} cannot hold {len(wrong)} of {len(graph)} tensors: {shown}{more}",
+            hint="Cast them with --dtype or --tensor-type 'RE=TYPE', or leave them out with --exclude",
+        )
+    deep = [name for name, tensor in graph.weights.items() if format.max_dims is not None and len(tensor.shape) > format.max_dims]
+    if deep:
+        raise UnsupportedError(
+            "E-OUT-DIMS", None, f"{format.name} holds at most {format.max_dims} dimensions; {len(deep)} tensors have more, such as {deep[0]}",
+            hint="Leave them out with --exclude",
+        )
+    if graph.nodes:
+        raise UnsupportedError("E-OUT-NODES", None, f"{format.name} holds weights only, the model has {len(graph.nodes)} nodes")
+
+
+def _attachment_file(name: str, storage: Storage) -> FileLayout:
+    pieces = (Piece(0, Tensor(U8, (storage.nbytes,), storage)),) if storage.nbytes else ()
+    return FileLayout(name, storage.nbytes, pieces)
+
+
+def _fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> str:
+    """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that change values."""
+    inputs = []
+    for path in graph.files:
+        status = os.stat(path)
+        inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
+    digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types]).encode())
+    for file in files:
+        digest.update(json.dumps([file.name, file.nbytes]).encode())
+        for piece in file.pieces:
+            literal = piece.data if isinstance(piece.data, bytes) else f"{piece.data.dtype} {piece.data.shape}".encode()
+            digest.update(piece.offset.to_bytes(8, "little") + hashlib.sha256(literal).digest())
+    return digest.hexdigest()

@@ -1,0 +1,116 @@
+"""Progress: bytes done out of a total, shown as a bar, as plain lines, as JSON lines, or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """What long work reports to."""
+
+    def phase(self, name: str) -> None:
+        """What is being done now: reading, writing, verifying."""
+        ...
+
+    def start(self, total: int, skipped: int = 0) -> None:
+        """`total` bytes will be handled, of which `skipped` were done by an earlier run."""
+        ...
+
+    def advance(self, nbytes: int) -> None: ...
+    def finish(self) -> None: ...
+
+
+class NoProgress:
+    """Says nothing."""
+
+    def phase(self, name: str) -> None: ...
+    def start(self, total: int, skipped: int = 0) -> None: ...
+    def advance(self, nbytes: int) -> None: ...
+    def finish(self) -> None: ...
+
+
+class RichProgress:
+    """A bar with rate and remaining time on standard error."""
+
+    def __init__(self) -> None:
+        self._name = "working"
+        self._bar: Any = None
+
+    def phase(self, name: str) -> None:
+        self._name = name
+
+    def start(self, total: int, skipped: int = 0) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+        columns = (TextColumn("{task.description:<9}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
+        self._task = self._bar.add_task(self._name, total=total, completed=skipped)
+        self._bar.start()
+
+    def advance(self, nbytes: int) -> None:
+        self._bar.advance(self._task, nbytes)
+
+    def finish(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class _Lines:
+    """Lines on standard error, one for every 5 % that takes over a second to come."""
+
+    def __init__(self) -> None:
+        self._name = "working"
+
+    def phase(self, name: str) -> None:
+        self._name = name
+
+    def start(self, total: int, skipped: int = 0) -> None:
+        self._total, self._done, self._skipped = total, skipped, skipped
+        self._shown, self._began = skipped * 20 // total if total else 0, time.monotonic()
+
+    def advance(self, nbytes: int) -> None:
+        self._done += nbytes
+        step = self._done * 20 // self._total
+        seconds = time.monotonic() - self._began
+        if step > self._shown and seconds > 1:
+            self._shown = step
+            self._show(seconds)
+
+    def finish(self) -> None: ...
+
+    def _show(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+class PlainProgress(_Lines):
+    """Plain text lines, for logs and pipes."""
+
+    def _show(self, seconds: float) -> None:
+        rate = (self._done - self._skipped) / seconds
+        left = (self._total - self._done) / rate if rate else 0
+        share = f"{self._done * 100 // self._total}% {self._done}/{self._total} bytes"
+        print(f"{self._name} {share} {rate / 2**20:.0f} MiB/s {left:.0f} s left", file=sys.stderr)
+
+
+class JsonProgress(_Lines):
+    """One JSON object a line."""
+
+    def _show(self, seconds: float) -> None:
+        line = {"phase": self._name, "done": self._done, "total": self._total, "seconds": round(seconds, 3)}
+        print(json.dumps(line), file=sys.stderr)
+
+
+STYLES: dict[str, Callable[[], Progress]] = {"bar": RichProgress, "plain": PlainProgress, "json": JsonProgress, "none": NoProgress}
+
+
+def of(style: str) -> Progress:
+    """The progress display of a style; ``auto`` is a bar on a terminal and plain lines elsewhere."""
+    if style == "auto":
+        style = "bar" if sys.stderr.isatty() else "plain"
+    return STYLES[style]()

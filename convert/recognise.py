@@ -1,0 +1,135 @@
+"""Recognition: which format a file is of, by its content; and what it is when it is no model at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..runtime import registry
+from ..runtime.errors import Error, FormatError, UsageError
+from ..runtime.format import Format
+from ..runtime.source import Source
+
+
+def formats() -> tuple[Format, ...]:
+    """Every format, in alphabetical order."""
+    return registry.all_of("formats", "FORMAT")
+
+
+def by_name(name: str) -> Format:
+    """The format with that name."""
+    if name not in registry.names("formats"):
+        raise UsageError("E-FORMAT-NAME", None, f"there is no format {name!r}", hint=f"Formats: {', '.join(registry.names('formats'))}")
+    found: Format = registry.load("formats", name, "FORMAT")
+    return found
+
+
+def by_suffix(path: str) -> Format | None:
+    """The format that a file name promises; the longest suffix wins."""
+    fits = [(len(suffix), format) for format in formats() for suffix in format.suffixes if path.lower().endswith(suffix)]
+    return max(fits, key=lambda fit: fit[0])[1] if fits else None
+
+
+def recognise(source: Source, name: str | None = None) -> Format:
+    """The format of a file: the one named, else the one whose content it has.
+
+    A file that is nothing we read is named as what it is. One that is damaged at its start is given to the format its suffix
+    promises, whose reader says what is wrong.
+    """
+    if name is not None:
+        return by_name(name)
+    for format in formats():
+        if format.sniff(source):
+            return format
+    refuse_known(source)
+    promised = by_suffix(source.path)
+    if promised is not None:
+        return promised
+    raise FormatError(
+        "E-FORMAT-UNKNOWN", source.path, f"is no model format we know; it starts with {source.head(8)!r}",
+        hint="See candle-convert formats; name the format with --from if it has no marks of its own",
+    )
+
+
+@dataclass(frozen=True)
+class NotAModel:
+    """A kind of file that is often found where weights should be."""
+
+    code: str
+    pattern: re.Pattern[bytes]
+    is_a: str
+    hint: str
+
+
+def _kind(code: str, pattern: bytes, is_a: str, hint: str) -> NotAModel:
+    return NotAModel(code, re.compile(pattern, re.DOTALL | re.IGNORECASE), is_a, hint)
+
+
+NOT_MODELS = (
+    _kind(
+        "E-LFS-POINTER",
+        rb"version https://git-lfs\.github\.com/spec/v1\n",
+        "a Git-LFS pointer, not weights",
+        "Run `git lfs pull`, or download the file itself",
+    ),
+    _kind(
+        "E-FILE-HTML",
+        rb"\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)",
+        "an HTML page, not weights",
+        "The download got an error or login page; fetch the file again",
+    ),
+    _kind(
+        "E-FILE-XML",
+        rb"\s*<\?xml",
+        "an XML document, not weights",
+        "The download got an error message; fetch the file again",
+    ),
+    _kind(
+        "E-FILE-ARCHIVE",
+        rb"\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|\x28\xb5\x2f\xfd|Rar!",
+        "a compressed archive",
+        "Unpack it first",
+    ),
+    _kind(
+        "E-FILE-HDF5",
+        rb"\x89HDF\r\n\x1a\n",
+        "an HDF5 file (Keras)",
+        "Save the model as safetensors or ONNX first",
+    ),
+    _kind(
+        "E-FILE-IMAGE",
+        rb"\x89PNG|\xff\xd8\xff|GIF8|%PDF",
+        "an image or document, not weights",
+        "Name the model file",
+    ),
+    _kind(
+        "E-FILE-EMPTY",
+        rb"\x00{512}",
+        "zeros at its start",
+        "The download was reserved but not finished; fetch the file again",
+    ),
+    _kind(
+        "E-FILE-JSON",
+        rb'\s*[{\[]\s*["{\[\]}]',
+        "a JSON text, not weights",
+        "Name the weights file, its *.index.json, or the model directory",
+    ),
+)
+
+
+def refuse_known(source: Source) -> None:
+    """Raise what the file is, when it is something else that we can name."""
+    if not source.size:
+        raise FormatError("E-FILE-EMPTY", source.path, "is empty", hint="The download or the copy did not finish")
+    head = source.head(1024)
+    for kind in NOT_MODELS:
+        if kind.pattern.match(head):
+            raise _not_a_model(source, kind, head)
+
+
+def _not_a_model(source: Source, kind: NotAModel, head: bytes) -> Error:
+    details = ""
+    if kind.code == "E-LFS-POINTER":
+        oid, size = re.search(rb"oid sha256:([0-9a-f]{8})", head), re.search(rb"\nsize (\d{1,18})", head)
+        details = f" (oid {oid[1].decode()}…, real size {int(size[1]):,} bytes)" if oid and size else ""
+    return FormatError(kind.code, source.path, f"the file of {source.size:,} bytes is {kind.is_a}{details}", hint=kind.hint)

@@ -1,0 +1,119 @@
+"""Staging: where output files stand until they are complete, and the journal from which a killed run goes on.
+
+Beside an untouched old output there are only ``OUT.partial`` (a file for one output, a folder for several) and
+``OUT.partial.journal``. The journal's first line is the plan's fingerprint; each later line names jobs whose bytes are on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+from ..runtime.errors import FileAccessError, UnsafeFileError
+from ..runtime.format import FileLayout
+
+
+class Staging:
+    """The staging place of one run.
+
+    Args:
+        folder: where the finished files go.
+        name: what the staging place is named after: the file's name, or the stem of several.
+        files: what will be written.
+        fingerprint: digest of everything that decides the bytes; a journal with another one is of no use.
+    """
+
+    def __init__(self, folder: Path, name: str, files: Sequence[FileLayout], fingerprint: str) -> None:
+        self.folder = folder
+        self.files = files
+        self.fingerprint = fingerprint
+        self.single = len(files) == 1
+        self.partial = folder / f"{files[0].name if self.single else name}.partial"
+        self.journal_path = self.partial.with_name(self.partial.name + ".journal")
+        self._journal: IO[str] | None = None
+
+    def path(self, file: FileLayout) -> Path:
+        """Where a file stands while it is written."""
+        return self.partial if self.single else self.partial / file.name
+
+    def final(self, file: FileLayout) -> Path:
+        """Where it will stand."""
+        return self.folder / file.name
+
+    def open(self, resume: bool) -> set[int]:
+        """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._journal = open(self.journal_path, "a+", encoding="utf-8")  # noqa: SIM115 (held until publish)
+        try:
+            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UnsafeFileError("E-OUT-BUSY", self.journal_path, "another run is writing this output", hint="Wait for it to end") from error
+        done = self._completed() if resume else None
+        if done is None:
+            self._clear()
+            self._journal.truncate(0)
+            self._append({"plan": self.fingerprint})
+        if not self.single:
+            self.partial.mkdir(exist_ok=True)
+        return done or set()
+
+    def _completed(self) -> set[int] | None:
+        assert self._journal is not None
+        self._journal.seek(0)
+        lines = self._journal.read().split("\n")[:-1]
+        if not lines or json.loads(lines[0]).get("plan") != self.fingerprint:
+            return None
+        if not all(self.path(file).is_file() and self.path(file).stat().st_size == file.nbytes for file in self.files):
+            return None
+        return {number for line in lines[1:] for number in json.loads(line)}
+
+    def record(self, jobs: Iterable[int]) -> None:
+        """Note jobs whose bytes have reached the disk."""
+        self._append(sorted(jobs))
+
+    def _append(self, line: object) -> None:
+        assert self._journal is not None
+        self._journal.write(json.dumps(line) + "\n")
+        self._journal.flush()
+
+    def publish(self) -> None:
+        """Give the finished files their names; each old file is replaced at once."""
+        for file in self.files:
+            final = self.final(file)
+            if final.is_dir():
+                raise FileAccessError("E-OUT-KIND", final, "is a directory, a file is to be written here")
+            os.replace(self.path(file), final)
+        _sync_folder(self.folder)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what is staged."""
+        self._clear()
+        if self._journal is not None:
+            self.journal_path.unlink(missing_ok=True)
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the journal and leave everything for a later `resume`."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _clear(self) -> None:
+        if self.partial.is_dir():
+            shutil.rmtree(self.partial)
+        else:
+            self.partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,204 @@
+"""Writing: fills laid-out files from several threads, in any order, with bounded memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..runtime.errors import FileAccessError, LimitError
+from ..runtime.format import FileLayout, Piece
+from ..runtime.storage import Region, Stream
+from ..runtime.tensor import CHUNK, Tensor
+from .progress import Progress
+from .staging import Staging
+
+SPLIT = 64 * 2**20
+SYNC_SECONDS = 5.0
+_NO_KERNEL_COPY = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A range of a piece that one thread writes."""
+
+    number: int
+    file: int
+    piece: Piece
+    start: int
+    stop: int
+
+
+def jobs_of(files: Sequence[FileLayout]) -> list[Job]:
+    """The work in file order. Pieces that can be read from anywhere and need no checksum are split."""
+    jobs: list[Job] = []
+    for index, file in enumerate(files):
+        for piece in file.pieces:
+            step = _split(piece)
+            for start in range(0, piece.nbytes, step):
+                jobs.append(Job(len(jobs), index, piece, start, min(start + step, piece.nbytes)))
+    return jobs
+
+
+def _split(piece: Piece) -> int:
+    if not isinstance(piece.data, Tensor) or piece.checksum is not None or isinstance(piece.data.storage, Stream):
+        return max(1, piece.nbytes)
+    unit = piece.data.unit
+    return max(unit, SPLIT // unit * unit)
+
+
+def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> None:
+    """Fill all files of `staging`, sync them, and leave them staged. On an interrupt the journal allows a later resume."""
+    done = staging.open(resume)
+    handles = [_create(staging, file) for file in staging.files]
+    try:
+        jobs = jobs_of(staging.files)
+        progress.start(sum(job.stop - job.start for job in jobs), skipped=sum(job.stop - job.start for job in jobs if job.number in done))
+        _Crew(staging, handles, [job for job in jobs if job.number not in done], progress, chunk).run(threads)
+        for handle in handles:
+            os.fsync(handle)
+    except OSError as error:
+        raise _failed(staging, error) from error
+    finally:
+        for handle in handles:
+            os.close(handle)
+        progress.finish()
+
+
+def _create(staging: Staging, file: FileLayout) -> int:
+    path = staging.path(file)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.ftruncate(handle, file.nbytes)
+    except OSError as error:
+        raise _failed(staging, error) from error
+    return handle
+
+
+def _failed(staging: Staging, error: OSError) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return LimitError("E-OUT-FULL", staging.partial, f"the disk is full: {error.strerror}", hint="Free some space, then run again with --resume")
+    return FileAccessError("E-OUT-WRITE", staging.partial, f"cannot be written: {error.strerror}")
+
+
+class _Crew:
+    """Threads that take jobs in order; the first error stops all."""
+
+    def __init__(self, staging: Staging, handles: list[int], jobs: list[Job], progress: Progress, chunk: int) -> None:
+        self.staging = staging
+        self.handles = handles
+        self.jobs = iter(jobs)
+        self.progress = progress
+        self.chunk = chunk
+        self.lock = threading.Lock()
+        self.finished: list[Job] = []
+        self.error: BaseException | None = None
+
+    def run(self, threads: int) -> None:
+        crew = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in crew:
+            thread.start()
+        try:
+            self._watch(crew)
+        except BaseException as interrupt:
+            self.error = self.error or interrupt
+            raise
+        finally:
+            for thread in crew:
+                thread.join()
+            if self.error is None or isinstance(self.error, KeyboardInterrupt):
+                self._sync()
+        if self.error is not None:
+            raise self.error
+
+    def _watch(self, crew: list[threading.Thread]) -> None:
+        synced = time.monotonic()
+        for thread in crew:
+            while thread.is_alive():
+                thread.join(0.2)
+                if time.monotonic() - synced > SYNC_SECONDS:
+                    self._sync()
+                    synced = time.monotonic()
+
+    def _sync(self) -> None:
+        with self.lock:
+            finished, self.finished = self.finished, []
+        if finished:
+            for index in {job.file for job in finished}:
+                os.fdatasync(self.handles[index])
+            self.staging.record(job.number for job in finished)
+
+    def _work(self) -> None:
+        buffer = memoryview(bytearray(min(self.chunk, 1 << 20)))
+        while self.error is None:
+            with self.lock:
+                job = next(self.jobs, None)
+            if job is None:
+                return
+            try:
+                for count in _fill(self.handles[job.file], job, buffer, self.chunk):
+                    with self.lock:
+                        self.progress.advance(count)
+                    if self.error is not None:
+                        return
+            except BaseException as error:
+                self.error = self.error or error
+                return
+            with self.lock:
+                self.finished.append(job)
+
+
+def _fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int]:
+    """Write one job; yields the bytes done now and then."""
+    piece, offset = job.piece, job.piece.offset + job.start
+    if not isinstance(piece.data, Tensor):
+        _write_all(handle, piece.data, offset)
+        yield piece.nbytes
+    elif piece.checksum is not None:
+        crc = piece.checksum.seed
+        for data in piece.data.chunks(chunk):
+            crc = zlib.crc32(data, crc)
+            _write_all(handle, data, offset)
+            offset += len(data)
+            yield len(data)
+        for at in piece.checksum.at:
+            _write_all(handle, crc.to_bytes(4, "little"), at)
+    elif isinstance(piece.data.storage, Region):
+        yield from _copy(handle, offset, piece.data.storage, job.start, job.stop, buffer)
+    else:
+        for data in piece.data.chunks(chunk, job.start, job.stop):
+            _write_all(handle, data, offset)
+            offset += len(data)
+            yield len(data)
+
+
+def _copy(handle: int, offset: int, region: Region, start: int, stop: int, buffer: memoryview) -> Iterator[int]:
+    """Copy file to file inside the kernel, or through a buffer where the file systems do not allow it."""
+    source = region.source
+    while start < stop:
+        try:
+            count = os.copy_file_range(source.fd, handle, min(stop - start, SPLIT // 4), region.offset + start, offset)
+        except OSError as error:
+            if error.errno not in _NO_KERNEL_COPY:
+                raise
+            count = 0
+        if not count:
+            part = buffer[: stop - start]
+            source.read_into(region.offset + start, part)
+            _write_all(handle, part, offset)
+            count = len(part)
+        start += count
+        offset += count
+        yield count
+
+
+def _write_all(handle: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(handle, view, offset)
+        view = view[count:]
+        offset += count

@@ -1,0 +1,1 @@
+"""What model files are packed in, read defensively: zip archives, tar archives, pickles, JSON."""

@@ -1,0 +1,154 @@
+"""Safetensors: the header's length in 8 bytes, a JSON header, then bytes that cover the file exactly once.
+
+Source: the format section of the safetensors documentation, and its own tests for what a reader must refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+from ..runtime.dtype import BY_SAFETENSORS, DType
+from ..runtime.errors import FormatError, UnsupportedError
+from ..runtime.format import FileLayout, Format, Piece, ReadOptions, WriteOptions, shards
+from ..runtime.graph import Graph
+from ..runtime.metadata import from_strings, to_strings
+from ..runtime.source import Source
+from ..runtime.storage import Region
+from ..runtime.tensor import Tensor
+from .containers.json import parse
+
+MAX_DIMS = 64
+ALIGNMENT = 8
+
+
+def sniff(source: Source) -> bool:
+    """A header length that fits in 40 bits, followed by an opening brace."""
+    head = source.head(9)
+    return head[8:] == b"{" and int.from_bytes(head[:8], "little") < 1 << 40
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """The header's tensors, as regions of the file."""
+    header, start = _header(source)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise FormatError("E-ST-METADATA", source.path, "__metadata__ is not an object of strings", at=8)
+    graph = Graph(format="safetensors", files=[source.path])
+    from_strings(metadata, graph)
+    entries = [_entry(source, name, value) for name, value in header.items()]
+    _check_cover(source, entries, source.size - start)
+    for name, dtype, shape, begin, end in sorted(entries, key=lambda entry: (entry[3], entry[4])):
+        graph.weights[name] = Tensor(dtype, shape, Region(source, start + begin, end - begin))
+    return graph
+
+
+def _header(source: Source) -> tuple[dict[str, Any], int]:
+    if source.size < 8:
+        raise FormatError("E-ST-SHORT", source.path, "too short for the header length", expected="8 bytes", found=f"{source.size}")
+    length = int.from_bytes(source.read(0, 8), "little")
+    if length > source.size - 8:
+        raise FormatError(
+            "E-ST-HEADER-LENGTH", source.path, f"the header is said to have {length:,} bytes, the file has {source.size - 8:,} after its length",
+            at=0, hint="The download is cut short, or this is not a safetensors file",
+        )
+    source.budget.charge(length, "the safetensors header", at=0)
+    data = source.read(8, length)
+    if data[:1] != b"{" or not data.rstrip(b" ").endswith(b"}"):
+        raise FormatError("E-ST-JSON", source.path, "the header does not start with '{' and end with '}' and spaces", at=8)
+    header = parse(data, source, 8, "E-ST-JSON")
+    source.budget.entry(len(header), "tensors", at=8)
+    return header, 8 + length
+
+
+def _entry(source: Source, name: str, value: Any) -> tuple[str, DType, tuple[int, ...], int, int]:
+    def refuse(code: str, why: str, **sides: Any) -> FormatError:
+        return FormatError(code, source.path, f"tensor {name!r} {why}", at=8, **sides)
+
+    if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
+        found = sorted(value) if isinstance(value, dict) else type(value).__name__
+        raise refuse("E-ST-ENTRY", "has the wrong keys", expected="dtype, shape, data_offsets", found=found)
+    shape, offsets = value["shape"], value["data_offsets"]
+    if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise refuse("E-ST-ENTRY", f"has shape {str(shape)[:80]} and data_offsets {str(offsets)[:80]}, which are not natural numbers in order")
+    if len(shape) > MAX_DIMS or math.prod(shape) >= 1 << 63:
+        raise refuse("E-ST-SHAPE", f"has {len(shape)} dimensions of {math.prod(shape):.3g} elements")
+    dtype = BY_SAFETENSORS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
+    if dtype is None:
+        raise UnsupportedError("E-ST-DTYPE", source.path, f"tensor {name!r} has the unknown dtype {value['dtype']!r}", at=8)
+    need, have = dtype.nbytes(math.prod(shape)), offsets[1] - offsets[0]
+    if need is None:
+        raise refuse("E-ST-SIZE", f"of {dtype.safetensors} {shape} does not fill whole bytes")
+    if need != have:
+        raise refuse("E-ST-SIZE", f"of {dtype.safetensors} {shape} does not match its data_offsets", expected=f"{need:,} bytes", found=f"{have:,}")
+    return name, dtype, tuple(shape), offsets[0], offsets[1]
+
+
+def _naturals(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
+
+
+def _check_cover(source: Source, entries: list[tuple[str, DType, tuple[int, ...], int, int]], length: int) -> None:
+    start, position = source.size - length, 0
+    for name, _, _, begin, end in sorted(entries, key=lambda entry: (entry[3], entry[4])):
+        if begin != position:
+            code, why = ("E-ST-OVERLAP", "overlaps the tensor before it") if begin < position else ("E-ST-HOLE", "leaves a hole before it")
+            raise FormatError(code, source.path, f"tensor {name!r} {why}", at=start + begin, expected=position, found=begin)
+        position = end
+    if position > length:
+        raise FormatError(
+            "E-ST-TRUNCATED", source.path, f"{position - length:,} bytes of tensor data are missing", at=source.size,
+            expected=f"{start + position:,} bytes", found=f"{source.size:,}", hint="The download is cut short; fetch the file again",
+        )
+    if position < length:
+        raise FormatError("E-ST-TRAILING", source.path, f"{length - position:,} bytes follow the last tensor", at=start + position)
+
+
+def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
+    """One file, or shards with an index, in the way of the Hugging Face hub."""
+    groups = shards(ordered(graph.weights), options)
+    metadata = to_strings(graph)
+    if len(groups) == 1:
+        return [_file(f"{options.stem}.safetensors", groups[0], metadata)]
+    files, weight_map = [], {}
+    for number, group in enumerate(groups, 1):
+        name = f"{options.stem}-{number:05d}-of-{len(groups):05d}.safetensors"
+        files.append(_file(name, group, metadata if number == 1 else {}))
+        weight_map.update(dict.fromkeys((tensor for tensor, _ in group), name))
+    index = {"metadata": {"total_size": graph.nbytes}, "weight_map": dict(sorted(weight_map.items()))}
+    text = json.dumps(index, indent=2, ensure_ascii=False).encode() + b"\n"
+    files.append(FileLayout(f"{options.stem}.safetensors.index.json", len(text), (Piece(0, text),)))
+    return files
+
+
+def ordered(weights: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+    """Widest alignment first, then by name, as the safetensors library writes them, so that every tensor is aligned."""
+    return sorted(weights.items(), key=lambda item: (-item[1].dtype.bits, item[0]))
+
+
+def _file(name: str, group: list[tuple[str, Tensor]], metadata: dict[str, str]) -> FileLayout:
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+    offsets = [0]
+    for tensor_name, tensor in group:
+        offsets.append(offsets[-1] + tensor.nbytes)
+        header[tensor_name] = {"dtype": tensor.dtype.safetensors, "shape": list(tensor.shape), "data_offsets": offsets[-2:]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    start = 8 + len(text)
+    pieces = [Piece(0, struct.pack("<Q", len(text)) + text)]
+    pieces += [Piece(start + offset, tensor) for offset, (_, tensor) in zip(offsets, group, strict=False) if tensor.nbytes]
+    return FileLayout(name, start + offsets[-1], tuple(pieces))
+
+
+FORMAT = Format(
+    name="safetensors",
+    title="Safetensors, single or sharded with an index",
+    suffixes=(".safetensors",),
+    sniff=sniff,
+    read=read,
+    layout=layout,
+    dtypes=frozenset(BY_SAFETENSORS.values()),
+    max_dims=MAX_DIMS,
+)

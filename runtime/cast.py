@@ -1,0 +1,53 @@
+"""Casts between element types, computed chunk by chunk while the values are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .dtype import BlockType, DType
+from .errors import UnsupportedError
+from .storage import Derived
+from .tensor import Tensor, nbytes, pack, unpack
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def cast(tensor: Tensor, dtype: DType, audit: Callable[[int, np.ndarray, np.ndarray], None] | None = None) -> Tensor:
+    """`tensor` with its values rounded to `dtype` (to nearest even) when they are read.
+
+    `audit` is called for every chunk with the index of its first element, the values before and the values after.
+    """
+    source = tensor.dtype
+    if source == dtype:
+        return tensor
+    if isinstance(source, BlockType) or isinstance(dtype, BlockType):
+        raise UnsupportedError("E-CAST-BLOCK", None, f"a cast from {source.name} to {dtype.name} is quantization")
+    size = nbytes(dtype, tensor.shape)
+    if size is None:
+        raise UnsupportedError("E-CAST-PACK", None, f"{tensor.count} elements of {dtype.name} do not fill whole bytes")
+    run = math.lcm(source.block, dtype.block)
+    inner = tensor.storage
+    unit = math.lcm(run * source.block_nbytes // source.block, inner.step)
+    step = unit * source.block // source.block_nbytes * dtype.block_nbytes // dtype.block
+
+    def read(start: int, stop: int) -> memoryview:
+        first, last = (position * dtype.block // dtype.block_nbytes for position in (start, stop))
+        data = inner.read(first * source.block_nbytes // source.block, last * source.block_nbytes // source.block)
+        before = unpack(data, source, last - first)
+        after = convert(before, dtype)
+        if audit is not None:
+            audit(first, before, after)
+        return pack(after, dtype)
+
+    return Tensor(dtype, tensor.shape, Derived(size, step, read))
+
+
+def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """A contiguous array of the dtype's numpy type, little-endian, rounded to nearest even; out of range becomes infinity or NaN."""
+    import numpy
+
+    with numpy.errstate(all="ignore"):
+        return numpy.ascontiguousarray(values.astype(dtype.as_numpy(), copy=False))

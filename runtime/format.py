@@ -1,0 +1,135 @@
+"""Formats: the contract between a file format and everything else.
+
+A format is one module of `formats/` with a constant `FORMAT`. Reading gives a `Graph` whose tensors are still in the file. Writing is
+declarative: `layout` says which bytes stand where in which file before any is written, and the writer fills them in, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .dtype import DType
+from .graph import Graph
+from .source import Source
+from .tensor import Tensor
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read.
+
+    Attributes:
+        key: which nested dictionary of a pickle holds the weights, None to find it.
+        allow_globals: extra pickle names that may stand in a file as inert records.
+        void_dtype: dtype of npy entries that only say "1-byte void", None when it is not known.
+    """
+
+    key: str | None = None
+    allow_globals: frozenset[str] = frozenset()
+    void_dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How to write.
+
+    Attributes:
+        stem: file name without suffix, from which shard names are made.
+        shard_nbytes, shard_tensors: the most one file holds, None for one file.
+    """
+
+    stem: str = "model"
+    shard_nbytes: int | None = None
+    shard_tensors: int | None = None
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A CRC-32 over a piece, started from `seed`, stored little-endian at the file offsets `at`."""
+
+    seed: int
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes at an offset of a file: literal, or a tensor's."""
+
+    offset: int
+    data: bytes | Tensor
+    checksum: Checksum | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes if isinstance(self.data, Tensor) else len(self.data)
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """One output file: its name, length and pieces. Bytes that no piece covers are zero."""
+
+    name: str
+    nbytes: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What `scan` or `check` found: a stable code, severity (danger, error, warning, info), one sentence, byte offset."""
+
+    code: str
+    severity: str
+    message: str
+    offset: int | None = None
+    member: str | None = None
+
+
+def nothing_found(source: Source, options: ReadOptions) -> Iterable[Finding]:
+    """For formats whose reader already checks everything."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    Attributes:
+        name: also the module's name and the value of ``--to``.
+        title: one line for tables.
+        suffixes: file name endings, the first one used for new files.
+        sniff: whether a file is of this format, by its content.
+        read: headers only; tensors stay in the file.
+        layout: the files that hold a graph, None for formats that are only read.
+        dtypes: what can be written.
+        max_dims: the most dimensions a written tensor can have, None for any number.
+        stem: what the file is called in a model directory.
+        check: findings that need the tensor data or go beyond what reading checks.
+        scan: security findings; must look at every byte that could carry code.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    sniff: Callable[[Source], bool]
+    read: Callable[[Source, ReadOptions], Graph]
+    layout: Callable[[Graph, WriteOptions], list[FileLayout]] | None = None
+    dtypes: frozenset[DType] = field(default_factory=frozenset)
+    max_dims: int | None = None
+    stem: str = "model"
+    check: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
+    scan: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
+
+
+def shards(tensors: Iterable[tuple[str, Tensor]], options: WriteOptions) -> list[list[tuple[str, Tensor]]]:
+    """Tensors in order, cut into groups that keep to the options; a tensor larger than a shard gets its own."""
+    groups: list[list[tuple[str, Tensor]]] = [[]]
+    filled = 0
+    for name, tensor in tensors:
+        full = options.shard_nbytes is not None and filled + tensor.nbytes > options.shard_nbytes
+        if groups[-1] and (full or len(groups[-1]) == options.shard_tensors):
+            groups.append([])
+            filled = 0
+        groups[-1].append((name, tensor))
+        filled += tensor.nbytes
+    return groups

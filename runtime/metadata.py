@@ -1,0 +1,109 @@
+"""Metadata between formats: typed values (GGUF, pickles) where only strings fit (safetensors), and back without loss.
+
+A string stays as it is. Every other value, and every attached file, goes under two keys of ours as JSON, so that none can be
+mistaken for a string of the user's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from .storage import Held
+
+if TYPE_CHECKING:
+    from .graph import Graph, Meta
+
+TYPED_KEY = "candle_convert.metadata"
+FILES_KEY = "candle_convert.files"
+
+
+def to_strings(graph: Graph) -> dict[str, str]:
+    """Metadata and attachments of a graph as strings only."""
+    strings = {key: value for key, value in graph.metadata.items() if isinstance(value, str)}
+    typed = {key: to_json(value) for key, value in graph.metadata.items() if not isinstance(value, str)}
+    files = {name: _text(bytes(storage.read(0, storage.nbytes))) for name, storage in graph.attachments.items()}
+    for key, value in ((TYPED_KEY, typed), (FILES_KEY, files)):
+        if value:
+            strings[key] = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+    return strings
+
+
+def from_strings(strings: dict[str, str], graph: Graph) -> None:
+    """Fill a graph's metadata and attachments from what `to_strings` made; text that is not ours stays a string."""
+    graph.metadata.update((key, value) for key, value in strings.items() if key not in (TYPED_KEY, FILES_KEY))
+    for key, accept in ((TYPED_KEY, _accept_typed), (FILES_KEY, _accept_files)):
+        if key in strings and not accept(strings[key], graph):
+            graph.metadata[key] = strings[key]
+
+
+def _accept_typed(text: str, graph: Graph) -> bool:
+    try:
+        graph.metadata.update({key: from_json(value) for key, value in json.loads(text).items()})
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return False
+    return True
+
+
+def _accept_files(text: str, graph: Graph) -> bool:
+    try:
+        files = {name: Held(_bytes(value)) for name, value in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return False
+    if any("/" in name or "\\" in name or name in ("", ".", "..") for name in files):
+        return False
+    graph.attachments.update(files)
+    return True
+
+
+def to_json(value: Meta) -> Any:
+    """A metadata value as JSON; numpy types, bytes and non-finite floats keep their type in a small object."""
+    import numpy
+
+    if isinstance(value, (numpy.generic, numpy.ndarray)):
+        array = numpy.asarray(value)
+        suffix = "" if isinstance(value, numpy.generic) else "[]"
+        return {"type": array.dtype.name + suffix, "base64": base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()}
+    if isinstance(value, bytes):
+        return {"type": "bytes", "base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return to_json(numpy.float64(value))
+    if isinstance(value, dict):
+        return {"type": "dict", "items": [[to_json(key), to_json(item)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(value: Any) -> Meta:
+    """The inverse of `to_json` (tuples come back as lists); ValueError for an object of another kind."""
+    import numpy
+
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value["type"]
+    if kind == "dict":
+        return {from_json(key): from_json(item) for key, item in value["items"]}
+    data = base64.b64decode(value["base64"], validate=True)
+    if kind == "bytes":
+        return data
+    name = kind.removesuffix("[]")
+    if numpy.dtype(name).kind not in "biufc":
+        raise ValueError(kind)
+    array = numpy.frombuffer(data, numpy.dtype(name).newbyteorder("<")).astype(name)
+    return array if kind.endswith("[]") else array[0]
+
+
+def _text(data: bytes) -> Any:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return to_json(data)
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(from_json(value))

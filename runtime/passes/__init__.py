@@ -1,0 +1,1 @@
+"""Passes: transformations of a graph, one file each."""

@@ -1,0 +1,111 @@
+"""Cast weights to other element types, and keep count of what the rounding lost."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..cast import cast
+from ..dtype import BF16, DTYPES, F16, DType
+from ..errors import FormatError, UsageError
+from ..graph import Graph
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+AUTO = "auto"
+NAN_POLICIES = ("error", "warn", "keep")
+
+
+@dataclass
+class Audit:
+    """What one tensor's cast met: NaNs in the source, and finite values that became infinite or NaN.
+
+    Chunks may be read more than once and from several threads; counts are kept by chunk.
+    """
+
+    tensor: str
+    nan: str
+    _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
+        """Look at a chunk that begins with element `first`."""
+        import numpy
+
+        with numpy.errstate(all="ignore"):
+            nans = numpy.isnan(before)
+            lost = ~numpy.isfinite(after.astype(numpy.float32, copy=False)) & numpy.isfinite(before)
+        if self.nan == "error" and nans.any():
+            index = first + int(nans.argmax())
+            raise FormatError("E-NAN", None, f"tensor {self.tensor!r} holds NaN at element {index:,}", hint="--nan warn or --nan keep lets it pass")
+        with self._lock:
+            self._seen[first] = (int(nans.sum()), int(lost.sum()))
+
+    @property
+    def nans(self) -> int:
+        return sum(nans for nans, _ in self._seen.values())
+
+    @property
+    def overflows(self) -> int:
+        return sum(lost for _, lost in self._seen.values())
+
+
+@dataclass
+class Cast:
+    """Which weights get which dtype.
+
+    Attributes:
+        dtype: name of the dtype for all floating-point weights; ``auto`` is f16 when all of them are f16 and bf16 otherwise, for
+            weights of two and more dimensions that are wider; None keeps them.
+        rules: pairs of pattern and dtype name, the first that matches a weight's name winning over `dtype`, for any weight.
+        nan: what a NaN in a weight that is cast does: error, warn or keep.
+        audits: filled while the weights are read.
+    """
+
+    dtype: str | None = None
+    rules: tuple[tuple[str, str], ...] = ()
+    nan: str = "error"
+    audits: list[Audit] = field(default_factory=list)
+
+    def run(self, graph: Graph) -> bool:
+        """Change the dtypes of `graph.weights`; whether any changed."""
+        from .select import compiled
+
+        rules = [(compiled(pattern), named(dtype)) for pattern, dtype in self.rules]
+        auto = self._auto(graph)
+        changed = False
+        for name, tensor in graph.weights.items():
+            wanted = self._wanted(name, tensor, rules, auto)
+            if wanted is not None and wanted != tensor.dtype:
+                audit = Audit(name, self.nan)
+                self.audits.append(audit)
+                graph.weights[name] = cast(tensor, wanted, audit if tensor.dtype.kind == "float" else None)
+                changed = True
+        return changed
+
+    def _wanted(self, name: str, tensor: Tensor, rules: list[tuple[re.Pattern[str], DType]], auto: DType) -> DType | None:
+        for pattern, dtype in rules:
+            if pattern.search(name):
+                return dtype
+        if self.dtype is None or not tensor.dtype.is_float:
+            return None
+        if self.dtype == AUTO:
+            return auto if tensor.dtype.bits > 16 and len(tensor.shape) > 1 else None
+        return named(self.dtype)
+
+    @staticmethod
+    def _auto(graph: Graph) -> DType:
+        floats = {tensor.dtype for tensor in graph.weights.values() if tensor.dtype.kind == "float" and len(tensor.shape) > 1}
+        return F16 if floats and BF16 not in floats and F16 in floats else BF16
+
+
+def named(name: str) -> DType:
+    """The element type with that name."""
+    dtype = DTYPES.get(name.lower())
+    if dtype is None:
+        raise UsageError("E-DTYPE-NAME", None, f"there is no dtype {name!r}", hint="See candle-convert types")
+    return dtype

@@ -1,0 +1,67 @@
+"""Select and rename weights by regular expressions and by a map of names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..errors import UsageError
+from ..graph import Graph
+
+
+@dataclass(frozen=True)
+class Select:
+    """Which weights stay, and what they are called afterwards.
+
+    Attributes:
+        include, exclude: patterns searched in the original names; without `include` all stay.
+        rename: pairs of pattern and replacement (``\\1`` is a group), applied in order to every name.
+        names: exact new names by original name, taken before `rename`.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
+    names: tuple[tuple[str, str], ...] = ()
+
+    def run(self, graph: Graph) -> bool:
+        """Change `graph.weights`; whether anything changed."""
+        include, exclude = ([compiled(pattern) for pattern in patterns] for patterns in (self.include, self.exclude))
+        before = list(graph.weights)
+        kept = [
+            name for name in before
+            if (not include or any(pattern.search(name) for pattern in include)) and not any(pattern.search(name) for pattern in exclude)
+        ]
+        if before and not kept:
+            hint = "Check --include and --exclude against inspect"
+            raise UsageError("E-SELECT-NONE", None, f"none of {len(before)} tensors is selected", hint=hint)
+        exact = dict(self.names)
+        for name in exact.keys() - graph.weights.keys():
+            raise UsageError("E-SELECT-MAP", None, f"the map renames {name!r}, which is not in the file")
+        rules = [(compiled(pattern), replacement) for pattern, replacement in self.rename]
+        weights = {}
+        for name in kept:
+            new = exact.get(name, name)
+            for pattern, replacement in rules:
+                new = substituted(pattern, replacement, new)
+            if new in weights:
+                raise UsageError("E-SELECT-TWICE", None, f"two tensors would be called {new!r}", hint="Make the --rename pattern stricter")
+            weights[new] = graph.weights[name]
+        graph.weights = weights
+        return list(weights) != before
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A regular expression of the user's."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError("E-PATTERN", None, f"{pattern!r} is not a regular expression: {error}") from error
+
+
+def substituted(pattern: re.Pattern[str], replacement: str, name: str) -> str:
+    """`name` with the pattern replaced."""
+    try:
+        return pattern.sub(replacement, name)
+    except (re.error, IndexError) as error:
+        raise UsageError("E-PATTERN", None, f"{replacement!r} is not a replacement for {pattern.pattern!r}: {error}") from error

@@ -1,0 +1,116 @@
+"""Sources: opened input files, read by position so that a file that shrinks is an error and never a signal."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from .errors import FileAccessError, FormatError, UnsafeFileError
+from .limits import Budget, current
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Source:
+    """One regular file, open for reading. Its size is what fstat said at the opening."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            self.fd = os.open(self.path, _FLAGS)
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+        self._open = True
+        status = os.fstat(self.fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise FileAccessError("E-IO-KIND", self.path, f"is {_kind(status.st_mode)}, not a regular file", hint="Name a file or a model directory")
+        self.size = status.st_size
+        self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        self.budget = Budget(self.path, current())
+
+    @property
+    def directory(self) -> Path:
+        """The folder that relative names inside this file refer to."""
+        return Path(self.path).parent
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Exactly `nbytes` bytes from `offset`; FormatError when the file ends before."""
+        self._need(offset, nbytes)
+        parts = []
+        while nbytes:
+            part = os.pread(self.fd, min(nbytes, 1 << 30), offset)
+            if not part:
+                raise self._shrank(offset)
+            parts.append(part)
+            offset += len(part)
+            nbytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill `buffer` from `offset`."""
+        self._need(offset, len(buffer))
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self.fd, [buffer[done : done + (1 << 30)]], offset + done)
+            if not count:
+                raise self._shrank(offset + done)
+            done += count
+
+    def head(self, nbytes: int) -> bytes:
+        """The first `nbytes` bytes, fewer when the file is shorter."""
+        return self.read(0, min(nbytes, self.size))
+
+    def close(self) -> None:
+        """Close the file; reading afterwards is an error of ours."""
+        if self._open:
+            self._open = False
+            os.close(self.fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            self.close()
+
+    def _need(self, offset: int, nbytes: int) -> None:
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise FormatError(
+                "E-IO-TRUNCATED", self.path, f"{nbytes:,} bytes are needed here, {max(0, self.size - offset):,} are left", at=max(0, offset),
+                hint="The file is cut short; download or copy it again",
+            )
+
+    def _shrank(self, offset: int) -> FileAccessError:
+        return FileAccessError("E-IO-SHRANK", self.path, f"the file became shorter while it was read (it had {self.size:,} bytes)", at=offset)
+
+
+def contained(root: Path, name: str, named_in: str) -> Path:
+    """The path of `name`, a relative name that the file `named_in` gives, refused when it leads out of `root`.
+
+    A link is followed inside `root`, or inside the same Hugging Face cache repository (``snapshots/REV/x -> ../../blobs/HASH``).
+    """
+
+    def refuse(why: str) -> UnsafeFileError:
+        return UnsafeFileError("E-PATH-ESCAPE", named_in, f"names the file {name!r}, {why}", hint="Only files beside it are opened")
+
+    parts = name.replace("\\", "/").split("/")
+    if not name or "\0" in name or name.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0]:
+        raise refuse("which is not a plain relative path")
+    path = root / name
+    resolved, base = path.resolve(), root.resolve()
+    if resolved.is_relative_to(base):
+        return path
+    repository = base.parent.parent
+    if base.parent.name == "snapshots" and resolved.is_relative_to(repository / "blobs"):
+        return path
+    raise refuse("which is a link to somewhere else")
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a character device"), (stat.S_ISBLK, "a block device"))
+    return next((name for test, name in kinds if test(mode)), "a socket")
+
+
+def _unreachable(path: str, error: OSError) -> FileAccessError:
+    if isinstance(error, FileNotFoundError):
+        return FileAccessError("E-IO-MISSING", path, "there is no such file")
+    return FileAccessError("E-IO-OPEN", path, f"cannot be opened: {error.strerror}")

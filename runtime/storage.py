@@ -1,0 +1,100 @@
+"""Storage: where a tensor's bytes are and how a range of them is read; always little-endian, rows in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from .source import Source
+
+
+class Storage(Protocol):
+    """Bytes that can be read by range.
+
+    Attributes:
+        step: the smallest range that can be read without reading more than is returned.
+        key: equal for storages that are known to hold the same bytes of the same file, None where that is not known.
+    """
+
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def key(self) -> Hashable: ...
+    def read(self, start: int, stop: int) -> bytes | memoryview:
+        """Bytes `start` to `stop`; both multiples of `step`, or the end."""
+        ...
+
+
+class Held:
+    """Bytes in memory."""
+
+    step = 1
+    key = None
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self.data = memoryview(data).cast("B")
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    def read(self, start: int, stop: int) -> memoryview:
+        return self.data[start:stop]
+
+
+class Region:
+    """A range of an open file, the bytes being the tensor's bytes as they stand."""
+
+    step = 1
+
+    def __init__(self, source: Source, offset: int, nbytes: int) -> None:
+        self.source = source
+        self.offset = offset
+        self.nbytes = nbytes
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self.source.read(self.offset + start, stop - start)
+
+    @property
+    def key(self) -> Hashable:
+        return (self.source.identity, self.offset, self.nbytes)
+
+
+class Derived:
+    """Bytes computed from other storage when they are asked for."""
+
+    def __init__(self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], key: Hashable = None) -> None:
+        self.key = key
+        self.nbytes = nbytes
+        self.step = step
+        self.read = read
+
+
+class Stream:
+    """Bytes that can only be produced from the start, such as a deflated archive member.
+
+    `open` returns a function that gives the next `n` bytes (fewer only at the end); reading backwards opens again.
+    """
+
+    step = 1
+    key = None
+
+    def __init__(self, nbytes: int, open: Callable[[], Callable[[int], bytes]]) -> None:
+        self.nbytes = nbytes
+        self._open = open
+        self._next: Callable[[int], bytes] | None = None
+        self._position = 0
+        self._lock = threading.Lock()
+
+    def read(self, start: int, stop: int) -> bytes:
+        with self._lock:
+            if self._next is None or start < self._position:
+                self._next, self._position = self._open(), 0
+            while self._position < start:
+                self._position += len(self._next(min(1 << 20, start - self._position)))
+            data = self._next(stop - start)
+            self._position += len(data)
+            return data

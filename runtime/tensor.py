@@ -1,0 +1,167 @@
+"""Tensors: a dtype, a shape and storage. Nothing is read until bytes are asked for, and then only those rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .dtype import DTYPES, BlockType, DType, of_numpy
+from .errors import FormatError, UsageError
+from .storage import Derived, Held, Storage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+CHUNK = 8 * 2**20
+
+
+class Tensor:
+    """An array whose values may still lie in a file.
+
+    Attributes:
+        dtype: element or block type.
+        shape: lengths, slowest dimension first; ``()`` is a scalar. The last dimension of a block type counts elements.
+        storage: the bytes: little-endian, row-major, packed.
+    """
+
+    __slots__ = ("dtype", "shape", "storage")
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], storage: Storage) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.storage = storage
+        assert storage.nbytes == nbytes(dtype, shape), f"{dtype} {shape} does not fit {storage.nbytes} bytes"
+
+    @staticmethod
+    def of(array: np.ndarray) -> Tensor:
+        """A tensor that holds a numpy array of any layout and byte order."""
+        import numpy
+
+        dtype = of_numpy(array.dtype)
+        plain = numpy.ascontiguousarray(array, dtype=dtype.as_numpy().newbyteorder("<")).reshape(array.shape)
+        return Tensor(dtype, array.shape, Held(pack(plain, dtype)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values as they are stored."""
+        return self.storage.nbytes
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def qtype(self) -> BlockType | None:
+        """The block type of a quantized tensor, None for plain elements."""
+        return self.dtype if isinstance(self.dtype, BlockType) else None
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar tensor has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.dtype.name}, {list(self.shape)})"
+
+    def __getitem__(self, rows: slice | int) -> Tensor:
+        """Rows of the first dimension, still unread."""
+        if not self.shape:
+            raise UsageError("E-SLICE", None, "a scalar tensor has no rows")
+        if isinstance(rows, int):
+            index = range(self.shape[0])[rows]
+            return self._rows(index, index + 1, self.shape[1:])
+        start, stop, step = rows.indices(self.shape[0])
+        if step != 1:
+            raise UsageError("E-SLICE", None, "rows are sliced with step 1 only", hint="Use numpy() for other steps")
+        stop = max(start, stop)
+        return self._rows(start, stop, (stop - start, *self.shape[1:]))
+
+    def _rows(self, start: int, stop: int, shape: tuple[int, ...]) -> Tensor:
+        row = nbytes(self.dtype, self.shape[1:]) if self.shape[0] else 0
+        if row is None:
+            raise UsageError("E-SLICE", None, f"{self!r} cannot be cut between rows: its blocks cross them")
+        base, size = start * row, (stop - start) * row
+        inner = self.storage
+
+        def read(first: int, last: int) -> bytes | memoryview:
+            low = (base + first) // inner.step * inner.step
+            high = min(inner.nbytes, -(-(base + last) // inner.step) * inner.step)
+            return memoryview(inner.read(low, high))[base + first - low : base + last - low]
+
+        return Tensor(self.dtype, shape, Derived(size, 1, read))
+
+    @property
+    def unit(self) -> int:
+        """The bytes between two places where the storage may be cut."""
+        return math.lcm(self.storage.step, self.dtype.block_nbytes)
+
+    def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[bytes | memoryview]:
+        """The bytes `start` to `stop` in order, about `size` at a time, cut at multiples of `unit`."""
+        step = max(self.unit, size // self.unit * self.unit)
+        end = self.nbytes if stop is None else stop
+        for first in range(start, end, step):
+            last = min(end, first + step)
+            data = self.storage.read(first, last)
+            if len(data) != last - first:
+                raise FormatError("E-DATA-SHORT", None, f"storage gave {len(data):,} bytes", expected=last - first)
+            yield data
+
+    def raw(self) -> bytes | memoryview:
+        """All bytes as they are stored: little-endian, row-major, packed."""
+        return self.storage.read(0, self.nbytes)
+
+    def numpy(self) -> np.ndarray:
+        """The values as an array of the dtype's numpy type; sub-byte types come unpacked, one element a byte."""
+        return unpack(self.raw(), self.dtype, self.count).reshape(self.shape)
+
+    def torch(self) -> torch.Tensor:
+        """The values as a torch tensor; needs torch, and a dtype that torch has."""
+        from .interop import to_torch
+
+        return to_torch(self)
+
+    def cast(self, dtype: DType | str) -> Tensor:
+        """The values rounded to another dtype when they are read."""
+        from .cast import cast
+
+        return cast(self, DTYPES[dtype] if isinstance(dtype, str) else dtype)
+
+
+def nbytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
+    """Bytes of a tensor, None where its elements (of a row, for block types) do not fill whole runs."""
+    if isinstance(dtype, BlockType):
+        row = dtype.nbytes(shape[-1]) if shape else None
+        return None if row is None else row * math.prod(shape[:-1])
+    return dtype.nbytes(math.prod(shape))
+
+
+def unpack(data: bytes | memoryview, dtype: DType, count: int) -> np.ndarray:
+    """`count` elements from packed little-endian bytes, as a flat array."""
+    import numpy
+
+    wanted = dtype.as_numpy()
+    if dtype.bits >= 8:
+        return numpy.frombuffer(data, dtype=wanted.newbyteorder("<"), count=count).astype(wanted, copy=False)
+    bits = numpy.unpackbits(numpy.frombuffer(data, dtype=numpy.uint8), bitorder="little").reshape(count, dtype.bits)
+    codes = numpy.packbits(bits, axis=1, bitorder="little").reshape(count)
+    if dtype.kind == "int":
+        shift = 8 - dtype.bits
+        return ((codes << shift).view(numpy.int8) >> shift).astype(wanted)
+    return codes.view(wanted) if dtype.kind == "float" else codes.astype(wanted)
+
+
+def pack(array: np.ndarray, dtype: DType) -> memoryview:
+    """The packed bytes of a contiguous array of the dtype's numpy type; the inverse of `unpack`."""
+    import numpy
+
+    flat = array.reshape(-1)
+    if dtype.bits >= 8:
+        return flat.view(numpy.uint8).data if flat.size else memoryview(b"")
+    if dtype.nbytes(flat.size) is None:
+        raise UsageError("E-DTYPE-PACK", None, f"{flat.size} elements of {dtype.name} do not fill whole bytes")
+    codes = flat.view(numpy.uint8) if dtype.kind == "float" else flat.astype(numpy.int8).view(numpy.uint8)
+    bits = numpy.unpackbits(codes.reshape(-1, 1), axis=1, bitorder="little", count=dtype.bits)
+    return numpy.packbits(bits.reshape(-1), bitorder="little").data
