@@ -65,12 +65,15 @@ class Staging:
     def _completed(self) -> set[int] | None:
         assert self._journal is not None
         self._journal.seek(0)
-        lines = self._journal.read().split("\n")[:-1]
-        if not lines or json.loads(lines[0]).get("plan") != self.fingerprint:
+        try:
+            plan, *records = [json.loads(line) for line in self._journal.read().split("\n")[:-1]]
+        except ValueError:
+            return None
+        if plan != {"plan": self.fingerprint} or not all(isinstance(record, list) for record in records):
             return None
         if not all(self.path(file).is_file() and self.path(file).stat().st_size == file.nbytes for file in self.files):
             return None
-        return {number for line in lines[1:] for number in json.loads(line)}
+        return {number for record in records for number in record}
 
     def record(self, jobs: Iterable[int]) -> None:
         """Note jobs whose bytes have reached the disk."""

@@ -18,7 +18,7 @@ from .progress import Progress
 from .staging import Staging
 
 SPLIT = 64 * 2**20
-SYNC_SECONDS = 5.0
+SYNC_SECONDS = 0.5
 _NO_KERNEL_COPY = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
 
 
@@ -53,9 +53,12 @@ def _split(piece: Piece) -> int:
 
 def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> None:
     """Fill all files of `staging`, sync them, and leave them staged. On an interrupt the journal allows a later resume."""
-    done = staging.open(resume)
-    handles = [_create(staging, file) for file in staging.files]
+    handles: list[int] = []
     try:
+        done = staging.open(resume)
+        for file in staging.files:
+            handles.append(os.open(staging.path(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            os.ftruncate(handles[-1], file.nbytes)
         jobs = jobs_of(staging.files)
         progress.start(sum(job.stop - job.start for job in jobs), skipped=sum(job.stop - job.start for job in jobs if job.number in done))
         _Crew(staging, handles, [job for job in jobs if job.number not in done], progress, chunk).run(threads)
@@ -67,16 +70,6 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
         for handle in handles:
             os.close(handle)
         progress.finish()
-
-
-def _create(staging: Staging, file: FileLayout) -> int:
-    path = staging.path(file)
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        os.ftruncate(handle, file.nbytes)
-    except OSError as error:
-        raise _failed(staging, error) from error
-    return handle
 
 
 def _failed(staging: Staging, error: OSError) -> Exception:
@@ -119,7 +112,7 @@ class _Crew:
         synced = time.monotonic()
         for thread in crew:
             while thread.is_alive():
-                thread.join(0.2)
+                thread.join(0.1)
                 if time.monotonic() - synced > SYNC_SECONDS:
                     self._sync()
                     synced = time.monotonic()

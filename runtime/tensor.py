@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-CHUNK = 8 * 2**20
+CHUNK = 2 * 2**20
+"""Bytes of a tensor that are handled at a time: small enough to stay in the cache through a cast."""
 
 
 class Tensor:

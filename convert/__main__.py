@@ -1,0 +1,5 @@
+"""``python -m candle_convert.convert``: the command line."""
+
+from .cli import main
+
+main()

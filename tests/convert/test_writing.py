@@ -1,0 +1,194 @@
+"""Writing: killed, interrupted and resumed runs leave the old output intact and end in the same bytes."""
+
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert.convert import staging, writing
+
+OLD = b"the old output"
+
+
+def _sparse_model(path, mebibytes, tensors=8):
+    """A safetensors file of zeros that takes no room on the disk."""
+    length = mebibytes * 2**20 // tensors // 4096 * 4096
+    header = {
+        f"layers.{number}.weight": {"dtype": "F32", "shape": [length // 4096, 1024], "data_offsets": [number * length, (number + 1) * length]}
+        for number in range(tensors)
+    }
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for number in range(tensors):
+            file.seek(8 + len(text) + number * length)
+            file.write(np.full(64, number + 1, np.float32).tobytes())
+        file.truncate(8 + len(text) + tensors * length)
+    return path
+
+
+def _command(source, target, *more):
+    command = ["-m", "candle_convert.convert", "convert", str(source), str(target), "--dtype", "f16", "--threads", "1", "--verify", "none", "--force"]
+    return [sys.executable, *command, *more]
+
+
+@pytest.mark.parametrize("shards", [(), ("--shard-size", "20MB")], ids=["single", "shards"])
+def test_killed_at_any_moment_and_resumed(tmp_path, shards):
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    source = _sparse_model(tmp_path / "in.safetensors", 256)
+    reference, target = tmp_path / "reference", tmp_path / "target"
+    for folder in (reference, target):
+        folder.mkdir()
+    subprocess.run(_command(source, reference / "model.safetensors", *shards), check=True, capture_output=True)
+    names = sorted(path.name for path in reference.iterdir())
+    for name in names:
+        (target / name).write_bytes(OLD)
+    kills, resumed = 0, 0
+    again = _command(source, target / "model.safetensors", *shards, "--resume")
+    for _ in range(15):
+        process = subprocess.Popen(again, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            process.wait(moments.uniform(0.1, 1.2))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills += 1
+            journal = target / f"{'model' if shards else 'model.safetensors'}.partial.journal"
+            resumed += journal.exists() and journal.read_text().count("\n") > 1
+            published = [(target / name).read_bytes() != OLD for name in names]
+            assert not any(published) or shards
+            continue
+        process.communicate()
+        assert process.returncode == 0
+        break
+    else:
+        subprocess.run(again, check=True, capture_output=True)
+    print(f"{kills} kills, {resumed} of them with finished jobs on record")
+    assert sorted(path.name for path in target.iterdir()) == names
+    for name in names:
+        assert (target / name).read_bytes() == (reference / name).read_bytes()
+
+
+def test_resume_writes_only_what_is_missing(tmp_path, monkeypatch):
+    source = _sparse_model(tmp_path / "in.safetensors", 8)
+    made = cc.plan(source, tmp_path / "out.safetensors", cc.Options(dtype="f16", resume=True))
+    jobs = writing.jobs_of(made.files)
+    place = staging.Staging(made.folder, made.name, made.files, made.fingerprint)
+    writing.write(place, 1, cc.convert.progress.NoProgress(), resume=False)
+    place.close()
+    journal = Path(f"{tmp_path}/out.safetensors.partial.journal")
+    first, *_ = journal.read_text().splitlines()
+    journal.write_text(f"{first}\n{json.dumps([job.number for job in jobs[:-1]])}\n[{jobs[-1].number}")
+    written = []
+    fill = writing._fill
+    monkeypatch.setattr(writing, "_fill", lambda handle, job, *rest: written.append(job.number) or fill(handle, job, *rest))
+    cc.convert(source, tmp_path / "out.safetensors", dtype="f16", resume=True)
+    assert written == [jobs[-1].number]
+    cc.convert(source, tmp_path / "again.safetensors", dtype="f16")
+    assert (tmp_path / "out.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+def test_a_journal_of_another_plan_is_not_used(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 8)
+    (tmp_path / "out.safetensors.partial").write_bytes(b"x" * 100)
+    (tmp_path / "out.safetensors.partial.journal").write_text('{"plan": "other"}\n[0, 1, 2, 3]\n')
+    cc.convert(source, tmp_path / "out.safetensors", resume=True, verify="full")
+    assert cc.hash(source) == cc.hash(tmp_path / "out.safetensors")
+
+
+@pytest.mark.parametrize("text", ["", "not json\n", "[1]\n", '{"plan": 5}\n'])
+def test_a_damaged_journal_starts_anew(tmp_path, text):
+    source = _sparse_model(tmp_path / "in.safetensors", 1)
+    (tmp_path / "out.safetensors.partial.journal").write_text(text)
+    cc.convert(source, tmp_path / "out.safetensors", resume=True, verify="full")
+
+
+def test_two_runs_on_one_output_do_not_mix(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 1)
+    made = cc.plan(source, tmp_path / "out.safetensors")
+    place = staging.Staging(made.folder, made.name, made.files, made.fingerprint)
+    place.open(resume=False)
+    with pytest.raises(cc.UnsafeFileError, match="E-OUT-BUSY"):
+        cc.convert(source, tmp_path / "out.safetensors")
+    place.discard()
+    assert [path.name for path in tmp_path.iterdir()] == ["in.safetensors"]
+
+
+def test_interrupt_says_how_to_go_on(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 512)
+    target = tmp_path / "out.safetensors"
+    target.write_bytes(OLD)
+    process = subprocess.Popen(_command(source, target), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not Path(f"{target}.partial").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    assert target.read_bytes() == OLD
+    subprocess.run(_command(source, target, "--resume"), check=True, capture_output=True)
+    assert cc.open(target)["layers.3.weight"][0].numpy()[0] == 4
+
+
+def test_a_full_disk_keeps_the_old_output(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 16)
+    target = tmp_path / "out.safetensors"
+    target.write_bytes(OLD)
+
+    def little_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
+
+    done = subprocess.run(_command(source, target), capture_output=True, text=True, preexec_fn=little_room)
+    assert (done.returncode, target.read_bytes()) == (6, OLD)
+    assert "E-OUT-FULL" in done.stderr
+
+
+def test_output_may_be_the_input(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 1)
+    before = cc.hash(source)
+    with pytest.raises(cc.UnsafeFileError, match="E-OUT-EXISTS"):
+        cc.convert(source, source)
+    cc.convert(source, source, force=True, verify="full")
+    assert cc.hash(source) == before
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 1)
+    with pytest.raises(cc.FileAccessError, match="E-OUT-WRITE"):
+        cc.convert(source, tmp_path / "in.safetensors" / "out.safetensors")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("memory", ["1MiB", "2GiB"])
+def test_threads_and_memory_do_not_change_the_bytes(tmp_path, threads, memory):
+    source = _sparse_model(tmp_path / "in.safetensors", 16, tensors=3)
+    cc.convert(source, tmp_path / "reference.safetensors", dtype="bf16")
+    cc.convert(source, tmp_path / "out.safetensors", dtype="bf16", threads=threads, max_memory=memory)
+    assert (tmp_path / "out.safetensors").read_bytes() == (tmp_path / "reference.safetensors").read_bytes()
+
+
+def test_memory_stays_bounded(tmp_path):
+    source = _sparse_model(tmp_path / "in.safetensors", 1024, tensors=1)
+    script = (
+        "import candle_convert as cc, sys, resource\n"
+        "import ml_dtypes, numpy\n"
+        "base = int(open('/proc/self/statm').read().split()[1]) * 4096\n"
+        "cc.convert(sys.argv[1], sys.argv[2], dtype='bf16', verify='full')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - base)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(source), str(tmp_path / "o.safetensors")], capture_output=True, text=True, check=True)
+    os.unlink(tmp_path / "o.safetensors")
+    assert int(done.stdout) < 250e6
