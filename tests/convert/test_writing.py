@@ -183,11 +183,11 @@ def test_threads_and_memory_do_not_change_the_bytes(tmp_path, threads, memory):
 def test_memory_stays_bounded(tmp_path):
     source = _sparse_model(tmp_path / "in.safetensors", 1024, tensors=1)
     script = (
-        "import candle_convert as cc, sys, resource\n"
-        "import ml_dtypes, numpy\n"
-        "base = int(open('/proc/self/statm').read().split()[1]) * 4096\n"
+        "import candle_convert as cc, sys\n"
+        "from candle_convert.convert.resources import peak_rss\n"
+        "base = peak_rss()\n"
         "cc.convert(sys.argv[1], sys.argv[2], dtype='bf16', verify='full')\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - base)\n"
+        "print(peak_rss() - base)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(source), str(tmp_path / "o.safetensors")], capture_output=True, text=True, check=True)
     os.unlink(tmp_path / "o.safetensors")
