@@ -1,0 +1,1 @@
+"""Compiled encoders, one module for each module of codecs."""

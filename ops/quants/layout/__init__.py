@@ -1,0 +1,1 @@
+"""How blocks are laid out: fields, packed bits and the tables that codes point into."""
