@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_KEEPS_MEANING = {
+    *((kind, kind) for kind in ("float", "int", "uint", "bool", "complex")),
+    *(("bool", kind) for kind in ("float", "int", "uint", "complex")),
+    *((kind, "float") for kind in ("int", "uint")),
+    *((kind, "complex") for kind in ("float", "int", "uint")),
+    ("int", "uint"),
+    ("uint", "int"),
+}
+"""Pairs of kinds between which a value can go: fractions, imaginary parts and "true" do not become something else."""
+
+
 def cast(tensor: Tensor, dtype: DType, audit: Callable[[int, np.ndarray, np.ndarray], None] | None = None) -> Tensor:
     """`tensor` with its values rounded to `dtype` (to nearest even) when they are read.
 
@@ -28,6 +39,8 @@ def cast(tensor: Tensor, dtype: DType, audit: Callable[[int, np.ndarray, np.ndar
     size = nbytes(dtype, tensor.shape)
     if size is None:
         raise UnsupportedError("E-CAST-PACK", None, f"{tensor.count} elements of {dtype.name} do not fill whole bytes")
+    if (source.kind, dtype.kind) not in _KEEPS_MEANING:
+        raise UnsupportedError("E-CAST-KIND", None, f"a cast from {source.name} to {dtype.name} would lose what the values mean")
     run = math.lcm(source.block, dtype.block)
     inner = tensor.storage
     unit = math.lcm(run * source.block_nbytes // source.block, inner.step)
@@ -46,8 +59,14 @@ def cast(tensor: Tensor, dtype: DType, audit: Callable[[int, np.ndarray, np.ndar
 
 
 def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
-    """A contiguous array of the dtype's numpy type, little-endian, rounded to nearest even; out of range becomes infinity or NaN."""
+    """A contiguous array of the dtype's numpy type, rounded to nearest even; out of range becomes infinity, NaN or the largest value.
+
+    Types of 8 and fewer bits go through float32, which holds all their values, because ml_dtypes has no casts between some of them.
+    """
     import numpy
 
+    wanted = dtype.as_numpy()
     with numpy.errstate(all="ignore"):
-        return numpy.ascontiguousarray(values.astype(dtype.as_numpy(), copy=False))
+        if values.dtype.itemsize == wanted.itemsize == 1 and dtype.kind == "float":
+            values = values.astype(numpy.float32)
+        return numpy.ascontiguousarray(values.astype(wanted, copy=False))

@@ -22,7 +22,7 @@ NAN_POLICIES = ("error", "warn", "keep")
 
 @dataclass
 class Audit:
-    """What one tensor's cast met: NaNs in the source, and finite values that became infinite or NaN.
+    """What one tensor's cast met: NaNs in the source, and finite values that became infinite or NaN. Integers out of range are an error.
 
     Chunks may be read more than once and from several threads; counts are kept by chunk.
     """
@@ -36,6 +36,9 @@ class Audit:
         """Look at a chunk that begins with element `first`."""
         import numpy
 
+        if after.dtype.kind in "iu":
+            self._check_range(first, before, after)
+            return
         with numpy.errstate(all="ignore"):
             nans = numpy.isnan(before)
             lost = ~numpy.isfinite(after.astype(numpy.float32, copy=False)) & numpy.isfinite(before)
@@ -44,6 +47,13 @@ class Audit:
             raise FormatError("E-NAN", None, f"tensor {self.tensor!r} holds NaN at element {index:,}", hint="--nan warn or --nan keep lets it pass")
         with self._lock:
             self._seen[first] = (int(nans.sum()), int(lost.sum()))
+
+    def _check_range(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
+        wrong = after.astype(before.dtype) != before
+        if wrong.any():
+            index = int(wrong.argmax())
+            why = f"tensor {self.tensor!r} holds {before[index]} at element {first + index:,}, which {after.dtype} cannot hold"
+            raise FormatError("E-CAST-RANGE", None, why, hint="Choose a wider type")
 
     @property
     def nans(self) -> int:
@@ -83,7 +93,7 @@ class Cast:
             if wanted is not None and wanted != tensor.dtype:
                 audit = Audit(name, self.nan)
                 self.audits.append(audit)
-                graph.weights[name] = cast(tensor, wanted, audit if tensor.dtype.kind == "float" else None)
+                graph.weights[name] = cast(tensor, wanted, audit)
                 changed = True
         return changed
 
