@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
+from ..ops.quants import dequantized
 from ..runtime.dtype import U8
 from ..runtime.errors import UnsupportedError, UsageError
 from ..runtime.format import FileLayout, Format, Piece, WriteOptions
@@ -93,7 +94,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     _attach(graph, options)
     options.select.run(graph)
     Tied(options.tied).run(graph)
-    casts = Cast(options.dtype, options.tensor_types, options.nan)
+    casts = Cast(options.dtype, options.tensor_types, options.nan, dequantized)
     casts.run(graph)
     for key, value in options.metadata.items():
         graph.metadata.pop(key, None)

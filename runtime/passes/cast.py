@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -73,12 +74,14 @@ class Cast:
             weights of two and more dimensions that are wider; None keeps them.
         rules: pairs of pattern and dtype name, the first that matches a weight's name winning over `dtype`, for any weight.
         nan: what a NaN in a weight that is cast does: error, warn or keep.
+        dequantize: gives the f32 values of a quantized weight.
         audits: filled while the weights are read.
     """
 
     dtype: str | None = None
     rules: tuple[tuple[str, str], ...] = ()
     nan: str = "error"
+    dequantize: Callable[[Tensor], Tensor] | None = None
     audits: list[Audit] = field(default_factory=list)
 
     def run(self, graph: Graph) -> bool:
@@ -93,6 +96,8 @@ class Cast:
             if wanted is not None and wanted != tensor.dtype:
                 audit = Audit(name, self.nan)
                 self.audits.append(audit)
+                if tensor.qtype is not None and self.dequantize is not None:
+                    tensor = self.dequantize(tensor)
                 graph.weights[name] = cast(tensor, wanted, audit)
                 changed = True
         return changed
