@@ -1,6 +1,7 @@
 """Block types against gguf-py's and libggml's codecs."""
 
 import gguf
+import libggml
 import numpy as np
 import pytest
 from candle_convert.ops.quants import codec_of, codecs, dequantized
@@ -11,6 +12,7 @@ from candle_convert.runtime.storage import Derived, Held
 from candle_convert.runtime.tensor import Tensor
 
 TYPES = sorted((codec.dtype for codec in codecs().values() if codec.dtype.ggml is not None), key=lambda dtype: dtype.name)
+GGML = libggml.load()
 KNOWN_TO_GGUF = {kind.value for kind in gguf.quants._type_traits}
 
 
@@ -30,6 +32,15 @@ def test_random_blocks_decode_as_gguf_py_does(dtype):
     with np.errstate(all="ignore"):
         theirs = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(dtype.ggml))
     assert same(decoded(codec_of(dtype), blocks.tobytes()), theirs)
+
+
+@pytest.mark.skipif(GGML is None, reason="CANDLE_LIBGGML does not name libggml")
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_random_blocks_decode_as_libggml_does(dtype):
+    if GGML.traits(dtype) is None:
+        pytest.skip("libggml only encodes this type")
+    blocks = random_blocks(dtype, 20000, seed=2)
+    assert same(decoded(codec_of(dtype), blocks.tobytes()), GGML.decode(dtype, blocks))
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)

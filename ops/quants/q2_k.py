@@ -1,0 +1,19 @@
+"""Q2_K: 16 groups of 16 elements of 2 bits, each with a 4-bit scale and a 4-bit minimum. Source: ggml-quants.c."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.quant import Codec, block_type
+from .layout.fields import Blocks, Values, half, planes
+
+
+def decode(blocks: Blocks) -> Values:
+    """``d * scale * q - dmin * min``; block: 16 bytes of scale and min, q 64 bytes, d f16, dmin f16."""
+    codes = planes(blocks[:, 16:80].reshape(-1, 2, 32), 2).reshape(-1, 16, 16)
+    scale = half(blocks, 80) * (blocks[:, :16] & np.uint8(15)).astype(np.float32)
+    minimum = half(blocks, 82) * (blocks[:, :16] >> np.uint8(4)).astype(np.float32)
+    return (scale[..., None] * codes.astype(np.float32) - minimum[..., None]).reshape(-1, 256)
+
+
+CODECS = (Codec(block_type("q2_k"), decode),)

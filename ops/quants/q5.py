@@ -1,0 +1,23 @@
+"""Q5_0 and Q5_1: 32 elements of 5 bits with one half-precision scale, and for Q5_1 the smallest value. Source: ggml-quants.c."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.quant import Codec, block_type
+from .layout.fields import Blocks, Values, bits, half, nibbles
+
+
+def decode_q5_0(blocks: Blocks) -> Values:
+    """``(q - 16) * d``; block: d f16, fifth bits 4 bytes, low bits 16 bytes."""
+    codes = nibbles(blocks[:, 6:]) | bits(blocks[:, 2:6]) << np.uint8(4)
+    return (codes.astype(np.int8) - np.int8(16)) * half(blocks, 0)
+
+
+def decode_q5_1(blocks: Blocks) -> Values:
+    """``q * d + m``; block: d f16, m f16, fifth bits 4 bytes, low bits 16 bytes."""
+    codes = nibbles(blocks[:, 8:]) | bits(blocks[:, 4:8]) << np.uint8(4)
+    return codes * half(blocks, 0) + half(blocks, 2)
+
+
+CODECS = (Codec(block_type("q5_0"), decode_q5_0), Codec(block_type("q5_1"), decode_q5_1))

@@ -1,0 +1,20 @@
+"""Q6_K: 16 groups of 16 elements of 6 bits, each with an 8-bit scale. Source: ggml-quants.c."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.quant import Codec, block_type
+from .layout.fields import Blocks, Values, half, nibbles, planes
+
+
+def decode(blocks: Blocks) -> Values:
+    """``d * scale * (q - 32)``; block: low bits 128 bytes, high bits 64 bytes, scales 16 signed bytes, d f16."""
+    low = nibbles(blocks[:, :128].reshape(-1, 2, 64)).reshape(-1, 2, 4, 32)
+    high = planes(blocks[:, 128:192].reshape(-1, 2, 32), 2)
+    codes = (low | high << np.uint8(4)).astype(np.int8).reshape(-1, 16, 16) - np.int8(32)
+    scale = half(blocks, 208) * blocks[:, 192:208].view(np.int8)
+    return (scale[..., None] * codes).reshape(-1, 256)
+
+
+CODECS = (Codec(block_type("q6_k"), decode),)

@@ -1,0 +1,59 @@
+"""libggml through ctypes, the oracle for block types. CANDLE_LIBGGML names the directory of libggml-base.so and libggml-cpu.so, or the first."""
+
+import ctypes
+import os
+from pathlib import Path
+
+import numpy as np
+
+NAME = os.environ.get("CANDLE_LIBGGML")
+
+
+class Traits(ctypes.Structure):
+    """ggml_type_traits."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("block", ctypes.c_int64),
+        ("interleave", ctypes.c_int64),
+        ("size", ctypes.c_size_t),
+        ("quantized", ctypes.c_bool),
+        ("to_float", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
+        ("from_float_ref", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
+    ]
+
+
+class Libggml:
+    """The functions that the tests call."""
+
+    def __init__(self, path):
+        path = Path(path)
+        self._base = ctypes.CDLL(str(path / "libggml-base.so" if path.is_dir() else path))
+        self._base.ggml_quantize_chunk.restype = ctypes.c_size_t
+        self._base.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
+        self._base.ggml_get_type_traits.restype = ctypes.POINTER(Traits)
+
+    def traits(self, dtype):
+        """The type's traits, None where this libggml does not have it."""
+        found = self._base.ggml_get_type_traits(dtype.ggml).contents
+        return found if found.to_float else None
+
+    def decode(self, dtype, blocks):
+        values = np.empty(blocks.size // dtype.block_nbytes * dtype.block, np.float32)
+        self.traits(dtype).to_float(blocks.ctypes.data, values.ctypes.data, values.size)
+        return values
+
+    def encode(self, dtype, rows, importance=None):
+        """Bytes ``[rows, bytes of a row]``."""
+        rows = np.ascontiguousarray(rows, np.float32)
+        out = np.zeros((len(rows), dtype.nbytes(rows.shape[1])), np.uint8)
+        weights = None if importance is None else np.ascontiguousarray(importance, np.float32)
+        self._base.ggml_quantize_chunk(
+            dtype.ggml, rows.ctypes.data, out.ctypes.data, 0, *rows.shape, None if weights is None else weights.ctypes.data
+        )
+        return out
+
+
+def load():
+    """The library, None when the environment does not name one."""
+    return Libggml(NAME) if NAME else None
