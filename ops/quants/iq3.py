@@ -21,7 +21,7 @@ def decode_iq3_s(blocks: Blocks) -> Values:
     """``d * (2 scale + 1) * point * sign``; block: d f16, points 64 bytes, ninth bits 8, signs 32, 4-bit scales 4."""
     points = blocks[:, 2:66] | bits(blocks[:, 66:74]).astype(np.uint16) << np.uint16(8)
     scales = nibbles(blocks[:, 106:110, None]).reshape(-1, 8)
-    scale = half(blocks, 0) * (scales.astype(np.float32) * np.float32(2) + np.float32(1))
+    scale: Values = half(blocks, 0) * (scales.astype(np.float32) * np.float32(2) + np.float32(1))
     magnitudes: Values = scale[..., None, None] * grids.IQ3_S.points[points].reshape(-1, 8, 4, 8)
     return (magnitudes * signs(blocks[:, 74:106]).reshape(-1, 8, 4, 8)).reshape(-1, 256)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, nibbles
 
 
@@ -18,4 +19,7 @@ def decode_q4_1(blocks: Blocks) -> Values:
     return nibbles(blocks[:, 4:]) * half(blocks, 0) + half(blocks, 2)
 
 
-CODECS = (Codec(block_type("q4_0"), decode_q4_0), Codec(block_type("q4_1"), decode_q4_1))
+CODECS = (
+    Codec(block_type("q4_0"), decode_q4_0, compiled("linear", "encode_q4_0")),
+    Codec(block_type("q4_1"), decode_q4_1, compiled("linear", "encode_q4_1")),
+)

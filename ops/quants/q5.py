@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, bits, half, nibbles
 
 
@@ -20,4 +21,7 @@ def decode_q5_1(blocks: Blocks) -> Values:
     return codes * half(blocks, 0) + half(blocks, 2)
 
 
-CODECS = (Codec(block_type("q5_0"), decode_q5_0), Codec(block_type("q5_1"), decode_q5_1))
+CODECS = (
+    Codec(block_type("q5_0"), decode_q5_0, compiled("linear", "encode_q5_0")),
+    Codec(block_type("q5_1"), decode_q5_1, compiled("linear", "encode_q5_1")),
+)

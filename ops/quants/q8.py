@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half
 
 
@@ -25,7 +26,7 @@ def decode_q8_k(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q8_0"), decode_q8_0),
+    Codec(block_type("q8_0"), decode_q8_0, compiled("linear", "encode_q8_0")),
     Codec(block_type("q8_1"), decode_q8_1),
     Codec(block_type("q8_k"), decode_q8_k),
 )

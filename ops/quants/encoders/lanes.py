@@ -1,0 +1,81 @@
+"""Encoders that put one block into each lane, so that a search over scales keeps every block's order of operations.
+
+Blocks are transposed: element i of sixteen blocks is one vector, at ``16 * i`` of a flat array; the same for bytes of encoded blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....runtime.kernel import inner, kernel
+from ....runtime.quant import Encoder
+from ....runtime.simd import LANES
+
+
+@inner
+def _load(source: Any, first: int, count: int, blocks: int, length: int, lanes: Any) -> None:
+    """Blocks `first`, ... of `source`, counted modulo `blocks`, one per lane; lanes from `count` are zero."""
+    for lane in range(LANES):
+        if lane < count:
+            base = (first + lane) % blocks * length
+            for i in range(length):
+                lanes[i * LANES + lane] = source[base + i]
+        else:
+            for i in range(length):
+                lanes[i * LANES + lane] = np.float32(0)
+
+
+@inner
+def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
+    for lane in range(count):
+        base = (first + lane) * nbytes
+        for i in range(nbytes):
+            out[base + i] = lanes[i * LANES + lane]
+
+
+@inner
+def _row_means(flat: Any, columns: int, per_row: int, first: int, count: int, means: Any) -> None:
+    """The mean square of the row of each lane, summed in order."""
+    known = -1
+    mean = np.float32(0)
+    for lane in range(LANES):
+        row = (first + min(lane, count - 1)) // per_row
+        if row != known:
+            total = np.float32(0)
+            for i in range(row * columns, (row + 1) * columns):
+                total += flat[i] * flat[i]
+            mean = total / np.float32(columns)
+            known = row
+        means[lane] = mean
+
+
+def lane_encoder(encode: Callable[..., None], length: int, nbytes: int, row_means: bool = False) -> Encoder:
+    """A range kernel from ``encode(x, importance, means, y)`` over transposed blocks.
+
+    `x` is float32 ``[length * 16]``, `importance` the same or ``[0]``, `means` float32 ``[16]`` (the mean square of each lane's row, where
+    `row_means` asks for it and there is importance), `y` uint8 ``[nbytes * 16]``.
+    """
+
+    @kernel
+    def encode_rows(rows: Any, importance: Any, out: Any, start: int, stop: int) -> None:
+        columns = rows.shape[1]
+        per_row = columns // length
+        flat, flat_out = rows.reshape(-1), out.reshape(-1)
+        x = np.empty(length * LANES, np.float32)
+        weights = np.empty(length * LANES if importance.size else 0, np.float32)
+        means = np.zeros(LANES, np.float32)
+        y = np.empty(nbytes * LANES, np.uint8)
+        for first in range(start * per_row, stop * per_row, LANES):
+            count = min(LANES, stop * per_row - first)
+            _load(flat, first, count, rows.shape[0] * per_row, length, x)
+            if importance.size:
+                _load(importance, first, count, per_row, length, weights)
+                if row_means:
+                    _row_means(flat, columns, per_row, first, count, means)
+            encode(x, weights, means, y)
+            _save(y, first, count, nbytes, flat_out)
+
+    return encode_rows
