@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, planes
 
 
@@ -16,4 +17,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes.astype(np.float32) - minimum[..., None]).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q2_k"), decode),)
+CODECS = (Codec(block_type("q2_k"), decode, compiled("affine_k", "encode_q2_k")),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, nibbles, planes
 
 
@@ -18,4 +19,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes.astype(np.float32)).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q3_k"), decode),)
+CODECS = (Codec(block_type("q3_k"), decode, compiled("symmetric_k", "encode_q3_k")),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, nibbles, planes
 
 
@@ -28,4 +29,7 @@ def decode_q5_k(blocks: Blocks) -> Values:
     return _affine(blocks, low | planes(blocks[:, 16:48], 1) << np.uint8(4))
 
 
-CODECS = (Codec(block_type("q4_k"), decode_q4_k), Codec(block_type("q5_k"), decode_q5_k))
+CODECS = (
+    Codec(block_type("q4_k"), decode_q4_k, compiled("affine_k", "encode_q4_k")),
+    Codec(block_type("q5_k"), decode_q5_k, compiled("affine_k", "encode_q5_k")),
+)

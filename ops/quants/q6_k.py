@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, nibbles, planes
 
 
@@ -17,4 +18,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q6_k"), decode),)
+CODECS = (Codec(block_type("q6_k"), decode, compiled("symmetric_k", "encode_q6_k")),)

@@ -45,3 +45,13 @@ def put_pairs(y: Any, at: int, codes: Any) -> None:
             for plane in range(1, 4):
                 packed = packed | ((load(codes, (first + 32 * plane) * LANES) & 3) << 2 * plane)
             store(y, (at + 32 * half + i) * LANES, packed)
+
+
+@inner
+def put_planes(y: Any, at: int, codes: Any, bit: int) -> None:
+    """32 bytes with one bit of each of 256 codes: bit k of byte i belongs to code ``32 k + i``."""
+    for i in range(32):
+        packed = splat(np.int32(0))
+        for plane in range(8):
+            packed = packed | (((load(codes, (32 * plane + i) * LANES) >> bit) & 1) << plane)
+        store(y, (at + i) * LANES, packed)

@@ -24,6 +24,18 @@ def clamp(value: Any, low: Any, high: Any) -> Any:
 
 
 @inner
+def byte(code: Any) -> Any:
+    """The lowest byte of an integer, as a float."""
+    return to_float(code & 255)
+
+
+@inner
+def signed_byte(code: Any) -> Any:
+    """The lowest byte of an integer, read as signed, as a float."""
+    return to_float(((code & 255) ^ 128) - 128)
+
+
+@inner
 def to_half(value: Any) -> Any:
     """The bits of `value` rounded to half precision, ties to even, as an integer; NaN becomes 0x7E00 with its sign."""
     pattern = bits(value)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, load, select, splat, store, to_float, to_int
-from .rounding import clamp, nearest
+from ....runtime.simd import LANES, any_lane, load, select, splat, store, to_int
+from .rounding import byte, clamp, nearest
 
 TINY = 1e-15
 """A group whose largest magnitude is below this is zero."""
@@ -139,7 +139,7 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
     best = splat(np.float32(0))
     for i in range(count):
         element = load(x, i * LANES)
-        difference = element - scale * _byte(nearest(inverse * element))
+        difference = element - scale * byte(to_int(nearest(inverse * element)))
         best += load(weights, i * LANES) * difference * difference
     for step in range(-4, 5):
         if step == 0:
@@ -159,7 +159,7 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
         element, weight = load(x, i * LANES), load(weights, i * LANES)
         code = nearest(inverse * element)
         code = select(code > highest, highest, code)
-        store(codes, i * LANES, _byte(code))
+        store(codes, i * LANES, byte(to_int(code)))
         sum_lx += weight * element * code
         sum_l2 += weight * code * code
     for _ in range(5):
@@ -174,7 +174,7 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
             lx += weight * element * moved
             l2 += weight * moved * moved
             change = change & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
-            store(codes, i * LANES, select(change, _byte(moved), code))
+            store(codes, i * LANES, select(change, byte(to_int(moved)), code))
             sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
             changed = changed | change
         if not any_lane(changed):
@@ -182,11 +182,6 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
     for i in range(count):
         store(codes, i * LANES, select(empty, 0.0, load(codes, i * LANES)))
     return select(empty | ~(sum_l2 > 0), 0.0, sum_lx / sum_l2)
-
-
-@inner
-def _byte(code: Any) -> Any:
-    return to_float(to_int(code) & 255)
 
 
 @inner
