@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, nibbles
 
 VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
@@ -41,4 +42,7 @@ def decode_nvfp4(blocks: Blocks) -> Values:
     return (_VALUES[codes] * _UE4M3[blocks[:, :4]][..., None]).reshape(-1, 64)
 
 
-CODECS = (Codec(block_type("mxfp4"), decode_mxfp4), Codec(block_type("nvfp4"), decode_nvfp4))
+CODECS = (
+    Codec(block_type("mxfp4"), decode_mxfp4, compiled("fp4", "encode_mxfp4")),
+    Codec(block_type("nvfp4"), decode_nvfp4, compiled("fp4", "encode_nvfp4")),
+)

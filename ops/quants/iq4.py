@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, nibbles, words
 
 VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -26,4 +27,7 @@ def decode_iq4_xs(blocks: Blocks) -> Values:
     return (scale[..., None] * _VALUES[codes]).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("iq4_nl"), decode_iq4_nl), Codec(block_type("iq4_xs"), decode_iq4_xs))
+CODECS = (
+    Codec(block_type("iq4_nl"), decode_iq4_nl, compiled("iq4", "encode_iq4_nl")),
+    Codec(block_type("iq4_xs"), decode_iq4_xs, compiled("iq4", "encode_iq4_xs")),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout.fields import Blocks, Values, half, planes
 
 
@@ -27,4 +28,7 @@ def decode_tq2_0(blocks: Blocks) -> Values:
     return (codes.astype(np.int8) - np.int8(1)) * half(blocks, 64)
 
 
-CODECS = (Codec(block_type("tq1_0"), decode_tq1_0), Codec(block_type("tq2_0"), decode_tq2_0))
+CODECS = (
+    Codec(block_type("tq1_0"), decode_tq1_0, compiled("ternary", "encode_tq1_0")),
+    Codec(block_type("tq2_0"), decode_tq2_0, compiled("ternary", "encode_tq2_0")),
+)
