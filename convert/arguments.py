@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from ..runtime import limits
+from ..runtime import limits, registry
 from ..runtime.errors import UsageError
 from .output import current
 
@@ -23,10 +24,37 @@ PROGRESS_STYLES = ("auto", "bar", "plain", "json", "none")
 Decorator = Callable[[Function], Function]
 
 
+class Names(click.types.StringParamType):
+    """A name of a table, for completion; unknown names are refused later, with what is known."""
+
+    def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self.known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.known() if name.startswith(incomplete.lower())]
+
+
+def _formats() -> Iterable[str]:
+    return registry.names("formats")
+
+
+def _dtypes() -> Iterable[str]:
+    from ..runtime.dtype import DTYPES
+
+    return (*DTYPES, "auto")
+
+
+FORMAT = Names("format", _formats)
+DTYPE = Names("dtype", _dtypes)
+PATH = click.Path(readable=False)
+"""A path or hub address, completed as a file name; whether it can be read is found out when it is opened."""
+
+
 def _flag(attribute: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     def note(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         setattr(current(), attribute, value)
-        current().command = ctx.info_name or ""
+        current().command = "-".join(ctx.command_path.split()[1:]) or ctx.info_name or ""
 
     return note
 
@@ -42,10 +70,10 @@ COMMON = (
     click.option("--limit", multiple=True, metavar="NAME=N", expose_value=False, callback=_limits, help="header=256MB, time=10m, zip_ratio=200 ..."),
 )
 READING = (
-    click.option("--from", "source_format", metavar="FMT", help="Input format, instead of recognising it."),
+    click.option("--from", "source_format", metavar="FMT", type=FORMAT, help="Input format, instead of recognising it."),
     click.option("--key", metavar="NAME", help="Nested dictionary of a pickle that holds the weights (default: found, and told)."),
     click.option("--allow-global", multiple=True, metavar="NAME", help="Pickle name to read as an inert record; it is never called."),
-    click.option("--npz-void", metavar="DTYPE", help="Dtype of npy entries that say '1-byte void'."),
+    click.option("--npz-void", metavar="DTYPE", type=DTYPE, help="Dtype of npy entries that say '1-byte void'."),
     click.option("--revision", metavar="REV", help="Revision of an hf:// repository."),
     click.option("--offline", is_flag=True, help="hf:// from the cache only."),
 )
@@ -69,23 +97,23 @@ CHOOSING = (
     click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches."),
     click.option("--exclude", multiple=True, metavar="RE", help="All but tensors whose name matches."),
     click.option("--rename", multiple=True, metavar="RE=REPL", help="New names: 'model\\.(.*)=\\1'."),
-    click.option("--map", "map_file", metavar="FILE.toml", help="New names from a table of old = new."),
+    click.option("--map", "map_file", metavar="FILE.toml", type=PATH, help="New names from a table of old = new."),
 )
 VALUES = (
-    click.option("--dtype", "--outtype", metavar="DTYPE", help="Of floating-point weights: f32, f16, bf16, f64, f8_e4m3 ..., auto (16 bits)."),
+    click.option("--dtype", "--outtype", metavar="DTYPE", type=DTYPE, help="Of floating-point weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits)."),
     click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Of the weights whose name matches."),
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
     click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
 )
 CARRYING = (
     click.option("--metadata", multiple=True, metavar="K=V", help="Set a metadata key."),
-    click.option("--metadata-file", metavar="FILE.json", help="Metadata keys from a JSON object."),
-    click.option("--tokenizer", metavar="DIR", help="Take tokenizer and config files from another directory."),
+    click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),
+    click.option("--tokenizer", metavar="DIR", type=PATH, help="Take tokenizer and config files from another directory."),
     click.option("--no-tokenizer", is_flag=True, help="Leave tokenizer and config files behind."),
 )
 OUTPUT = (
-    click.option("-t", "--to", metavar="FMT", help="Output format (default: the output's suffix)."),
-    click.option("--report", metavar="FILE.json", help="Also write the JSON object to a file."),
+    click.option("-t", "--to", metavar="FMT", type=FORMAT, help="Output format (default: the output's suffix)."),
+    click.option("--report", metavar="FILE.json", type=PATH, help="Also write the JSON object to a file."),
 )
 
 

@@ -67,6 +67,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    named = [word for word in words[:1] if word in registry.names(COMMANDS)]
+    current().reset(*named, json="--json" in words)
     try:
         result: Any = cli.main(args=arguments, prog_name="candle-convert", standalone_mode=False)
     except Error as error:
@@ -75,7 +78,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        current().refuse(error.format_message(), error.show)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         current().interrupted()

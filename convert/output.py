@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import Error, printable
@@ -25,10 +26,17 @@ class Output:
     """
 
     def __init__(self) -> None:
-        self.command = "convert"
-        self.json = False
+        self.reset()
+
+    def reset(self, command: str = "convert", *, json: bool = False) -> None:
+        """Begin a command. What a terminal's encoding lacks is shown as an escape, never as an error."""
+        self.command = command
+        self.json = json
         self.quiet = False
         self.resume_hint: str | None = None
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
 
     def say(self, text: str = "") -> None:
         """A line for people; control characters of the text should have been made visible with `printable`."""
@@ -37,13 +45,9 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> None:
         """Rows under columns, those whose number is in `right` flushed right."""
-        if self.json or self.quiet:
-            return
-        lines = [list(columns), *([printable(str(cell)) for cell in row] for row in rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
-        for line in lines:
-            cells = [cell.rjust(widths[column]) if column in right else cell.ljust(widths[column]) for column, cell in enumerate(line)]
-            print("  ".join(cells).rstrip())
+        if not self.json and not self.quiet:
+            for line in aligned(columns, rows, right):
+                print(line)
 
     def warn(self, notes: Iterable[Note]) -> None:
         """Notes on standard error, unless they go into the JSON object."""
@@ -55,13 +59,21 @@ class Output:
     def emit(self, payload: dict[str, Any], *, ok: bool = True) -> None:
         """The command's JSON object, in JSON mode."""
         if self.json:
-            print(json.dumps({"schema": f"candle-convert/{self.command}/{SCHEMA}", "ok": ok, **payload}, ensure_ascii=False))
+            plain = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+            print(json.dumps({"schema": f"candle-convert/{self.command}/{SCHEMA}", "ok": ok, **payload}, ensure_ascii=plain))
 
     def fail(self, error: Error) -> None:
         """One line on standard error; in JSON mode the error object."""
         self.emit({"error": error.to_json()}, ok=False)
         if not self.json:
             print(f"✗ {error}", file=sys.stderr)
+
+    def refuse(self, message: str, show: Callable[[], None]) -> None:
+        """A command line that cannot be understood: `show` says so to people."""
+        if self.json:
+            self.emit({"error": {"code": "E-USAGE", "message": message, "hint": "See --help"}}, ok=False)
+        else:
+            show()
 
     def interrupted(self) -> None:
         """Say that the output is untouched, and how to go on."""
@@ -83,6 +95,14 @@ _current = Output()
 def current() -> Output:
     """The output of the command that runs in this process."""
     return _current
+
+
+def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> list[str]:
+    """Rows under columns as lines of text, with control characters made visible."""
+    lines = [list(columns), *([printable(str(cell)) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
+    places = [str.rjust if column in right else str.ljust for column in range(len(columns))]
+    return ["  ".join(place(cell, width) for place, cell, width in zip(places, line, widths, strict=True)).rstrip() for line in lines]
 
 
 def notes_json(notes: Iterable[Note]) -> list[dict[str, Any]]:

@@ -19,13 +19,13 @@ EPILOG = """\b
 Examples
   candle-convert convert model.pth model.safetensors
   candle-convert convert hf://owner/repo model.gguf --dtype auto
-  candle-convert convert model-dir/ out-dir/ --to safetensors --shard-size 5GB --dry-run
+  candle-convert convert model/ out/ -t safetensors --shard-size 5GB --dry-run
 """
 
 
 @click.command("convert", epilog=EPILOG)
-@click.argument("inputs", metavar="IN...", nargs=-1, required=True)
-@click.argument("output", metavar="OUT")
+@click.argument("inputs", metavar="IN...", type=arguments.PATH, nargs=-1, required=True)
+@click.argument("output", metavar="OUT", type=arguments.PATH)
 @arguments.options(
     arguments.OUTPUT, arguments.VALUES, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING
 )

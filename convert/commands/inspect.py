@@ -20,7 +20,7 @@ SHOWN = 60
 
 
 @click.command("inspect", epilog=EPILOG)
-@click.argument("path", metavar="FILE|DIR|hf://...")
+@click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
 @click.option("--include", metavar="RE", multiple=True, help="Only tensors whose name matches.")
 @arguments.options(arguments.READING)
 def COMMAND(path: str, include: tuple[str, ...], **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)

@@ -1,0 +1,86 @@
+"""``diff``: where two models differ, across formats and dtypes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ..diff import Change, Difference
+
+EPILOG = """\b
+Examples
+  candle-convert diff old.safetensors new.safetensors
+  candle-convert diff model.gguf model.pth --atol 1e-3 --no-metadata
+  candle-convert diff a.pth b.gguf --rename '^model\\.=' --names-only --json
+"""
+SHOWN = 60
+
+
+@click.command("diff", epilog=EPILOG)
+@click.argument("a", type=arguments.PATH)
+@click.argument("b", type=arguments.PATH)
+@click.option("--atol", type=click.FloatRange(min=0), default=0.0, metavar="X", help="Values may differ by X + RTOL * |b|.")
+@click.option("--rtol", type=click.FloatRange(min=0), default=0.0, metavar="X", help="See --atol. With a tolerance, dtypes may differ too.")
+@click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches.")
+@click.option("--exclude", multiple=True, metavar="RE", help="All but tensors whose name matches.")
+@click.option("--rename", multiple=True, metavar="RE=REPL", help="Turn names of A into names of B: 'model\\.(.*)=\\1'.")
+@click.option("--names-only", is_flag=True, help="Compare names, dtypes and shapes; read no values.")
+@click.option("--metadata/--no-metadata", default=True, help="Compare metadata and tokenizer files (default: yes).")
+@click.option("--all", "all_rows", is_flag=True, help="List equal tensors too.")
+@click.option("--from-b", metavar="FMT", type=arguments.FORMAT, help="Format of B; --from is that of A.")
+@arguments.options(arguments.READING, arguments.PROGRESS)
+def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+    """Compare models A and B: names, shapes, dtypes, values, metadata.
+
+    Formats and dtypes may differ: values are compared as numbers. Exits with 1 when anything differs.
+    """
+    from ..diff import diff
+
+    found = diff(
+        arguments.open_input(a, values),
+        arguments.open_input(b, values | {"source_format": values["from_b"]}),
+        atol=values["atol"],
+        rtol=values["rtol"],
+        include=values["include"],
+        exclude=values["exclude"],
+        rename=[arguments.pair(text, "RE=REPL") for text in values["rename"]],
+        values=not values["names_only"],
+        metadata=values["metadata"],
+        progress=arguments.progress(values),
+    )
+    show(found, all_rows=values["all_rows"])
+    current().emit({"inputs": [a, b], **found.to_json()}, ok=found.same)
+    return 0 if found.same else 1
+
+
+def show(found: Difference, *, all_rows: bool) -> None:
+    """The result as text."""
+    say = current().say
+    if found.differing or (all_rows and found.rows):
+        say(found.table(all_rows=all_rows))
+    for title, changes in (("metadata", found.metadata), ("files", found.files)):
+        for change in changes:
+            say(f"{title}  {printable(str(change.name))}  {change.status}{_sides(change)}")
+    counts: dict[str, int] = {}
+    for row in found.rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no tensors"
+    others = [f"{len(changes)} {what}" for changes, what in ((found.metadata, "metadata keys"), (found.files, "files")) if changes]
+    differ = f"; {' and '.join(others)} differ" if others else ""
+    say(f"{'✓' if found.same else '✗'} {len(found)} tensors: {summary}{differ}")
+
+
+def _sides(change: Change) -> str:
+    sides = [_short(side) for side in (change.a, change.b) if side is not None]
+    return f"  {' → '.join(sides)}" if sides else ""
+
+
+def _short(value: Any) -> str:
+    text = printable(str(value)[: SHOWN + 1])
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

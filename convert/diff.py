@@ -1,0 +1,272 @@
+"""Diff: what two models have in common and where they differ: names, shapes, dtypes, values, metadata and attached files."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..runtime.graph import Graph
+from ..runtime.metadata import to_json
+from ..runtime.passes.select import Select, compiled
+from ..runtime.storage import Storage
+from ..runtime.tensor import CHUNK, Tensor
+from . import comparing
+from .opening import open_model
+from .output import aligned
+from .progress import NoProgress, Progress
+
+Model = str | os.PathLike[str] | Graph
+SAME = ("equal", "close", "not-compared")
+"""The statuses of rows that are no difference; the others are dtype, differs, shape, only-a and only-b."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor name of either model.
+
+    Attributes:
+        status: equal, close (within the tolerance), not-compared (names only), dtype (same values in another dtype), differs, shape,
+            only-a or only-b.
+        dtype_a, dtype_b, shape_a, shape_b: None on the side that lacks the tensor.
+        equal_bits: whether the stored bytes are the same, None where the dtypes differ or nothing was read.
+        distance: how far the values are apart, None where they were not or cannot be compared.
+    """
+
+    name: str
+    status: str
+    dtype_a: str | None
+    dtype_b: str | None
+    shape_a: tuple[int, ...] | None
+    shape_b: tuple[int, ...] | None
+    equal_bits: bool | None = None
+    distance: comparing.Distance | None = None
+
+    @property
+    def max_abs(self) -> float | None:
+        return None if self.distance is None else self.distance.max_abs
+
+    @property
+    def max_rel(self) -> float | None:
+        return None if self.distance is None else self.distance.max_rel
+
+    @property
+    def mean_abs(self) -> float | None:
+        return None if self.distance is None else self.distance.mean_abs
+
+    @property
+    def cosine(self) -> float | None:
+        return None if self.distance is None else self.distance.cosine
+
+    @property
+    def snr_db(self) -> float | None:
+        return None if self.distance is None else self.distance.snr_db
+
+    @property
+    def different(self) -> int | None:
+        """Elements that are not equal."""
+        return None if self.distance is None else self.distance.different
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON; an infinite distance is the text "inf" or "-inf"."""
+        numbers = {} if self.distance is None else dataclasses.asdict(self.distance)
+        plain = {name: getattr(self, name) for name in ("name", "status", "dtype_a", "dtype_b", "shape_a", "shape_b", "equal_bits")}
+        return plain | {name: str(value) if isinstance(value, float) and not math.isfinite(value) else value for name, value in numbers.items()}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A metadata key or an attached file that the models do not share. `status` is differs, only-a or only-b."""
+
+    name: str
+    status: str
+    a: Any = None
+    b: Any = None
+
+
+@dataclass
+class Difference:
+    """The rows of a comparison; iterates over all of them, in the order of `a`, then what only `b` has."""
+
+    rows: list[Row] = field(default_factory=list)
+    metadata: list[Change] = field(default_factory=list)
+    files: list[Change] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def differing(self) -> list[Row]:
+        """The rows that are a difference."""
+        return [row for row in self.rows if row.status not in SAME]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.differing or self.metadata or self.files)
+
+    def table(self, *, all_rows: bool = False) -> str:
+        """The differing rows, or all of them, as aligned text."""
+        shown = self.rows if all_rows else self.differing
+        return "\n".join(aligned(COLUMNS, map(cells, shown), right=range(4, len(COLUMNS))))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {
+            "same": self.same,
+            "tensors": [row.to_json() for row in self.rows],
+            "metadata": [dataclasses.asdict(change) for change in self.metadata],
+            "files": [{"name": change.name, "status": change.status} for change in self.files],
+        }
+
+
+COLUMNS = ("tensor", "status", "dtype", "shape", "max abs", "max rel", "mean abs", "cosine", "SNR dB")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row under `COLUMNS`."""
+    dtype = _either(row.dtype_a, row.dtype_b)
+    shape = _either(*(None if side is None else "[" + ", ".join(map(str, side)) + "]" for side in (row.shape_a, row.shape_b)))
+    if row.distance is None:
+        return (row.name, row.status, dtype, shape, "", "", "", "", "")
+    found = row.distance
+    cosine = "" if found.cosine is None else f"{found.cosine:.6f}"
+    gaps = [f"{gap:.3g}" for gap in (found.max_abs, found.max_rel, found.mean_abs)]
+    return (row.name, row.status, dtype, shape, *gaps, cosine, f"{found.snr_db:.1f}")
+
+
+def _either(a: str | None, b: str | None) -> str:
+    sides = [side for side in (a, b) if side is not None]
+    return sides[0] if len(set(sides)) == 1 else " → ".join(sides)
+
+
+def diff(
+    a: Model,
+    b: Model,
+    *,
+    atol: float = 0.0,
+    rtol: float = 0.0,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    rename: Sequence[tuple[str, str]] = (),
+    values: bool = True,
+    metadata: bool = True,
+    progress: Progress | None = None,
+) -> Difference:
+    """Compare two models, given as paths or graphs, of any formats and dtypes.
+
+    Args:
+        atol, rtol: values may differ by ``atol + rtol * |b|``. With a tolerance, equal shapes and close values are enough; without
+            one, another dtype is a difference too.
+        include, exclude: patterns of the names to compare.
+        rename: pairs of pattern and replacement that turn names of `a` into names of `b`.
+        values: whether values are read and compared, or only names, dtypes and shapes.
+        metadata: whether metadata and attached files are compared.
+    """
+    left, right = (side if isinstance(side, Graph) else open_model(side) for side in (a, b))
+    renamed = dataclasses.replace(left, weights=dict(left.weights))
+    Select(rename=tuple(rename)).run(renamed)
+    weights_a, weights_b = (_chosen(weights, include, exclude) for weights in (renamed.weights, right.weights))
+    found = Difference()
+    progress = progress or NoProgress()
+    progress.phase("comparing")
+    common = [name for name in weights_a if name in weights_b and weights_a[name].shape == weights_b[name].shape]
+    progress.start(sum(weights_a[name].nbytes + weights_b[name].nbytes for name in common) if values else 0)
+    try:
+        for name in (*weights_a, *(name for name in weights_b if name not in weights_a)):
+            found.rows.append(_row(name, weights_a.get(name), weights_b.get(name), (atol, rtol), values, progress))
+    finally:
+        progress.finish()
+    if metadata:
+        found.metadata = _metadata(left.metadata, right.metadata)
+        found.files = _files(left.attachments, right.attachments)
+    return found
+
+
+def _chosen(weights: dict[str, Tensor], include: Sequence[str], exclude: Sequence[str]) -> dict[str, Tensor]:
+    wanted, unwanted = ([compiled(pattern) for pattern in patterns] for patterns in (include, exclude))
+    return {
+        name: tensor for name, tensor in weights.items()
+        if (not wanted or any(pattern.search(name) for pattern in wanted)) and not any(pattern.search(name) for pattern in unwanted)
+    }
+
+
+def _row(name: str, a: Tensor | None, b: Tensor | None, tolerance: tuple[float, float], values: bool, progress: Progress) -> Row:
+    sides = [(None, None) if side is None else (side.dtype.name, side.shape) for side in (a, b)]
+    (dtype_a, shape_a), (dtype_b, shape_b) = sides
+
+    def row(status: str, *measured: Any) -> Row:
+        return Row(name, status, dtype_a, dtype_b, shape_a, shape_b, *measured)
+
+    if a is None or b is None:
+        return row("only-b" if a is None else "only-a")
+    if a.shape != b.shape:
+        return row("shape")
+    if not values:
+        return row("not-compared" if a.dtype == b.dtype else "dtype")
+    equal_bits, distance = _measured(a, b, tolerance, progress)
+    if equal_bits:
+        return row("equal", True, distance)
+    if distance is None:
+        return row("differs", equal_bits)
+    if distance.outside:
+        return row("differs", equal_bits, distance)
+    if a.dtype != b.dtype and tolerance == (0.0, 0.0):
+        return row("dtype", equal_bits, distance)
+    return row("close" if distance.different else "equal", equal_bits, distance)
+
+
+def _measured(a: Tensor, b: Tensor, tolerance: tuple[float, float], progress: Progress) -> tuple[bool | None, comparing.Distance | None]:
+    """Whether the bytes are equal (None for different dtypes), and the distance (None where it cannot be computed)."""
+    known = 0
+
+    def equal(nbytes: int) -> None:
+        nonlocal known
+        known += nbytes
+        progress.advance(nbytes)
+
+    if a.dtype == b.dtype and comparing.equal_bytes(a, b, equal):
+        return True, comparing.Distance()
+
+    def compared(nbytes: int) -> None:
+        nonlocal known
+        seen = min(known, nbytes)
+        known -= seen
+        progress.advance(nbytes - seen)
+
+    distance = comparing.distance(a, b, atol=tolerance[0], rtol=tolerance[1], advance=compared)
+    if distance is None:
+        progress.advance(a.nbytes + b.nbytes - known)
+    return (None if a.dtype != b.dtype else False), distance
+
+
+def _metadata(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:
+    left, right = ({key: to_json(value) for key, value in side.items()} for side in (a, b))
+    return [
+        Change(key, "only-b" if key not in left else "only-a" if key not in right else "differs", left.get(key), right.get(key))
+        for key in sorted({*left, *right}, key=str)
+        if key not in left or key not in right or left[key] != right[key]
+    ]
+
+
+def _files(a: Mapping[str, Storage], b: Mapping[str, Storage]) -> list[Change]:
+    return [
+        Change(name, "only-b" if name not in a else "only-a" if name not in b else "differs")
+        for name in sorted({*a, *b})
+        if name not in a or name not in b or not _equal_files(a[name], b[name])
+    ]
+
+
+def _equal_files(a: Storage, b: Storage) -> bool:
+    if a.nbytes != b.nbytes:
+        return False
+    step = math.lcm(a.step, b.step) * (CHUNK // math.lcm(a.step, b.step) or 1)
+    return all(
+        a.read(first, min(a.nbytes, first + step)) == b.read(first, min(a.nbytes, first + step)) for first in range(0, a.nbytes, step)
+    )
