@@ -1,0 +1,144 @@
+"""``print``: the values of a tensor or a part of it, with statistics and a histogram."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..selection import Selection
+    from ..statistics import Statistics
+
+EPILOG = """\b
+Examples
+  candle-convert print model.safetensors layers.0.weight
+  candle-convert print model.pth 'layers.0.weight[0:3,:5]' --precision 8
+  candle-convert print model.gguf 'token_embd.weight[..., -1]' --save column.npy
+"""
+SHOWN = 1000
+BAR = 30
+
+
+@click.command("print", epilog=EPILOG)
+@click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
+@click.argument("tensor", metavar="TENSOR[slice]")
+@click.option("--full", is_flag=True, help=f"All values, however many (default: edges beyond {SHOWN}).")
+@click.option("--precision", type=click.IntRange(0, 20), metavar="N", default=4, help="Digits after the point (default 4).")
+@click.option("--no-stats", is_flag=True, help="Values only; reads nothing else.")
+@click.option("--save", metavar="OUT.npy", type=arguments.PATH, help="Write the values to a numpy file.")
+@click.option("-f", "--force", is_flag=True, help="Replace an existing file.")
+@arguments.options(arguments.READING, arguments.PROGRESS)
+def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Show values of a tensor: statistics, a histogram, the numbers.
+
+    The slice is numpy's: [0], [0:3,:5], [..., -1], [::2]. Only the rows asked for are read. Quantized values are decoded.
+    """
+    from ..selection import select
+
+    selection = select(arguments.open_input(path, values), tensor)
+    selection.plain()
+    out = current()
+    whole = "" if selection.shape == selection.tensor.shape else f" of {_shape(selection.tensor.shape)}"
+    out.say(f"{printable(selection.name)}  {selection.tensor.dtype}  {_shape(selection.shape)}{whole}")
+    found = None if values["no_stats"] else _statistics(selection, values)
+    if found is not None:
+        _show_statistics(found)
+    if values["save"] is not None:
+        _save(selection, values["save"], values["force"])
+    full = values["full"] or selection.count <= SHOWN
+    shown = selection.values() if full else selection.edges(SHOWN)
+    if selection.plain().dtype.kind in ("int", "uint") and shown.dtype.kind == "V":
+        shown = shown.astype("i2")
+    out.say(_text(shown, values["precision"], full=full))
+    if out.json:
+        out.emit(_payload(path, selection, found, shown if full else None))
+
+
+def _statistics(selection: Selection, values: dict[str, Any]) -> Statistics:
+    from ..statistics import statistics
+
+    progress = arguments.progress(values)
+    progress.phase("reading")
+    progress.start(2 * selection.count * selection.plain().dtype.as_numpy().itemsize)
+    try:
+        return statistics(selection, progress.advance)
+    finally:
+        progress.finish()
+
+
+def _show_statistics(found: Statistics) -> None:
+    say = current().say
+    numbers = ", ".join(f"{name} {getattr(found, name):.6g}" for name in ("min", "max", "mean", "std") if getattr(found, name) is not None)
+    say(f"{numbers or 'no finite values'}  ({found.count:,} values: {found.nan:,} NaN, {found.inf:,} Inf, {found.zeros:,} zeros)")
+    most = max(found.counts, default=0)
+    for low, high, count in zip(found.edges, found.edges[1:], found.counts, strict=False):
+        bar = "█" * -(-count * BAR // most)
+        say(f"  {low:>11.4g} … {high:<11.4g} {bar:<{BAR}} {count:,}".rstrip())
+
+
+def _text(values: np.ndarray, precision: int, *, full: bool) -> str:
+    import numpy
+
+    if values.dtype.kind not in "biufc" or values.dtype.name == "float16":
+        values = values.astype(numpy.float32)
+    width = shutil.get_terminal_size().columns
+    return numpy.array2string(values, precision=precision, threshold=sys.maxsize if full else 0, edgeitems=3, max_line_width=width)
+
+
+def _save(selection: Selection, path: str, force: bool) -> None:
+    """Write a .npy file; types that numpy itself lacks are widened to float32."""
+    import numpy
+
+    from ..replacing import replacing
+
+    values = selection.values()
+    native = values.dtype.kind in "biufc" and values.dtype.name in numpy.sctypeDict
+    with replacing(path, force=force) as file:
+        numpy.lib.format.write_array(file, values if native else values.astype(numpy.float32), allow_pickle=False)
+    told = "" if native else ", as float32"
+    current().say(f"saved to {printable(path)}{told}")
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def _payload(path: str, selection: Selection, found: Statistics | None, values: np.ndarray | None) -> dict[str, Any]:
+    return {
+        "inputs": [path],
+        "tensor": selection.name,
+        "dtype": selection.tensor.dtype.name,
+        "shape": list(selection.tensor.shape),
+        "selected": list(selection.shape),
+        "statistics": None if found is None else dataclasses.asdict(found),
+        "values": None if values is None else _plain(values),
+    }
+
+
+def _plain(values: np.ndarray) -> Any:
+    """Values as nested JSON lists: non-finite numbers as text, complex ones as pairs."""
+    import numpy
+
+    if values.dtype.kind == "c":
+        return _plain(numpy.stack([values.real, values.imag], axis=-1))
+    if values.dtype.kind not in "biuf" or values.dtype.name not in numpy.sctypeDict:
+        values = values.astype(numpy.float64)
+    listed = values.tolist()
+    return listed if values.dtype.kind != "f" or numpy.isfinite(values).all() else _texts(listed)
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_texts(item) for item in value]
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,44 @@
+"""Replacing: a small file that appears under its name only when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from ..runtime.errors import FileAccessError, UnsafeFileError
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes]]:
+    """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it.
+
+    Raises:
+        UnsafeFileError: `path` exists and `force` is not given.
+        FileAccessError: it cannot be written.
+    """
+    target = Path(path)
+    if target.exists() and not force:
+        raise UnsafeFileError("E-OUT-EXISTS", target, "exists and is left alone", hint="Say --force to replace it")
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                os.chmod(file.name, 0o666 & ~_umask())
+                os.replace(file.name, target)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
