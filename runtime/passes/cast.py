@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable
@@ -40,6 +41,10 @@ class Audit:
         if after.dtype.kind in "iu":
             self._check_range(first, before, after)
             return
+        if before.dtype in (numpy.float32, numpy.float64) and before.size:
+            low, high = float(before.min()), float(before.max())
+            if max(-low, high) <= largest(after.dtype):  # false when there is a NaN, since min and max hand it on
+                return
         with numpy.errstate(all="ignore"):
             nans = numpy.isnan(before)
             lost = ~numpy.isfinite(after.astype(numpy.float32, copy=False)) & numpy.isfinite(before)
@@ -116,6 +121,14 @@ class Cast:
     def _auto(graph: Graph) -> DType:
         floats = {tensor.dtype for tensor in graph.weights.values() if tensor.dtype.kind == "float" and len(tensor.shape) > 1}
         return F16 if floats and BF16 not in floats and F16 in floats else BF16
+
+
+@functools.cache
+def largest(dtype: np.dtype) -> float:
+    """The largest finite value of a floating-point dtype of numpy or ml_dtypes."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).max) if dtype.kind != "c" else float("inf")
 
 
 def named(name: str) -> DType:
