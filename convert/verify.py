@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from ..runtime.errors import Error
 from ..runtime.tensor import Tensor
@@ -23,46 +26,51 @@ class VerifyError(Error):
 
 def verify(plan: Plan, staging: Staging, progress: Progress) -> int:
     """Compare the staged files with the plan; the number of tensors compared."""
-    level = plan.options.verify
-    if level == "none":
+    if plan.options.verify == "none":
         return 0
-    spans = {name: _spans(tensor, level) for name, tensor in plan.graph.weights.items()}
-    progress.start(sum(stop - start for ranges in spans.values() for start, stop in ranges))
-    try:
-        seen: set[str] = set()
-        for file in plan.files:
-            if file.name in plan.attached or seen == plan.graph.weights.keys():
-                continue
-            written = read_file(staging.path(file), plan.options.read, plan.format.name)
-            for name, tensor in written.weights.items():
-                _compare(plan, name, tensor, spans.get(name, []), progress)
-                seen.add(name)
-        missing = plan.graph.weights.keys() - seen
-        if missing:
-            raise VerifyError("E-VERIFY", plan.folder, f"tensor {min(missing)!r} was not written", hint="Please report this")
-        return len(seen)
-    finally:
-        progress.finish()
+    written = _written(plan, staging)
+    ranges = {name: list(_ranges(plan, tensor, written[name])) for name, tensor in plan.graph.weights.items()}
+    progress.start(sum(stop - start for parts in ranges.values() for start, stop in parts))
+    lock = threading.Lock()
+
+    def compare(name: str) -> None:
+        for start, stop in ranges[name]:
+            if plan.graph.weights[name].storage.read(start, stop) != written[name].storage.read(start, stop):
+                raise VerifyError("E-VERIFY", plan.folder, f"tensor {name!r} differs near its byte {start:,}", hint="Please report this")
+            with lock:
+                progress.advance(stop - start)
+
+    with ThreadPoolExecutor(plan.threads) as threads:
+        try:
+            list(threads.map(compare, ranges))
+        finally:
+            threads.shutdown(cancel_futures=True)
+            progress.finish()
+    return len(written)
 
 
-def _spans(tensor: Tensor, level: str) -> list[tuple[int, int]]:
-    size, unit = tensor.nbytes, tensor.unit
-    if level == "full" or size <= 3 * SAMPLE:
-        return [(0, size)] if size else []
-    length = max(unit, SAMPLE // unit * unit)
-    starts = (0, size // 2 // unit * unit, (size - length) // unit * unit)
-    return [(start, min(size, start + length)) for start in starts]
+def _written(plan: Plan, staging: Staging) -> dict[str, Tensor]:
+    """The tensors of the staged files, which must be those of the plan."""
+    found: dict[str, Tensor] = {}
+    for file in plan.files:
+        if file.name not in plan.attached and found.keys() != plan.graph.weights.keys():
+            found |= read_file(staging.path(file), plan.options.read, plan.format.name).weights
+    for name, wanted in plan.graph.weights.items():
+        tensor = found.get(name)
+        if tensor is None or (wanted.dtype, wanted.shape) != (tensor.dtype, tensor.shape):
+            raise VerifyError("E-VERIFY", plan.folder, f"tensor {name!r} was not written as it should be", expected=wanted, found=tensor)
+    return found
 
 
-def _compare(plan: Plan, name: str, found: Tensor, spans: list[tuple[int, int]], progress: Progress) -> None:
-    wanted = plan.graph.weights.get(name)
-    if wanted is None or (wanted.dtype, wanted.shape) != (found.dtype, found.shape):
-        raise VerifyError("E-VERIFY", plan.folder, f"tensor {name!r} came out as {found!r}", expected=wanted, hint="Please report this")
-    unit = math.lcm(wanted.unit, found.unit)
+def _ranges(plan: Plan, wanted: Tensor, written: Tensor) -> Iterator[tuple[int, int]]:
+    """The byte ranges of a tensor to compare, each small enough to hold."""
+    size, unit = wanted.nbytes, math.lcm(wanted.unit, written.unit)
     step = max(unit, plan.chunk // unit * unit)
+    if plan.options.verify == "full" or size <= 3 * SAMPLE:
+        spans = [(0, size)]
+    else:
+        length = max(unit, SAMPLE // unit * unit)
+        spans = [(start, min(size, start + length)) for start in (0, size // 2 // unit * unit, (size - length) // unit * unit)]
     for start, stop in spans:
         for first in range(start, stop, step):
-            last = min(stop, first + step)
-            if wanted.storage.read(first, last) != found.storage.read(first, last):
-                raise VerifyError("E-VERIFY", plan.folder, f"tensor {name!r} differs near its byte {first:,}", hint="Please report this")
-            progress.advance(last - first)
+            yield first, min(stop, first + step)

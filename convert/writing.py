@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..runtime.errors import FileAccessError, LimitError
 from ..runtime.format import FileLayout, Piece
-from ..runtime.storage import Region, Stream
+from ..runtime.storage import Region
 from ..runtime.tensor import CHUNK, Tensor
 from .progress import Progress
 from .staging import Staging
@@ -45,7 +45,7 @@ def jobs_of(files: Sequence[FileLayout]) -> list[Job]:
 
 
 def _split(piece: Piece) -> int:
-    if not isinstance(piece.data, Tensor) or piece.checksum is not None or isinstance(piece.data.storage, Stream):
+    if not isinstance(piece.data, Tensor) or piece.checksum is not None or piece.data.storage.sequential:
         return max(1, piece.nbytes)
     unit = piece.data.unit
     return max(unit, SPLIT // unit * unit)

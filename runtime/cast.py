@@ -55,7 +55,7 @@ def cast(tensor: Tensor, dtype: DType, audit: Callable[[int, np.ndarray, np.ndar
             audit(first, before, after)
         return pack(after, dtype)
 
-    return Tensor(dtype, tensor.shape, Derived(size, step, read))
+    return Tensor(dtype, tensor.shape, Derived(size, step, read, sequential=inner.sequential))
 
 
 def convert(values: np.ndarray, dtype: DType) -> np.ndarray:

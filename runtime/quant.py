@@ -83,4 +83,4 @@ def dequantized(tensor: Tensor, codec: Codec, dtype: DType = F32) -> Tensor:
         return values.view("u1").data if values.size else memoryview(b"")
 
     step = math.lcm(size, inner.step) // size * run
-    return cast(Tensor(F32, tensor.shape, Derived(total, step, read)), dtype)
+    return cast(Tensor(F32, tensor.shape, Derived(total, step, read, sequential=inner.sequential)), dtype)

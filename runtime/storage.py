@@ -13,6 +13,7 @@ class Storage(Protocol):
     """Bytes that can be read by range.
 
     Attributes:
+        sequential: whether reading backwards costs reading all from the start; such storage is read by one thread, in order.
         step: the smallest range that can be read without reading more than is returned.
         key: equal for storages that are known to hold the same bytes of the same file, None where that is not known.
     """
@@ -21,6 +22,8 @@ class Storage(Protocol):
     def nbytes(self) -> int: ...
     @property
     def step(self) -> int: ...
+    @property
+    def sequential(self) -> bool: ...
     @property
     def key(self) -> Hashable: ...
     def read(self, start: int, stop: int) -> bytes | memoryview:
@@ -32,6 +35,7 @@ class Held:
     """Bytes in memory."""
 
     step = 1
+    sequential = False
     key = None
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
@@ -49,6 +53,7 @@ class Region:
     """A range of an open file, the bytes being the tensor's bytes as they stand."""
 
     step = 1
+    sequential = False
 
     def __init__(self, source: Source, offset: int, nbytes: int) -> None:
         self.source = source
@@ -64,9 +69,12 @@ class Region:
 
 
 class Derived:
-    """Bytes computed from other storage when they are asked for."""
+    """Bytes computed when they are asked for, usually from other storage, which says whether they are sequential."""
 
-    def __init__(self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], key: Hashable = None) -> None:
+    def __init__(
+        self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], key: Hashable = None, *, sequential: bool = False
+    ) -> None:
+        self.sequential = sequential
         self.key = key
         self.nbytes = nbytes
         self.step = step
@@ -80,6 +88,7 @@ class Stream:
     """
 
     step = 1
+    sequential = True
     key = None
 
     def __init__(self, nbytes: int, open: Callable[[], Callable[[int], bytes]]) -> None:

@@ -49,7 +49,7 @@ def strided(storage: Storage, itemsize: int, shape: tuple[int, ...], strides: tu
         raise FormatError("E-VIEW-RANGE", None, "a view goes past its storage", expected=need, found=f"{storage.nbytes:,}")
     view = _View(storage, itemsize, shape or (1,), strides or (1,), offset)
     key = None if storage.key is None else (storage.key, itemsize, shape, strides, offset)
-    return Derived(count * itemsize, 1, view.read, key)
+    return Derived(count * itemsize, 1, view.read, key, sequential=storage.sequential)
 
 
 class _View:
@@ -124,4 +124,5 @@ def swapped(storage: Storage, itemsize: int) -> Storage:
         data = numpy.frombuffer(storage.read(start, stop), dtype=f">u{itemsize}")
         return data.astype(f"<u{itemsize}").view(numpy.uint8).data
 
-    return Derived(storage.nbytes, itemsize, read, None if storage.key is None else (storage.key, "swapped", itemsize))
+    key = None if storage.key is None else (storage.key, "swapped", itemsize)
+    return Derived(storage.nbytes, itemsize, read, key, sequential=storage.sequential)

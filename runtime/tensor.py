@@ -92,7 +92,7 @@ class Tensor:
             high = min(inner.nbytes, -(-(base + last) // inner.step) * inner.step)
             return memoryview(inner.read(low, high))[base + first - low : base + last - low]
 
-        return Tensor(self.dtype, shape, Derived(size, 1, read))
+        return Tensor(self.dtype, shape, Derived(size, 1, read, sequential=inner.sequential))
 
     @property
     def unit(self) -> int:
