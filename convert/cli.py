@@ -19,6 +19,7 @@ COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
 INTERRUPTED = 130
 BUG = 70
+PROGRAM = "candle-convert"
 
 
 class Commands(click.Group):
@@ -52,7 +53,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "ign
 
 
 @click.command(cls=Commands, epilog=EPILOG, context_settings=SETTINGS)
-@click.version_option(__version__, prog_name="candle-convert")
+@click.version_option(__version__, prog_name=PROGRAM)
 def cli() -> None:
     """Convert model files between formats: safetensors, PyTorch, GGUF, GGML, npz.
 
@@ -71,7 +72,7 @@ def run(arguments: list[str] | None = None) -> int:
     named = [word for word in words[:1] if word in registry.names(COMMANDS)]
     current().reset(*named, json="--json" in words)
     try:
-        result: Any = cli.main(args=arguments, prog_name="candle-convert", standalone_mode=False)
+        result: Any = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
     except Error as error:
         current().fail(error)
         return error.exit_code

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..runtime.tensor import CHUNK, Tensor
 from . import elements
+from .progress import ignored
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,10 +83,6 @@ class _Sums:
         if not self.noise or self.norm_a == math.inf:
             return math.inf if not self.noise else math.nan
         return 10 * math.log10(self.norm_a / self.noise) if self.norm_a else -math.inf
-
-
-def ignored(nbytes: int) -> None:
-    """Where nobody asks for progress."""
 
 
 def distance(a: Tensor, b: Tensor, *, atol: float = 0.0, rtol: float = 0.0, advance: Callable[[int], object] = ignored) -> Distance | None:

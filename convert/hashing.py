@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 
 from ..runtime.graph import Graph
 from ..runtime.tensor import CHUNK, Tensor
+from .progress import ignored
 
 
-def tensor_hash(tensor: Tensor) -> str:
-    """SHA-256 over dtype, shape and the little-endian row-major bytes."""
+def tensor_hash(tensor: Tensor, advance: Callable[[int], object] = ignored) -> str:
+    """SHA-256 over dtype, shape and the little-endian row-major bytes; `advance` gets the bytes read."""
     digest = hashlib.sha256(json.dumps([tensor.dtype.name, list(tensor.shape)]).encode() + b"\n")
     for data in tensor.chunks():
         digest.update(data)
+        advance(len(data))
     return digest.hexdigest()
 
 
@@ -28,10 +31,11 @@ def content_hash(graph: Graph) -> str:
     return combined_hash({name: tensor_hash(tensor) for name, tensor in graph.weights.items()})
 
 
-def file_sha256(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes."""
+def file_sha256(path: str | os.PathLike[str], advance: Callable[[int], object] = ignored) -> str:
+    """SHA-256 of a file's bytes; `advance` gets the bytes read."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while data := file.read(CHUNK):
             digest.update(data)
+            advance(len(data))
     return digest.hexdigest()

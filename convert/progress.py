@@ -33,6 +33,10 @@ class NoProgress:
     def finish(self) -> None: ...
 
 
+def ignored(nbytes: int) -> None:
+    """What `advance` is where nobody asks for progress."""
+
+
 class RichProgress:
     """A bar with rate and remaining time on standard error."""
 

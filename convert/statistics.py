@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import elements
-from .comparing import ignored
+from .progress import ignored
 
 if TYPE_CHECKING:
     import numpy as np

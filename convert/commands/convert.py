@@ -39,11 +39,16 @@ def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noq
 
 
 def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
-    """Plan, show, and unless it is a dry run, carry out."""
-    from ..pipeline import execute
+    """Plan and carry out."""
     from ..plan import plan
 
-    made = plan(inputs, output, arguments.convert_options(values))
+    carry_out(plan(inputs, output, arguments.convert_options(values)), values)
+
+
+def carry_out(made: Plan, values: dict[str, Any]) -> None:
+    """Show a plan, and unless it is a dry run, carry it out."""
+    from ..pipeline import execute
+
     show_plan(made)
     if values["dry_run"]:
         current().warn(made.graph.notes)

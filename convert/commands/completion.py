@@ -1,0 +1,33 @@
+"""``completion``: the script that teaches a shell to complete commands, options, formats and dtypes."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from .. import arguments
+from ..output import current
+
+SHELLS = ("bash", "zsh", "fish")
+EPILOG = """\b
+Examples
+  candle-convert completion bash >> ~/.bashrc
+  candle-convert completion zsh >> ~/.zshrc
+  candle-convert completion fish > ~/.config/fish/completions/candle-convert.fish
+"""
+
+
+@click.command("completion", epilog=EPILOG)
+@click.argument("shell", type=click.Choice(SHELLS))
+@arguments.options()
+def COMMAND(shell: str) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Print the completion script for a shell."""
+    from ..cli import PROGRAM, cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    made = kind(cli, {}, PROGRAM, f"_{PROGRAM.upper().replace('-', '_')}_COMPLETE")
+    script = made.source_template % made.source_vars()
+    out = current()
+    out.say(script)
+    out.emit({"shell": shell, "script": script})

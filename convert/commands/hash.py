@@ -1,0 +1,112 @@
+"""``hash``: content hashes of tensors and models, equal for equal values in any format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ...runtime.errors import UsageError, printable
+from .. import arguments
+from ..output import current
+
+EPILOG = """\b
+Examples
+  candle-convert hash model.gguf model.safetensors
+  candle-convert hash model.safetensors --write model.sha256
+  candle-convert hash converted.gguf --check model.sha256
+"""
+
+
+@click.command("hash", epilog=EPILOG)
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=arguments.PATH)
+@click.option("-c", "--check", metavar="MANIFEST", type=arguments.PATH, help="Compare with a manifest: Ok, Changed, Missing, New.")
+@click.option("--write", metavar="MANIFEST", type=arguments.PATH, help="Write the lines to a manifest file.")
+@click.option("-f", "--force", is_flag=True, help="Replace an existing manifest.")
+@click.option("--tensors", is_flag=True, help="One line a tensor, for several FILEs too.")
+@click.option("--file", "whole", is_flag=True, help="SHA-256 of the files' bytes, as sha256sum has it.")
+@arguments.options(arguments.READING, arguments.PROGRESS)
+def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+    """Print the content hash of models, and of each tensor of one.
+
+    The hash covers names, dtypes, shapes and values, so it is the same in every format and sharding. A manifest holds a line
+    'sha256  name' for each tensor (with --file: each file).
+    """
+    from .. import manifest
+
+    if (values["check"] or values["write"]) and len(paths) > 1 and not values["whole"]:
+        raise UsageError("E-OPTION", None, "a manifest of tensors is that of one model", hint="Name one FILE, or say --file")
+    wanted = None if values["check"] is None else manifest.read(values["check"])
+    models = {} if values["whole"] else {path: _tensors(path, values) for path in paths}
+    lines = _files(paths, values) if values["whole"] else dict(next(iter(models.values())))
+    combined = {} if values["whole"] else _combined(models)
+    verdicts = [] if wanted is None else manifest.compare(wanted, lines)
+    same = all(verdict.status == "Ok" for verdict in verdicts)
+    out = current()
+    if values["write"] is not None:
+        _write(values["write"], manifest.write(lines), values["force"])
+    if wanted is not None:
+        for verdict in verdicts:
+            out.say(f"{printable(verdict.name)}  {verdict.status}")
+    elif values["whole"]:
+        _say(lines)
+    else:
+        for path, hashes in models.items():
+            if len(models) == 1 or values["tensors"]:
+                _say(hashes)
+            _say({path: combined[path]})
+    out.emit(
+        {
+            "inputs": list(paths),
+            "hashes": [{"path": path, "content_hash": combined[path], "tensors": hashes} for path, hashes in models.items()],
+            "files": lines if values["whole"] else {},
+            "check": [{"name": verdict.name, "status": verdict.status} for verdict in verdicts],
+        },
+        ok=same,
+    )
+    return 0 if same else 1
+
+
+def _say(hashes: dict[str, str]) -> None:
+    for name, sha256 in hashes.items():
+        current().say(f"{sha256}  {printable(name)}")
+
+
+def _tensors(path: str, values: dict[str, Any]) -> dict[str, str]:
+    from ..hashing import tensor_hash
+
+    graph = arguments.open_input(path, values)
+    progress = arguments.progress(values)
+    progress.phase("hashing")
+    progress.start(graph.nbytes)
+    try:
+        return {name: tensor_hash(tensor, progress.advance) for name, tensor in graph.weights.items()}
+    finally:
+        progress.finish()
+
+
+def _combined(models: dict[str, dict[str, str]]) -> dict[str, str]:
+    from ..hashing import combined_hash
+
+    return {path: combined_hash(hashes) for path, hashes in models.items()}
+
+
+def _files(paths: tuple[str, ...], values: dict[str, Any]) -> dict[str, str]:
+    from ...runtime.source import Source
+    from ..hashing import file_sha256
+
+    sizes = [Source(path).size for path in paths]
+    progress = arguments.progress(values)
+    progress.phase("hashing")
+    progress.start(sum(sizes))
+    try:
+        return {path: file_sha256(path, progress.advance) for path in paths}
+    finally:
+        progress.finish()
+
+
+def _write(path: str, text: str, force: bool) -> None:
+    from ..replacing import replacing
+
+    with replacing(path, force=force) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
