@@ -143,13 +143,14 @@ def _address(context: Any, builder: Any, sig: Any, args: Any, pointee: Any) -> A
 
 @intrinsic
 def load(typing: Any, array: Any, index: Any) -> Any:
-    """Sixteen neighbours of a flat float32 or int32 array from element `index`."""
-    kind = {types.float32: F32, types.int32: I32}[array.dtype]
+    """Sixteen neighbours of a flat float32, int32 or uint16 array from element `index`."""
+    kind = {types.float32: F32, types.int32: I32, types.uint16: I32}[array.dtype]
+    narrow = ir.VectorType(ir.IntType(16), LANES) if array.dtype == types.uint16 else None
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(_address(context, builder, sig, args, _llvm(kind)))
-        value.align = 4
-        return value
+        value = builder.load(_address(context, builder, sig, args, narrow or _llvm(kind)))
+        value.align = 2 if narrow else 4
+        return builder.zext(value, _llvm(I32)) if narrow else value
 
     return kind(array, types.intp), lower
 
@@ -202,6 +203,25 @@ def splat(typing: Any, value: Any) -> Any:
     """A float32 or int32 number in all lanes."""
     kind = F32 if isinstance(value, types.Float) else I32
     return kind(kind), lambda context, builder, sig, args: args[0]
+
+
+@intrinsic
+def lane_numbers(typing: Any) -> Any:
+    """0 to 15."""
+    return I32(), lambda context, builder, sig, args: ir.Constant(_llvm(I32), list(range(LANES)))
+
+
+@intrinsic
+def least(typing: Any, vector: Any) -> Any:
+    """The smallest number of all lanes."""
+    name, kind = {F32: ("fmin", "f32"), I32: ("smin", "i32")}[vector]
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        signature = ir.FunctionType(args[0].type.element, [args[0].type])
+        reduce = cgutils.get_or_insert_function(builder.module, signature, f"llvm.vector.reduce.{name}.v{LANES}{kind}")
+        return builder.call(reduce, args)
+
+    return vector.element(vector), lower
 
 
 @intrinsic

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout import grids
 from .layout.fields import Blocks, Values, even_signs, half, nibbles, planes, signs, words
 
@@ -40,7 +41,7 @@ def decode_iq2_s(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("iq2_xxs"), decode_iq2_xxs, needs_importance=True),
-    Codec(block_type("iq2_xs"), decode_iq2_xs, needs_importance=True),
-    Codec(block_type("iq2_s"), decode_iq2_s),
+    Codec(block_type("iq2_xxs"), decode_iq2_xxs, compiled("iq2", "encode_iq2_xxs"), needs_importance=True),
+    Codec(block_type("iq2_xs"), decode_iq2_xs, compiled("iq2", "encode_iq2_xs"), needs_importance=True),
+    Codec(block_type("iq2_s"), decode_iq2_s, compiled("iq2", "encode_iq2_s")),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout import grids
 from .layout.fields import Blocks, Values, bits, even_signs, half, nibbles, signs, words
 
@@ -26,4 +27,7 @@ def decode_iq3_s(blocks: Blocks) -> Values:
     return (magnitudes * signs(blocks[:, 74:106]).reshape(-1, 8, 4, 8)).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("iq3_xxs"), decode_iq3_xxs), Codec(block_type("iq3_s"), decode_iq3_s))
+CODECS = (
+    Codec(block_type("iq3_xxs"), decode_iq3_xxs, compiled("iq3", "encode_iq3_xxs")),
+    Codec(block_type("iq3_s"), decode_iq3_s, compiled("iq3", "encode_iq3_s")),
+)

@@ -85,7 +85,7 @@ def _group_codes(x: Any, at: int, count: int, top: int, scale: Any, minimum: Any
 
 
 @inner
-def _q2_k(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q2_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     scales, minima, inverses, bases, sums = _search(x, importance, 16, 3, (np.float32(-0.5), np.float32(0.1), 15, True), 1)
     low, high = _room(16), _room(16)
     if importance.size:
@@ -170,14 +170,14 @@ def _q45_k(x: Any, importance: Any, y: Any, top: int, plain: Any) -> Any:
 
 
 @inner
-def _q4_k(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q4_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = _q45_k(x, importance, y, 15, (np.float32(-1), np.float32(0.1), 20, False))
     for pair in range(4):
         put_nibbles(y, 16 + 32 * pair, codes, 64 * pair, 32)
 
 
 @inner
-def _q5_k(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q5_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = _q45_k(x, importance, y, 31, (np.float32(-0.5), np.float32(0.1), 15, False))
     put_planes(y, 16, codes, 4)
     for pair in range(4):

@@ -64,7 +64,7 @@ def _floor_log2(value: Any) -> Any:
 
 
 @inner
-def _mxfp4(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _mxfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = np.empty(32 * LANES, np.int32)
     largest = _largest(x, 0, 32)
     exponent = select(largest > 0, _floor_log2(largest) + 125, 0) & 255
@@ -90,7 +90,7 @@ def _to_ue4m3(value: Any) -> Any:
 
 
 @inner
-def _nvfp4(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _nvfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = np.empty(64 * LANES, np.int32)
     for group in range(4):
         scale = _to_ue4m3(_largest(x, 16 * group, 16) / np.float32(6))

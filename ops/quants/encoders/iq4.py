@@ -77,7 +77,7 @@ def _weigh(x: Any, importance: Any, at: int, mean: Any, weights: Any) -> None:
 
 
 @inner
-def _iq4_nl(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _iq4_nl(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     weights, codes = np.empty(COUNT * LANES, np.float32), np.empty(COUNT * LANES, np.int32)
     _weigh(x, importance, 0, square_sum(x, 0, COUNT) * np.float32(2 / COUNT), weights)
     scale = _scale(x, weights, 0)
@@ -89,7 +89,7 @@ def _iq4_nl(x: Any, importance: Any, means: Any, y: Any) -> None:
 
 
 @inner
-def _iq4_xs(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _iq4_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     weights, codes = np.empty(COUNT * LANES, np.float32), np.empty(256 * LANES, np.int32)
     scales, quantized = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
     mean = square_sum(x, 0, 256) * np.float32(2 / 256)

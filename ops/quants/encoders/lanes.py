@@ -52,15 +52,17 @@ def _row_means(flat: Any, columns: int, per_row: int, first: int, count: int, me
         means[lane] = mean
 
 
-def lane_encoder(encode: Callable[..., None], length: int, nbytes: int, row_means: bool = False) -> Encoder:
-    """A range kernel from ``encode(x, importance, means, y)`` over transposed blocks.
+def lane_encoder(
+    encode: Callable[..., None], length: int, nbytes: int, row_means: bool = False, lattice: Callable[[], tuple[Any, ...]] = tuple
+) -> Encoder:
+    """A range kernel from ``encode(x, importance, means, lattice, y)`` over transposed blocks.
 
     `x` is float32 ``[length * 16]``, `importance` the same or ``[0]``, `means` float32 ``[16]`` (the mean square of each lane's row, where
-    `row_means` asks for it and there is importance), `y` uint8 ``[nbytes * 16]``.
+    `row_means` asks for it and there is importance), `lattice` the arrays that a lattice consists of, `y` uint8 ``[nbytes * 16]``.
     """
 
     @kernel
-    def encode_rows(rows: Any, importance: Any, out: Any, start: int, stop: int) -> None:
+    def encode_lanes(rows: Any, importance: Any, out: Any, start: int, stop: int, points: Any) -> None:
         columns = rows.shape[1]
         per_row = columns // length
         flat, flat_out = rows.reshape(-1), out.reshape(-1)
@@ -75,7 +77,10 @@ def lane_encoder(encode: Callable[..., None], length: int, nbytes: int, row_mean
                 _load(importance, first, count, per_row, length, weights)
                 if row_means:
                     _row_means(flat, columns, per_row, first, count, means)
-            encode(x, weights, means, y)
+            encode(x, weights, means, points, y)
             _save(y, first, count, nbytes, flat_out)
+
+    def encode_rows(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
+        encode_lanes(rows, importance, out, start, stop, lattice())
 
     return encode_rows

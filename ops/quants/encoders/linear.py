@@ -76,31 +76,31 @@ def _affine(x: Any, importance: Any, means: Any, y: Any, top: int) -> Any:
 
 
 @inner
-def _q4_0(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q4_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     put_nibbles(y, 2, _symmetric(x, importance, means, y, 8), 0, 16)
 
 
 @inner
-def _q5_0(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q5_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = _symmetric(x, importance, means, y, 16)
     put_bits(y, 2, codes, 0, LENGTH, 4)
     put_nibbles(y, 6, codes, 0, 16)
 
 
 @inner
-def _q4_1(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q4_1(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     put_nibbles(y, 4, _affine(x, importance, means, y, 15), 0, 16)
 
 
 @inner
-def _q5_1(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q5_1(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = _affine(x, importance, means, y, 31)
     put_bits(y, 4, codes, 0, LENGTH, 4)
     put_nibbles(y, 8, codes, 0, 16)
 
 
 @inner
-def _q8_0(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q8_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     magnitude = splat(np.float32(0))
     for i in range(LENGTH):
         element = abs(load(x, i * LANES))

@@ -38,7 +38,7 @@ def _requantize(x: Any, group: int, top: int, scale: Any, found: Any, codes: Any
 
 
 @inner
-def _q6_k(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q6_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     scales, found = np.empty(GROUPS * LANES, np.float32), np.empty(LENGTH * LANES, np.float32)
     codes = np.empty(LENGTH * LANES, np.int32)
     if importance.size:
@@ -85,7 +85,7 @@ def _put_six_bits(y: Any, codes: Any) -> None:
 
 
 @inner
-def _q3_k(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _q3_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     scales, found = np.empty(GROUPS * LANES, np.float32), np.empty(LENGTH * LANES, np.float32)
     quantized = np.empty(GROUPS * LANES, np.int32)
     codes = np.empty(LENGTH * LANES, np.int32)

@@ -33,7 +33,7 @@ def _digits(x: Any, y: Any, at: int) -> Any:
 
 
 @inner
-def _tq1_0(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _tq1_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     digits = _digits(x, y, 52)
     for i in range(32):
         _put_fraction(y, i, digits, i, 32, 5)
@@ -56,7 +56,7 @@ def _put_fraction(y: Any, at: int, digits: Any, first: int, stride: int, count: 
 
 
 @inner
-def _tq2_0(x: Any, importance: Any, means: Any, y: Any) -> None:
+def _tq2_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     put_pairs(y, 0, _digits(x, y, 64))
 
 

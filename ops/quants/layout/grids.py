@@ -69,6 +69,11 @@ class Grid:
     dims: int
     values: tuple[int, ...]
 
+    @property
+    def width(self) -> int:
+        """Bits of a coordinate."""
+        return {8: 2, 4: 3}[self.dims]
+
     @functools.cached_property
     def codes(self) -> npt.NDArray[np.uint16]:
         """The points as packed coordinates, ``[points]``."""
@@ -78,9 +83,8 @@ class Grid:
     @functools.cached_property
     def coordinates(self) -> npt.NDArray[np.uint8]:
         """The coordinates of each point as codes, ``[points, dims]``."""
-        width = {8: 2, 4: 3}[self.dims]
-        shifts = np.arange(0, width * self.dims, width, dtype=np.uint16)
-        return (self.codes[:, None] >> shifts & np.uint16((1 << width) - 1)).astype(np.uint8)
+        shifts = np.arange(0, self.width * self.dims, self.width, dtype=np.uint16)
+        return (self.codes[:, None] >> shifts & np.uint16((1 << self.width) - 1)).astype(np.uint8)
 
     @functools.cached_property
     def points(self) -> npt.NDArray[np.int8]:
