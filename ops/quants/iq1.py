@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...runtime.quant import Codec, block_type
+from .encoders import compiled
 from .layout import grids
 from .layout.fields import Blocks, Values, half, planes, words
 
@@ -39,4 +40,7 @@ def decode_iq1_m(blocks: Blocks) -> Values:
     return _values(scale.repeat(2, axis=1), points, high >= 8)
 
 
-CODECS = (Codec(block_type("iq1_s"), decode_iq1_s, needs_importance=True), Codec(block_type("iq1_m"), decode_iq1_m))
+CODECS = (
+    Codec(block_type("iq1_s"), decode_iq1_s, compiled("iq1", "encode_iq1_s"), needs_importance=True),
+    Codec(block_type("iq1_m"), decode_iq1_m, compiled("iq1", "encode_iq1_m")),
+)
