@@ -1,0 +1,192 @@
+"""``metadata``: the keys and values of a model file, shown and changed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import UsageError, printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ...runtime.graph import Graph, Meta
+
+SHOWN = 60
+EPILOG = """\b
+Examples
+  candle-convert metadata show model.gguf
+  candle-convert metadata set model.gguf general.license apache-2.0
+  candle-convert metadata copy old.gguf new.gguf --include '^tokenizer\\.'
+"""
+
+
+EXAMPLES = {
+    "show": (
+        "show model.gguf",
+        "show model.safetensors --full",
+        "show model-dir/ --include licen --json",
+    ),
+    "get": (
+        "get model.gguf general.name",
+        "get model.gguf tokenizer.chat_template",
+        "get model.safetensors format --json",
+    ),
+    "set": (
+        "set model.gguf general.name Mine",
+        "set model.gguf llama.block_count 32 --type u32",
+        "set model.gguf ids [1,2] --type i32[] -o new.gguf",
+    ),
+    "unset": (
+        "unset model.gguf general.url",
+        "unset model.safetensors a b c --dry-run",
+        "unset model.gguf general.url -o clean.gguf",
+    ),
+    "copy": (
+        "copy old.gguf new.gguf",
+        "copy old.gguf new.gguf --include '^tokenizer\\.'",
+        "copy a.safetensors b.safetensors --dry-run",
+    ),
+}
+
+
+def _examples(command: str) -> str:
+    return "\n".join(["\b", "Examples", *(f"  candle-convert metadata {line}" for line in EXAMPLES[command])])
+
+
+@click.group("metadata", epilog=EPILOG)
+def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+    """Show, set, remove and copy the metadata of a model.
+
+    A change rewrites the file beside itself and then replaces it; the tensors are copied and read back.
+    """
+
+
+CHANGING = (
+    click.option("-o", "--output", "--outfile", metavar="OUT", type=arguments.PATH, help="Write to another file."),
+    *arguments.PLACING,
+)
+
+
+@COMMAND.command("show", epilog=_examples("show"))
+@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.option("--full", is_flag=True, help="Long values too, whole.")
+@click.option("--include", multiple=True, metavar="RE", help="Only keys that match.")
+@arguments.options(arguments.READING)
+def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None:
+    """List keys, types and values."""
+    from ..metadata import kind_of, readable
+
+    graph = arguments.open_input(path, values)
+    keys = _chosen(graph, include, ())
+    rows = [(key, kind_of(graph.metadata[key]), _text(graph.metadata[key], full)) for key in keys]
+    current().table(("key", "type", "value"), rows)
+    listed = {str(key): {"type": kind_of(graph.metadata[key]), "value": readable(graph.metadata[key])} for key in keys}
+    current().emit({"inputs": [path], "metadata": listed})
+
+
+@COMMAND.command("get", epilog=_examples("get"))
+@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("name", metavar="KEY")
+@arguments.options(arguments.READING)
+def get(path: str, name: str, **values: Any) -> int:
+    """Print the value of KEY, whole; exits with 1 when there is none."""
+    from ..metadata import kind_of, readable
+
+    graph = arguments.open_input(path, values)
+    found = name in graph.metadata
+    value = graph.metadata.get(name)
+    out = current()
+    if found and not out.json and not out.quiet:
+        text = _text(value, True, raw=True)
+        print("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)
+    elif not found and not out.json:
+        print(f"✗ there is no metadata key {name!r}", file=sys.stderr)
+    out.emit({"inputs": [path], "key": name, "type": kind_of(value) if found else None, "value": readable(value)}, ok=found)
+    return 0 if found else 1
+
+
+@COMMAND.command("set", context_settings={"ignore_unknown_options": True}, epilog=_examples("set"))
+@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("name", metavar="KEY")
+@click.argument("value")
+@click.option("--type", "kind", metavar="TYPE", help="u8 ... i64, f32, f64, bool, str, json, i32[] (default: that of the old value).")
+@arguments.options(CHANGING, arguments.READING)
+def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> None:
+    """Set KEY to VALUE."""
+    from ..metadata import typed
+
+    graph = arguments.open_input(path, values)
+    _change(graph, path, {name: typed(value, kind, graph.metadata.get(name))}, values)
+
+
+@COMMAND.command("unset", epilog=_examples("unset"))
+@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@arguments.options(CHANGING, arguments.READING)
+def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
+    """Remove keys."""
+    graph = arguments.open_input(path, values)
+    for key in keys:
+        if key not in graph.metadata:
+            raise UsageError("E-META-KEY", path, f"there is no metadata key {key!r}", hint="List them with candle-convert metadata show")
+    _change(graph, path, dict.fromkeys(keys), values)
+
+
+@COMMAND.command("copy", epilog=_examples("copy"))
+@click.argument("source", metavar="FROM", type=arguments.PATH)
+@click.argument("path", metavar="TO", type=arguments.PATH)
+@click.option("--include", multiple=True, metavar="RE", help="Only keys that match.")
+@click.option("--exclude", multiple=True, metavar="RE", help="All but keys that match.")
+@arguments.options(CHANGING, arguments.READING)
+def copy(source: str, path: str, include: tuple[str, ...], exclude: tuple[str, ...], **values: Any) -> None:
+    """Set the keys of FROM in TO; other keys of TO stay."""
+    donor = arguments.open_input(source, values)
+    graph = arguments.open_input(path, values)
+    _change(graph, path, {key: donor.metadata[key] for key in _chosen(donor, include, exclude)}, values)
+
+
+def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any]) -> None:
+    from .. import metadata
+    from .convert import plan_json
+
+    changes = metadata.changes_of(graph, new)
+    out = current()
+    for change in changes:
+        sides = [_text(side, False) if side is not None else "(none)" for side in (change.old, change.new)]
+        out.say(f"{printable(change.key)}: {sides[0]} → {sides[1]}")
+    payload: dict[str, Any] = {"inputs": [path], "changes": [change.to_json() for change in changes]}
+    if not changes and values["output"] is None:
+        out.say("nothing to change")
+        out.emit({**payload, "outputs": [], "dry_run": values["dry_run"]})
+        return
+    plan = metadata.plan_rewrite(graph, path, values["output"], changes, arguments.convert_options(values))
+    if values["dry_run"]:
+        out.say("nothing written")
+    else:
+        report = metadata.rewrite(plan, arguments.progress(values))
+        out.say(f"✓ {printable(', '.join(report.outputs))}")
+    out.emit({**payload, "outputs": plan_json(plan)["outputs"], "dry_run": values["dry_run"]})
+
+
+def _chosen(graph: Graph, include: tuple[str, ...], exclude: tuple[str, ...]) -> list[str]:
+    from ...runtime.passes.select import compiled
+
+    wanted, unwanted = ([compiled(pattern) for pattern in patterns] for patterns in (include, exclude))
+    return [
+        key for key in graph.metadata
+        if (not wanted or any(pattern.search(str(key)) for pattern in wanted)) and not any(pattern.search(str(key)) for pattern in unwanted)
+    ]
+
+
+def _text(value: Meta, full: bool, *, raw: bool = False) -> str:
+    """A value as text, cut to a line unless `full`, with control characters visible unless `raw`."""
+    if hasattr(value, "tolist"):
+        short = value if full or not getattr(value, "ndim", 0) else value[: SHOWN + 1]
+        value = short.tolist()
+    shown = value if full or not isinstance(value, list | str) else value[: SHOWN + 1]
+    text = str(shown).lower() if isinstance(shown, bool) else str(shown)
+    text = text if raw else printable(text)
+    return text if full or len(text) <= SHOWN else f"{text[:SHOWN]}…"
