@@ -84,7 +84,8 @@ class _Crew:
     def __init__(self, staging: Staging, handles: list[int], jobs: list[Job], progress: Progress, chunk: int) -> None:
         self.staging = staging
         self.handles = handles
-        self.jobs = iter(jobs)
+        self.headers = [job for job in jobs if isinstance(job.piece.data, bytes)]
+        self.jobs = iter([job for job in jobs if not isinstance(job.piece.data, bytes)])
         self.progress = progress
         self.chunk = chunk
         self.lock = threading.Lock()
@@ -92,6 +93,10 @@ class _Crew:
         self.error: BaseException | None = None
 
     def run(self, threads: int) -> None:
+        """Write the headers, into which checksums are written later, then the tensors."""
+        for job in self.headers:
+            self._do(job, memoryview(b""))
+        self._sync()
         crew = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
         for thread in crew:
             thread.start()
@@ -133,16 +138,19 @@ class _Crew:
             if job is None:
                 return
             try:
-                for count in _fill(self.handles[job.file], job, buffer, self.chunk):
-                    with self.lock:
-                        self.progress.advance(count)
-                    if self.error is not None:
-                        return
+                self._do(job, buffer)
             except BaseException as error:
                 self.error = self.error or error
-                return
+
+    def _do(self, job: Job, buffer: memoryview) -> None:
+        """Write one job, unless another thread fails meanwhile."""
+        for count in _fill(self.handles[job.file], job, buffer, self.chunk):
             with self.lock:
-                self.finished.append(job)
+                self.progress.advance(count)
+            if self.error is not None:
+                return
+        with self.lock:
+            self.finished.append(job)
 
 
 def _fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int]:
