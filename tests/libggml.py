@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+INTERMEDIATE = {"q8_1": "quantize_row_q8_1_ref", "q8_k": "quantize_row_q8_K_ref"}
 NAME = os.environ.get("CANDLE_LIBGGML")
 
 
@@ -19,7 +20,6 @@ class Traits(ctypes.Structure):
         ("size", ctypes.c_size_t),
         ("quantized", ctypes.c_bool),
         ("to_float", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
-        ("from_float_ref", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
     ]
 
 
@@ -34,9 +34,8 @@ class Libggml:
         self._base.ggml_get_type_traits.restype = ctypes.POINTER(Traits)
 
     def traits(self, dtype):
-        """The type's traits, None where this libggml does not have it."""
-        found = self._base.ggml_get_type_traits(dtype.ggml).contents
-        return found if found.to_float else None
+        """The type's traits; what it cannot do is None."""
+        return self._base.ggml_get_type_traits(dtype.ggml).contents
 
     def decode(self, dtype, blocks):
         values = np.empty(blocks.size // dtype.block_nbytes * dtype.block, np.float32)
@@ -47,6 +46,10 @@ class Libggml:
         """Bytes ``[rows, bytes of a row]``."""
         rows = np.ascontiguousarray(rows, np.float32)
         out = np.zeros((len(rows), dtype.nbytes(rows.shape[1])), np.uint8)
+        if dtype.name in INTERMEDIATE:
+            reference = self._base[INTERMEDIATE[dtype.name]]
+            reference(*(ctypes.c_void_p(each.ctypes.data) for each in (rows, out)), ctypes.c_int64(rows.size))
+            return out
         weights = None if importance is None else np.ascontiguousarray(importance, np.float32)
         self._base.ggml_quantize_chunk(
             dtype.ggml, rows.ctypes.data, out.ctypes.data, 0, *rows.shape, None if weights is None else weights.ctypes.data

@@ -1,4 +1,4 @@
-"""Encoders of Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0: one scale for 32 elements. Source: ggml-quants.c."""
+"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1: one scale for 32 elements. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....runtime.kernel import inner
 from ....runtime.simd import LANES, load, select, splat, sqrt, store
 from .fields import put_bits, put_half, put_nibbles
 from .lanes import lane_encoder
-from .rounding import clamp, nearest, rounded, to_half, truncated
+from .rounding import clamp, nearest, to_half, truncated
 from .search import affine_scale, extreme, symmetric_scale
 
 LENGTH = 32
@@ -99,21 +99,7 @@ def _q5_1(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     put_nibbles(y, 8, codes, 0, 16)
 
 
-@inner
-def _q8_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    magnitude = splat(np.float32(0))
-    for i in range(LENGTH):
-        element = abs(load(x, i * LANES))
-        magnitude = select(magnitude > element, magnitude, element)
-    scale = magnitude / np.float32(127)
-    inverse = select(scale == 0, 0.0, 1.0 / scale)
-    put_half(y, 0, to_half(scale))
-    for i in range(LENGTH):
-        store(y, (2 + i) * LANES, rounded(load(x, i * LANES) * inverse))
-
-
 encode_q4_0 = lane_encoder(_q4_0, LENGTH, 18, row_means=True)
 encode_q4_1 = lane_encoder(_q4_1, LENGTH, 20, row_means=True)
 encode_q5_0 = lane_encoder(_q5_0, LENGTH, 22, row_means=True)
 encode_q5_1 = lane_encoder(_q5_1, LENGTH, 24, row_means=True)
-encode_q8_0 = lane_encoder(_q8_0, LENGTH, 34)
