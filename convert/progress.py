@@ -75,8 +75,8 @@ class _Lines:
         self._name = name
 
     def start(self, total: int, skipped: int = 0) -> None:
-        self._total, self._done, self._skipped = total, skipped, skipped
-        self._shown, self._began = skipped * 20 // total if total else 0, time.monotonic()
+        self._total, self._done, self._skipped = max(1, total), skipped, skipped
+        self._shown, self._began = skipped * 20 // self._total, time.monotonic()
 
     def advance(self, nbytes: int) -> None:
         self._done += nbytes
