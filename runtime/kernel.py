@@ -38,7 +38,10 @@ def inner(function: F) -> F:
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Where machine code is kept: a folder for these very sources, because Numba looks at one file only; None if it cannot be written."""
+    """Where machine code is kept: a folder for the very sources that kernels can call, since Numba looks at one file only.
+
+    None where it cannot be written. Kernels call nothing outside `ops/`, this module and `simd`.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(base) / "candle-convert" / "kernels" / _sources()
     try:
@@ -51,8 +54,7 @@ def cache_folder() -> Path | None:
 def _sources() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for name in ("runtime", "ops"):
-        for path in sorted((root / name).rglob("*.py")):
-            digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
-            digest.update(path.read_bytes())
+    for path in (root / "runtime" / "kernel.py", root / "runtime" / "simd.py", *sorted((root / "ops").rglob("*.py"))):
+        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .cast import cast
 from .dtype import BLOCK_TYPES, F32, BlockType, DType
-from .errors import FormatError
+from .errors import FormatError, UnsupportedError
 from .storage import Derived
 from .tensor import Tensor, nbytes
 
@@ -84,3 +84,31 @@ def dequantized(tensor: Tensor, codec: Codec, dtype: DType = F32) -> Tensor:
 
     step = math.lcm(size, inner.step) // size * run
     return cast(Tensor(F32, tensor.shape, Derived(total, step, read, sequential=inner.sequential)), dtype)
+
+
+def encoded(codec: Codec, rows: np.ndarray, importance: np.ndarray | None = None) -> np.ndarray:
+    """The blocks of float32 ``[n, columns]`` as uint8 ``[n, bytes of a row]``; `importance` is one weight for each column.
+
+    Raises UnsupportedError for a type that cannot be encoded, or not without importance, and FormatError for shapes that do not fit and for
+    numbers that are not finite.
+    """
+    import numpy
+
+    name = codec.dtype.name
+    if codec.encoder is None:
+        raise UnsupportedError("E-QUANT-ENCODE", None, f"blocks of type {name} can only be decoded", hint="See candle-convert types")
+    if importance is None and codec.needs_importance:
+        raise UnsupportedError("E-QUANT-IMPORTANCE", None, f"{name} needs an importance matrix", hint="Give one, or choose a wider type")
+    rows = numpy.ascontiguousarray(rows, dtype=numpy.float32)
+    weights = numpy.ascontiguousarray(() if importance is None else importance, dtype=numpy.float32)
+    size = codec.dtype.nbytes(rows.shape[-1])
+    if rows.ndim != 2 or size is None:
+        why = f"an array of shape {list(rows.shape)} is not rows of whole blocks of {name}"
+        raise FormatError("E-QUANT-SHAPE", None, why, expected=f"[rows, a multiple of {codec.dtype.block}]")
+    if importance is not None and weights.shape != rows.shape[1:]:
+        raise FormatError("E-QUANT-IMPORTANCE", None, "importance does not fit the rows", expected=rows.shape[1], found=list(weights.shape))
+    if not (numpy.isfinite(rows).all() and numpy.isfinite(weights).all()):
+        raise FormatError("E-NAN", None, "NaN and infinity cannot be quantized", hint="Clean the weights first")
+    out = numpy.empty((len(rows), size), dtype=numpy.uint8)
+    codec.encoder()(rows, weights, out, 0, len(rows))
+    return out

@@ -1,18 +1,22 @@
 """Block types against gguf-py's and libggml's codecs."""
 
+from pathlib import Path
+
 import gguf
 import libggml
 import numpy as np
 import pytest
 from candle_convert.ops.quants import codec_of, codecs, dequantized
 from candle_convert.runtime.dtype import BF16, F32
-from candle_convert.runtime.errors import FormatError
-from candle_convert.runtime.quant import block_type, decoded
+from candle_convert.runtime.errors import FormatError, UnsupportedError
+from candle_convert.runtime.quant import block_type, decoded, encoded
 from candle_convert.runtime.storage import Derived, Held
 from candle_convert.runtime.tensor import Tensor
 
 TYPES = sorted((codec.dtype for codec in codecs().values() if codec.dtype.ggml is not None), key=lambda dtype: dtype.name)
 GGML = libggml.load()
+VECTORS = dict(np.load(Path(__file__).parent / "vectors" / "quants.npz"))
+ENCODED = sorted(name for name in VECTORS if "." in name)
 KNOWN_TO_GGUF = {kind.value for kind in gguf.quants._type_traits}
 
 
@@ -66,3 +70,66 @@ def test_empty_tensors_and_partial_blocks():
     assert dequantized(Tensor(dtype, (0, 32), Held(b""))).numpy().shape == (0, 32)
     with pytest.raises(FormatError):
         decoded(codec_of(dtype), bytes(17))
+
+
+def vector(name):
+    """(codec, rows, importance, what libggml made of them) of a vector."""
+    kind, form = name.split(".")
+    wanted = VECTORS[name]
+    rows = np.concatenate((VECTORS["ordinary"], VECTORS["huge"]))[: len(wanted)]
+    return codec_of(block_type(kind)), rows, VECTORS["importance"] if form == "weighted" else None, wanted
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_blocks_are_libggmls_byte_for_byte(name):
+    codec, rows, importance, wanted = vector(name)
+    found = encoded(codec, rows, importance)
+    wrong = np.unique(np.nonzero(found != wanted)[0])
+    assert not wrong.size, f"rows {wrong.tolist()} differ"
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_ranges_of_rows_are_encoded_alone(name):
+    codec, rows, importance, wanted = vector(name)
+    weights = np.zeros(0, np.float32) if importance is None else importance
+    out = np.full_like(wanted, 0xA5)
+    encode = codec.encoder()
+    encode(rows, weights, out, 3, 20)
+    assert (out[3:20] == wanted[3:20]).all()
+    assert (out[:3] == 0xA5).all()
+    assert (out[20:] == 0xA5).all()
+    encode(rows, weights, out, 5, 5)
+    assert (out[3:20] == wanted[3:20]).all()
+
+
+def test_every_type_of_the_table_is_encoded():
+    assert {name.split(".")[0] for name in ENCODED} == {dtype.name for dtype in TYPES}
+
+
+@pytest.mark.skipif(GGML is None, reason="CANDLE_LIBGGML does not name libggml")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_random_rows_encode_as_libggml_does(dtype, weighted):
+    codec = codec_of(dtype)
+    if codec.needs_importance and not weighted:
+        pytest.skip("this type needs importance")
+    random = np.random.default_rng(31)
+    rows = (random.standard_t(3, (150, 3 * 256)) * 10 ** random.uniform(-4, 2, (150, 1))).astype(np.float32)
+    importance = np.exp(random.standard_normal(rows.shape[1]) * 2).astype(np.float32) if weighted else None
+    assert (encoded(codec, rows, importance) == GGML.encode(dtype, rows, importance)).all()
+
+
+def test_what_cannot_be_encoded_is_refused():
+    rows = np.ones((2, 256), np.float32)
+    with pytest.raises(UnsupportedError):
+        encoded(codec_of(block_type("iq2_xs")), rows)
+    with pytest.raises(FormatError):
+        encoded(codec_of(block_type("q4_k")), rows[:, :128])
+    with pytest.raises(FormatError):
+        encoded(codec_of(block_type("q4_k")), rows, np.ones(255))
+    with pytest.raises(FormatError):
+        encoded(codec_of(block_type("q4_k")), rows * np.nan)
+
+
+def test_no_rows():
+    assert encoded(codec_of(block_type("q4_k")), np.ones((0, 256))).shape == (0, 144)
