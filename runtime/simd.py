@@ -257,6 +257,12 @@ def to_int(typing: Any, vector: Any) -> Any:
 
 
 @intrinsic
+def no_lane(typing: Any) -> Any:
+    """A mask that is set nowhere."""
+    return MASK(), lambda context, builder, sig, args: ir.Constant(_llvm(MASK), [0] * LANES)
+
+
+@intrinsic
 def any_lane(typing: Any, mask: Any) -> Any:
     """Whether any lane is set."""
 

@@ -11,6 +11,7 @@ from ....runtime.simd import LANES, bits, from_bits, gather, load, select, splat
 from ..fp4 import VALUES, ue4m3_half
 from .fields import put_nibbles
 from .lanes import lane_encoder
+from .search import extreme
 
 SMALLEST = -149
 _UE4M3 = ue4m3_half()
@@ -28,15 +29,6 @@ def _rounds_up() -> np.ndarray:
 
 
 _ROUNDS_UP = _rounds_up()
-
-
-@inner
-def _largest(x: Any, at: int, count: int) -> Any:
-    magnitude = splat(np.float32(0))
-    for i in range(at, at + count):
-        element = abs(load(x, i * LANES))
-        magnitude = select(magnitude < element, element, magnitude)
-    return magnitude
 
 
 @inner
@@ -66,7 +58,7 @@ def _floor_log2(value: Any) -> Any:
 @inner
 def _mxfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = np.empty(32 * LANES, np.int32)
-    largest = _largest(x, 0, 32)
+    _, largest = extreme(x, 0, 32)
     exponent = select(largest > 0, _floor_log2(largest) + 125, 0) & 255
     scale = select(exponent < 2, select(exponent == 0, 0x00200000, 0x00400000), (exponent - 1) << 23)
     _put_codes(x, 0, 32, from_bits(scale), codes)
@@ -93,7 +85,8 @@ def _to_ue4m3(value: Any) -> Any:
 def _nvfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     codes = np.empty(64 * LANES, np.int32)
     for group in range(4):
-        scale = _to_ue4m3(_largest(x, 16 * group, 16) / np.float32(6))
+        _, largest = extreme(x, 16 * group, 16)
+        scale = _to_ue4m3(largest / np.float32(6))
         store(y, group * LANES, scale)
         _put_codes(x, 16 * group, 16, gather(_UE4M3, scale), codes)
         put_nibbles(y, 4 + 8 * group, codes, 16 * group, 8)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, select, splat, store, to_int
+from ....runtime.simd import LANES, gather, load, no_lane, select, splat, store, to_int
 from ..layout.grids import IQ1
 from .fields import put_half
 from .iq1_split import DOWN, LOWEST, UP, point_sums, prefix_sums, rank, snap, split_codes, weigh
 from .lanes import lane_encoder
-from .lattice import lattice
+from .lattice import lattice_of
 from .rounding import clamp, nearest, to_half
 from .search import square_sum
 
@@ -34,7 +34,7 @@ def _error_terms(sum_x: Any, sum_w: Any, low: int, high: int, count: int, levels
 def _best_split(sum_x: Any, sum_w: Any, count: int, scale: Any) -> Any:
     """``(scale, low, high, up)`` of the best split of an IQ1_S group; `low` is -1 where there is none."""
     best, low, high = splat(LOWEST), splat(np.int32(-1)), splat(np.int32(-1))
-    up = best == best
+    up = no_lane()
     for first in range(count + 1):
         for second in range(first, count + 1):
             for direction in range(2):
@@ -43,7 +43,7 @@ def _best_split(sum_x: Any, sum_w: Any, count: int, scale: Any) -> Any:
                 scale = select(better, sum_qx / sum_q2, scale)
                 best = select(better, scale * sum_qx, best)
                 low, high = select(better, first, low), select(better, second, high)
-                up = (up & ~better) | better if direction == 0 else up & ~better
+                up = up | better if direction == 0 else up & ~better
     return scale, low, high, up
 
 
@@ -65,7 +65,7 @@ def _iq1_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         negative = scale < 0
         split_codes(ranks, 32, low, high, negative, codes)
         scale, up = select(negative, -scale, scale), up ^ negative
-        strayed = active & ~active
+        strayed = no_lane()
         for point in range(4):
             strayed = strayed | snap(lattice, x, weights, at, point, scale, up, active, codes)
         sum_qx, sum_q2 = splat(np.float32(0)), splat(np.float32(0))
@@ -187,5 +187,5 @@ def _put_iq1_m(x: Any, importance: Any, mean: Any, weights: Any, places: Any, co
         put_half(y, 48 + 2 * word, load(words, word * LANES) | (((half >> 4 * word) & 15) << 12))
 
 
-encode_iq1_s = lane_encoder(_iq1_s, 256, 50, lattice=lambda: lattice(IQ1, 3))
-encode_iq1_m = lane_encoder(_iq1_m, 256, 56, lattice=lambda: lattice(IQ1, 3))
+encode_iq1_s = lane_encoder(_iq1_s, 256, 50, lattice=lambda: lattice_of(IQ1, 3))
+encode_iq1_m = lane_encoder(_iq1_m, 256, 56, lattice=lambda: lattice_of(IQ1, 3))

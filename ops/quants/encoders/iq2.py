@@ -12,7 +12,7 @@ from ..layout.grids import IQ2_S, IQ2_XS, IQ2_XXS
 from .fields import put_half
 from .iq23 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
 from .lanes import lane_encoder
-from .lattice import lattice
+from .lattice import lattice_of
 from .rounding import to_half
 from .search import TINY, positive_scale, square_sum
 
@@ -26,7 +26,7 @@ def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     magnitudes, room = np.empty(32 * LANES, np.float32), np.empty(32 * LANES, np.float32)
     signs, codes = np.empty(4 * LANES, np.int32), np.empty(4 * LANES, np.int32)
     scales, quantized = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
-    packed_signs = np.empty(8 * LANES, np.int32)
+    points, packed_signs = np.empty(32 * LANES, np.int32), np.empty(8 * LANES, np.int32)
     mean = square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
@@ -45,15 +45,17 @@ def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         packed = splat(np.int32(0))
         for point in range(4):
             place = gather(lattice[0], load(codes, point * LANES))
-            store(y, (2 + 8 * group + point) * LANES, select(active, place, 0))
+            store(points, (4 * group + point) * LANES, select(active, place, 0))
             packed = packed | ((flipped(load(signs, point * LANES), negative) & 127) << 7 * point)
         store(packed_signs, group * LANES, select(active, packed, 0))
     d = quantized_scales(scales, 8, maximum, quantized)
-    put_half(y, 0, select(maximum == 0, 0, to_half(d)))
+    empty = maximum == 0
+    put_half(y, 0, select(empty, 0, to_half(d)))
     for group in range(8):
         word = load(packed_signs, group * LANES) | (load(quantized, group * LANES) << 28)
         for byte in range(4):
-            store(y, (6 + 8 * group + byte) * LANES, select(maximum == 0, 0, word >> 8 * byte))
+            store(y, (2 + 8 * group + byte) * LANES, select(empty, 0, load(points, (4 * group + byte) * LANES)))
+            store(y, (6 + 8 * group + byte) * LANES, select(empty, 0, word >> 8 * byte))
 
 
 @inner
@@ -98,9 +100,11 @@ def _iq2_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     mean = square_sum(x, 0, 256) / np.float32(256)
     maximum = _search16(x, importance, lattice, True, mean, splat(np.float32(0)), TINY, scales, codes, signs)
     d = quantized_scales(scales, 16, maximum, quantized)
-    put_half(y, 0, select(maximum == 0, 0, to_half(d)))
+    empty = maximum == 0
+    put_half(y, 0, select(empty, 0, to_half(d)))
     for point in range(32):
-        put_half(y, 2 + 2 * point, load(codes, point * LANES) | ((load(signs, point * LANES) & 127) << 9))
+        word = load(codes, point * LANES) | ((load(signs, point * LANES) & 127) << 9)
+        put_half(y, 2 + 2 * point, select(empty, 0, word))
     _put_scales(y, 66, quantized)
 
 
@@ -123,6 +127,6 @@ def _iq2_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     _put_scales(y, 74, quantized)
 
 
-encode_iq2_xxs = lane_encoder(_iq2_xxs, 256, 66, lattice=lambda: lattice(IQ2_XXS, 2))
-encode_iq2_xs = lane_encoder(_iq2_xs, 256, 74, lattice=lambda: lattice(IQ2_XS, 2))
-encode_iq2_s = lane_encoder(_iq2_s, 256, 82, lattice=lambda: lattice(IQ2_S, 1))
+encode_iq2_xxs = lane_encoder(_iq2_xxs, 256, 66, lattice=lambda: lattice_of(IQ2_XXS, 2))
+encode_iq2_xs = lane_encoder(_iq2_xs, 256, 74, lattice=lambda: lattice_of(IQ2_XS, 2))
+encode_iq2_s = lane_encoder(_iq2_s, 256, 82, lattice=lambda: lattice_of(IQ2_S, 1))

@@ -12,7 +12,7 @@ from ..layout.grids import IQ3_S, IQ3_XXS
 from .fields import put_half
 from .iq23 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
 from .lanes import lane_encoder
-from .lattice import lattice
+from .lattice import lattice_of
 from .rounding import to_half
 from .search import square_sum
 
@@ -115,5 +115,5 @@ def _close_gaps(x: Any, values: Any, count: int) -> None:
             values[i * LANES + lane] = 0
 
 
-encode_iq3_xxs = lane_encoder(_iq3_xxs, 256, 98, lattice=lambda: lattice(IQ3_XXS, 2))
-encode_iq3_s = lane_encoder(_iq3_s, 256, 110, lattice=lambda: lattice(IQ3_S, 3))
+encode_iq3_xxs = lane_encoder(_iq3_xxs, 256, 98, lattice=lambda: lattice_of(IQ3_XXS, 2))
+encode_iq3_s = lane_encoder(_iq3_s, 256, 110, lattice=lambda: lattice_of(IQ3_S, 3))

@@ -19,7 +19,7 @@ FAR = np.float32(np.finfo(np.float32).max)
 
 
 @functools.cache
-def lattice(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``(places, starts, neighbours)`` of a grid.
 
     `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to ``starts[n + 1]``, uint16, are the

@@ -17,10 +17,7 @@ from .search import extreme
 @inner
 def _codes(x: Any, y: Any, at: int) -> Any:
     """Write 32 codes from byte `at`, and give the scale and the sum of the codes."""
-    magnitude = splat(np.float32(0))
-    for i in range(32):
-        element = abs(load(x, i * LANES))
-        magnitude = select(magnitude > element, magnitude, element)
+    _, magnitude = extreme(x, 0, 32)
     scale = magnitude / np.float32(127)
     inverse = select(scale == 0, 0.0, 1.0 / scale)
     total = splat(np.float32(0))

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, load, select, splat, store, to_int
+from ....runtime.simd import LANES, any_lane, load, no_lane, select, splat, store, to_int
 from .rounding import byte, clamp, nearest
 
 TINY = 1e-15
 """A group whose largest magnitude is below this is zero."""
+LOWEST = -4194304.0
+"""The lowest number that `nearest` gives."""
 
 
 @inner
@@ -40,32 +42,80 @@ def square_sum(x: Any, at: int, count: int) -> Any:
 
 
 @inner
+def _symmetric_sums(x: Any, weights: Any, at: int, weights_at: int, count: int, highest: Any, inverse: Any) -> Any:
+    """Weighted sums of code times element, and of code squared."""
+    sum_lx, sum_l2 = splat(np.float32(0)), splat(np.float32(0))
+    for i in range(count):
+        element, weight = load(x, (at + i) * LANES), load(weights, (weights_at + i) * LANES)
+        code = clamp(nearest(inverse * element), -highest, highest - 1)
+        sum_lx += weight * element * code
+        sum_l2 += weight * code * code
+    return sum_lx, sum_l2
+
+
+@inner
 def symmetric_scale(x: Any, weights: Any, at: int, weights_at: int, count: int, top: int) -> Any:
-    """``(scale, inverse)`` with codes ``nearest(inverse * x)`` in ``[-top, top)`` that minimise the weighted squared error."""
+    """``(scale, inverse, empty)``: codes ``nearest(inverse * x)`` in ``[-top, top)`` minimise the weighted squared error of ``scale * code``.
+
+    `empty` marks groups of zeros: their scale is zero, and libggml's codes for them are its lowest ones.
+    """
     highest = np.float32(top)
     value, magnitude = extreme(x, at, count)
-    inverse = -highest / value
-    scale, best, best_inverse = splat(np.float32(0)), splat(np.float32(0)), inverse
-    for step in range(-10, 10):
+    best_inverse = -highest / value
+    sum_lx, sum_l2 = _symmetric_sums(x, weights, at, weights_at, count, highest, best_inverse)
+    scale = select(sum_l2 == 0, 0.0, sum_lx / sum_l2)
+    best = scale * sum_lx
+    for step in range(-9, 10):
         if step == 0:
             continue
-        if step > -10:
-            inverse = -(highest + np.float32(0.1) * np.float32(step)) / value
-        sum_lx, sum_l2 = splat(np.float32(0)), splat(np.float32(0))
-        for i in range(count):
-            element, weight = load(x, (at + i) * LANES), load(weights, (weights_at + i) * LANES)
-            code = clamp(nearest(inverse * element), -highest, highest - 1)
-            sum_lx += weight * element * code
-            sum_l2 += weight * code * code
-        if step == -10:
-            scale = select(sum_l2 == 0, 0.0, sum_lx / sum_l2)
-            best = scale * sum_lx
-        else:
-            better = (sum_l2 > 0) & (sum_lx * sum_lx > best * sum_l2)
-            scale = select(better, sum_lx / sum_l2, scale)
-            best = select(better, scale * sum_lx, best)
-            best_inverse = select(better, inverse, best_inverse)
-    return select(magnitude < TINY, 0.0, scale), best_inverse, magnitude < TINY
+        inverse = -(highest + np.float32(0.1) * np.float32(step)) / value
+        sum_lx, sum_l2 = _symmetric_sums(x, weights, at, weights_at, count, highest, inverse)
+        better = (sum_l2 > 0) & (sum_lx * sum_lx > best * sum_l2)
+        scale = select(better, sum_lx / sum_l2, scale)
+        best = select(better, scale * sum_lx, best)
+        best_inverse = select(better, inverse, best_inverse)
+    empty = magnitude < TINY
+    return select(empty, 0.0, scale), best_inverse, empty
+
+
+@inner
+def _affine_start(x: Any, weights: Any, at: int, count: int) -> Any:
+    """``(minimum, maximum, sum of weights, weighted sum)`` of a group; the minimum is at most zero."""
+    minimum, maximum = load(x, at * LANES), load(x, at * LANES)
+    sum_w = load(weights, 0)
+    sum_x = sum_w * minimum
+    for i in range(1, count):
+        element, weight = load(x, (at + i) * LANES), load(weights, i * LANES)
+        minimum = select(element < minimum, element, minimum)
+        maximum = select(element > maximum, element, maximum)
+        sum_w += weight
+        sum_x += weight * element
+    return select(minimum > 0, 0.0, minimum), maximum, sum_w, sum_x
+
+
+@inner
+def _affine_codes(x: Any, weights: Any, at: int, count: int, highest: Any, inverse: Any, minimum: Any, codes: Any) -> Any:
+    """Codes for a spread, and their weighted sums: plain, squared, times the element."""
+    sum_l, sum_l2, sum_xl = splat(np.float32(0)), splat(np.float32(0)), splat(np.float32(0))
+    for i in range(count):
+        element, weight = load(x, (at + i) * LANES), load(weights, i * LANES)
+        code = clamp(nearest(inverse * (element - minimum)), np.float32(0), highest)
+        store(codes, i * LANES, code)
+        weighted = weight * code
+        sum_l += weighted
+        sum_l2 += weighted * code
+        sum_xl += weighted * element
+    return sum_l, sum_l2, sum_xl
+
+
+@inner
+def _affine_error(x: Any, weights: Any, at: int, count: int, scale: Any, minimum: Any, absolute: bool, codes: Any) -> Any:
+    """The weighted error of ``scale * code + minimum``."""
+    error = splat(np.float32(0))
+    for i in range(count):
+        difference = scale * load(codes, i * LANES) + minimum - load(x, (at + i) * LANES)
+        error += load(weights, i * LANES) * (abs(difference) if absolute else difference * difference)
+    return error
 
 
 @inner
@@ -76,53 +126,69 @@ def affine_scale(x: Any, weights: Any, at: int, count: int, top: int, low: Any, 
     `codes` is room for `count` vectors.
     """
     highest = np.float32(top)
-    minimum, maximum = load(x, at * LANES), load(x, at * LANES)
-    sum_w = load(weights, 0)
-    sum_x = sum_w * minimum
-    for i in range(1, count):
-        element, weight = load(x, (at + i) * LANES), load(weights, i * LANES)
-        minimum = select(element < minimum, element, minimum)
-        maximum = select(element > maximum, element, maximum)
-        sum_w += weight
-        sum_x += weight * element
-    minimum = select(minimum > 0, 0.0, minimum)
-    flat = maximum == minimum
-    start = minimum
-    inverse = highest / (maximum - minimum)
-    scale = 1.0 / inverse
-    error = splat(np.float32(0))
-    for i in range(count):
-        element = load(x, (at + i) * LANES)
-        code = clamp(nearest(inverse * (element - minimum)), np.float32(0), highest)
-        difference = scale * code + minimum - element
-        error += load(weights, i * LANES) * (abs(difference) if absolute else difference * difference)
-    best_inverse, base = inverse, minimum
+    start, maximum, sum_w, sum_x = _affine_start(x, weights, at, count)
+    flat = maximum == start
+    minimum = base = start
+    best_inverse = highest / (maximum - minimum)
+    scale = 1.0 / best_inverse
+    _affine_codes(x, weights, at, count, highest, best_inverse, minimum, codes)
+    error = _affine_error(x, weights, at, count, scale, minimum, absolute, codes)
     for step in range(steps + 1):
         inverse = (low + delta * np.float32(step) + highest) / (maximum - minimum)
-        sum_l, sum_l2, sum_xl = splat(np.float32(0)), splat(np.float32(0)), splat(np.float32(0))
-        for i in range(count):
-            element, weight = load(x, (at + i) * LANES), load(weights, i * LANES)
-            code = clamp(nearest(inverse * (element - minimum)), np.float32(0), highest)
-            store(codes, i * LANES, code)
-            weighted = weight * code
-            sum_l += weighted
-            sum_l2 += weighted * code
-            sum_xl += weighted * element
+        sum_l, sum_l2, sum_xl = _affine_codes(x, weights, at, count, highest, inverse, minimum, codes)
         determinant = sum_w * sum_l2 - sum_l * sum_l
-        this_scale = (sum_w * sum_xl - sum_x * sum_l) / determinant
         this_minimum = (sum_l2 * sum_x - sum_l * sum_xl) / determinant
         positive = this_minimum > 0
-        this_scale = select(positive, sum_xl / sum_l2, this_scale)
+        this_scale = select(positive, sum_xl / sum_l2, (sum_w * sum_xl - sum_x * sum_l) / determinant)
         this_minimum = select(positive, 0.0, this_minimum)
-        this_error = splat(np.float32(0))
-        for i in range(count):
-            difference = this_scale * load(codes, i * LANES) + this_minimum - load(x, (at + i) * LANES)
-            this_error += load(weights, i * LANES) * (abs(difference) if absolute else difference * difference)
+        this_error = _affine_error(x, weights, at, count, this_scale, this_minimum, absolute, codes)
         better = (determinant > 0) & (this_error < error)
         best_inverse, base = select(better, inverse, best_inverse), select(better, minimum, base)
         error, scale = select(better, this_error, error), select(better, this_scale, scale)
         minimum = select(better, this_minimum, minimum)
     return select(flat, 0.0, scale), -select(flat, start, minimum), select(flat, 0.0, best_inverse), select(flat, start, base)
+
+
+@inner
+def _positive_error(x: Any, weights: Any, count: int, top: int, inverse: Any) -> Any:
+    """The weighted squared error of codes for a scale's inverse."""
+    scale = 1.0 / inverse
+    error = splat(np.float32(0))
+    for i in range(count):
+        element = load(x, i * LANES)
+        code = nearest(inverse * element)
+        difference = element - scale * select(code > np.float32(top), np.float32(top), code)
+        error += load(weights, i * LANES) * difference * difference
+    return error
+
+
+@inner
+def _refine(x: Any, weights: Any, at: int, count: int, low: Any, high: Any, cut: bool, sum_lx: Any, sum_l2: Any, codes: Any) -> Any:
+    """Up to five rounds that change one code at a time where that lowers the error; the sums afterwards.
+
+    `codes` are in ``[low, high]``; `cut` keeps 8 bits of them, and asks for a positive sum of squares before a change instead of after it.
+    """
+    for _ in range(5):
+        changed = no_lane()
+        for i in range(count):
+            element, weight, code = load(x, (at + i) * LANES), load(weights, i * LANES), load(codes, (at + i) * LANES)
+            lx = sum_lx - weight * element * code
+            l2 = sum_l2 - weight * code * code
+            moved = clamp(nearest(element * l2 / lx), low, high)
+            change = (lx > 0) & (moved != code)
+            if cut:
+                change = change & (l2 > 0)
+            lx += weight * element * moved
+            l2 += weight * moved * moved
+            change = change & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
+            if not cut:
+                change = change & (l2 > 0)
+            store(codes, (at + i) * LANES, select(change, byte(to_int(moved)) if cut else moved, code))
+            sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
+            changed = changed | change
+        if not any_lane(changed):
+            break
+    return sum_lx, sum_l2
 
 
 @inner
@@ -135,23 +201,12 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
         maximum = select(maximum > element, maximum, element)
     empty = maximum < TINY
     inverse = highest / maximum
-    scale = 1.0 / inverse
-    best = splat(np.float32(0))
-    for i in range(count):
-        element = load(x, i * LANES)
-        difference = element - scale * byte(to_int(nearest(inverse * element)))
-        best += load(weights, i * LANES) * difference * difference
+    best = _positive_start_error(x, weights, count, inverse)
     for step in range(-4, 5):
         if step == 0:
             continue
         this_inverse = (np.float32(0.1) * np.float32(step) + highest) / maximum
-        this_scale = 1.0 / this_inverse
-        error = splat(np.float32(0))
-        for i in range(count):
-            element = load(x, i * LANES)
-            code = nearest(this_inverse * element)
-            difference = element - this_scale * select(code > highest, highest, code)
-            error += load(weights, i * LANES) * difference * difference
+        error = _positive_error(x, weights, count, top, this_inverse)
         better = error < best
         best, inverse = select(better, error, best), select(better, this_inverse, inverse)
     sum_lx, sum_l2 = splat(np.float32(0)), splat(np.float32(0))
@@ -162,60 +217,42 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
         store(codes, i * LANES, byte(to_int(code)))
         sum_lx += weight * element * code
         sum_l2 += weight * code * code
-    for _ in range(5):
-        changed = empty & ~empty
-        for i in range(count):
-            element, weight, code = load(x, i * LANES), load(weights, i * LANES), load(codes, i * LANES)
-            lx = sum_lx - weight * element * code
-            l2 = sum_l2 - weight * code * code
-            moved = nearest(element * l2 / lx)
-            moved = select(moved > highest, highest, moved)
-            change = (lx > 0) & (l2 > 0) & (moved != code)
-            lx += weight * element * moved
-            l2 += weight * moved * moved
-            change = change & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
-            store(codes, i * LANES, select(change, byte(to_int(moved)), code))
-            sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
-            changed = changed | change
-        if not any_lane(changed):
-            break
+    sum_lx, sum_l2 = _refine(x, weights, 0, count, np.float32(LOWEST), highest, True, sum_lx, sum_l2, codes)
     for i in range(count):
         store(codes, i * LANES, select(empty, 0.0, load(codes, i * LANES)))
     return select(empty | ~(sum_l2 > 0), 0.0, sum_lx / sum_l2)
 
 
 @inner
-def ternary_scale(x: Any, at: int, count: int, top: int, codes: Any) -> Any:
+def _positive_start_error(x: Any, weights: Any, count: int, inverse: Any) -> Any:
+    """As `_positive_error` for the first try, whose codes libggml cuts to 8 bits instead of bounding them."""
+    scale = 1.0 / inverse
+    error = splat(np.float32(0))
+    for i in range(count):
+        element = load(x, i * LANES)
+        difference = element - scale * byte(to_int(nearest(inverse * element)))
+        error += load(weights, i * LANES) * difference * difference
+    return error
+
+
+@inner
+def refined_scale(x: Any, at: int, count: int, top: int, codes: Any) -> Any:
     """The scale of codes in ``[-top, top)`` weighted by the squares, refined element by element; `codes` gets them from 0 on."""
     highest = np.float32(top)
     value, magnitude = extreme(x, at, count)
     empty = magnitude < TINY
     inverse = -highest / value
     sum_lx, sum_l2 = splat(np.float32(0)), splat(np.float32(0))
+    weights = np.empty(count * LANES, np.float32)
     for i in range(count):
         element = load(x, (at + i) * LANES)
+        weight = element * element
+        store(weights, i * LANES, weight)
         code = clamp(nearest(inverse * element), -highest, highest - 1)
         store(codes, (at + i) * LANES, code)
-        weight = element * element
         sum_lx += weight * element * code
         sum_l2 += weight * code * code
-    for _ in range(5):
-        changed = empty & ~empty
-        for i in range(count):
-            element, code = load(x, (at + i) * LANES), load(codes, (at + i) * LANES)
-            weight = element * element
-            lx = sum_lx - weight * element * code
-            l2 = sum_l2 - weight * code * code
-            moved = clamp(nearest(element * l2 / lx), -highest, highest - 1)
-            change = (lx > 0) & (moved != code)
-            lx += weight * element * moved
-            l2 += weight * moved * moved
-            change = change & (l2 > 0) & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
-            store(codes, (at + i) * LANES, select(change, moved, code))
-            sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
-            changed = changed | change
-        if not any_lane(changed):
-            break
+    sum_lx, sum_l2 = _refine(x, weights, at, count, -highest, highest - 1, False, sum_lx, sum_l2, codes)
     for i in range(at, at + count):
         store(codes, i * LANES, select(empty, 0.0, load(codes, i * LANES) + highest))
     return select(empty | ~(sum_l2 > 0), 0.0, sum_lx / sum_l2)

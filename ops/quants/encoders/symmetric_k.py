@@ -11,7 +11,7 @@ from ....runtime.simd import LANES, any_lane, load, select, splat, sqrt, store
 from .fields import put_half, put_pairs, put_planes
 from .lanes import lane_encoder
 from .rounding import clamp, from_half, nearest, signed_byte, to_half, truncated
-from .search import TINY, extreme, square_sum, symmetric_scale, ternary_scale
+from .search import TINY, extreme, refined_scale, square_sum, symmetric_scale
 
 LENGTH = 256
 GROUPS = 16
@@ -102,7 +102,7 @@ def _q3_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 @inner
 def _plain_scales(x: Any, scales: Any, found: Any, quantized: Any) -> Any:
     for group in range(GROUPS):
-        store(scales, group * LANES, ternary_scale(x, 16 * group, 16, 4, found))
+        store(scales, group * LANES, refined_scale(x, 16 * group, 16, 4, found))
     scale, _ = extreme(scales, 0, GROUPS)
     present = ~(scale == 0)
     inverse = np.float32(-32) / scale

@@ -11,6 +11,7 @@ from ....runtime.simd import LANES, load, select, splat, store, to_float, to_int
 from .fields import put_half, put_pairs
 from .lanes import lane_encoder
 from .rounding import rounded, to_half
+from .search import extreme
 
 LENGTH = 256
 LOWEST = -2147483648
@@ -19,10 +20,7 @@ LOWEST = -2147483648
 @inner
 def _digits(x: Any, y: Any, at: int) -> Any:
     """Write the scale at byte `at`, and give the elements as 0, 1, 2."""
-    magnitude = splat(np.float32(0))
-    for i in range(LENGTH):
-        element = abs(load(x, i * LANES))
-        magnitude = select(magnitude > element, magnitude, element)
+    _, magnitude = extreme(x, 0, LENGTH)
     inverse = select(magnitude == 0, 0.0, 1.0 / magnitude)
     put_half(y, at, to_half(magnitude))
     digits = np.empty(LENGTH * LANES, np.int32)
