@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .cast import cast
-from .dtype import BLOCK_TYPES, F32, BlockType, DType
+from .dtype import DTYPES, F32, BlockType, DType
 from .errors import FormatError, UnsupportedError
 from .storage import Derived
 from .tensor import Tensor, nbytes
@@ -50,7 +50,9 @@ class Codec:
 
 def block_type(name: str) -> BlockType:
     """The block type with that name."""
-    return next(dtype for dtype in BLOCK_TYPES if dtype.name == name)
+    dtype = DTYPES[name]
+    assert isinstance(dtype, BlockType), f"{name} has no blocks"
+    return dtype
 
 
 def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
