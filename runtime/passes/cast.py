@@ -128,7 +128,7 @@ def largest(dtype: np.dtype) -> float:
     """The largest finite value of a floating-point dtype of numpy or ml_dtypes."""
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype).max) if dtype.kind != "c" else float("inf")
+    return float(ml_dtypes.finfo(dtype).max) if dtype.kind != "c" else float("inf")  # type: ignore[no-untyped-call]
 
 
 def named(name: str) -> DType:
