@@ -1,0 +1,193 @@
+"""The bytes of a pickle, read forward in small windows; long byte strings are not read but pointed to."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.errors import FormatError
+from ...runtime.limits import Budget
+from ...runtime.storage import Held, Region, Storage
+
+WINDOW = 1 << 14
+SPAN = 4096
+"""Byte strings of this length and more stay in the file."""
+LINE = 1 << 16
+LONG = 1024
+"""The most bytes of an integer; every text form of one that is shorter can be printed."""
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """What a pickle lies in.
+
+    Attributes:
+        storage: the bytes.
+        file: the name for errors, such as ``model.pt!archive/data.pkl``.
+        budget: what reading may use.
+        base: position in `file` of the storage's first byte.
+    """
+
+    storage: Storage
+    file: str
+    budget: Budget
+    base: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """A byte string that was left where it is."""
+
+    storage: Storage
+
+    @property
+    def nbytes(self) -> int:
+        return self.storage.nbytes
+
+
+class Cursor:
+    """A position in a carrier, only moving forward."""
+
+    def __init__(self, carrier: Carrier, start: int) -> None:
+        self.carrier = carrier
+        self.end = carrier.storage.nbytes
+        self._window = b""
+        self._start = start
+        self._at = 0
+
+    @property
+    def position(self) -> int:
+        """Bytes from the storage's start."""
+        return self._start + self._at
+
+    def refuse(self, code: str, why: str, at: int | None = None, **sides: Any) -> FormatError:
+        """An error at a position of the storage, the current one when none is given."""
+        return FormatError(code, self.carrier.file, why, at=self.carrier.base + (self.position if at is None else at), **sides)
+
+    def byte(self) -> int:
+        """The next byte."""
+        if self._at >= len(self._window):
+            self._need(1)
+        value = self._window[self._at]
+        self._at += 1
+        return value
+
+    def take(self, nbytes: int) -> bytes:
+        """The next `nbytes` bytes."""
+        if self._at + nbytes > len(self._window):
+            self._need(nbytes)
+        data = self._window[self._at : self._at + nbytes]
+        self._at += nbytes
+        return data
+
+    def line(self) -> bytes:
+        """Bytes up to a newline, which is passed over."""
+        found = self._window.find(b"\n", self._at)
+        if found < 0:
+            self._need(min(LINE, self.end - self.position))
+            found = self._window.find(b"\n", self._at)
+        if found < 0:
+            raise self.refuse("E-PKL-LINE", "a line of the pickle does not end")
+        data = self._window[self._at : found]
+        self._at = found + 1
+        return data
+
+    def data(self, nbytes: int) -> bytes | Span:
+        """A byte string, as a `Span` when it is long."""
+        if nbytes < SPAN:
+            return self.take(nbytes)
+        self.check(nbytes)
+        start = self.position
+        self._start, self._window, self._at = start + nbytes, b"", 0
+        storage = self.carrier.storage
+        if isinstance(storage, Region):
+            return Span(Region(storage.source, storage.offset + start, nbytes))
+        return Span(Held(storage.read(start, start + nbytes)))
+
+    def check(self, nbytes: int) -> None:
+        """FormatError when fewer bytes are left."""
+        if nbytes > self.end - self.position:
+            hint = "The file is cut short or damaged; fetch it again"
+            raise self.refuse("E-PKL-TRUNCATED", f"the pickle needs {nbytes:,} more bytes, {self.end - self.position:,} are left", hint=hint)
+
+    def _need(self, nbytes: int) -> None:
+        """Move the window so that it starts here and holds `nbytes` bytes."""
+        self.check(nbytes)
+        start = self.position
+        size = min(max(nbytes, WINDOW), self.end - start)
+        consumed = 0 if len(self._window) > WINDOW else self._at
+        self.carrier.budget.charge(consumed + (nbytes if nbytes > WINDOW else 0), "the pickle", at=self.carrier.base + start)
+        self._window, self._start, self._at = bytes(self.carrier.storage.read(start, start + size)), start, 0
+
+
+def _number(form: str) -> Callable[[Cursor], Any]:
+    layout = struct.Struct(form)
+
+    def read(cursor: Cursor) -> Any:
+        return layout.unpack(cursor.take(layout.size))[0]
+
+    return read
+
+
+def _sized(width: int, convert: Callable[[Cursor, int], Any]) -> Callable[[Cursor], Any]:
+    def read(cursor: Cursor) -> Any:
+        return convert(cursor, int.from_bytes(cursor.take(width), "little"))
+
+    return read
+
+
+def _text(cursor: Cursor, nbytes: int) -> str:
+    try:
+        return cursor.take(nbytes).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise cursor.refuse("E-PKL-TEXT", "a text is not UTF-8") from error
+
+
+def _long(cursor: Cursor, nbytes: int) -> int:
+    if nbytes > LONG:
+        cursor.check(nbytes)
+        raise cursor.refuse("E-PKL-LONG", f"an integer has {nbytes:,} bytes", expected=f"at most {LONG:,}")
+    return int.from_bytes(cursor.take(nbytes), "little", signed=True)
+
+
+def _string(cursor: Cursor, nbytes: int) -> str | bytes | Span:
+    if nbytes >= 1 << 31:
+        raise cursor.refuse("E-PKL-TRUNCATED", "a byte string has a negative length")
+    data = cursor.data(nbytes)
+    return data if isinstance(data, Span) else native_text(data)
+
+
+def native_text(data: bytes) -> str | bytes:
+    """A byte string of Python 2: text where it is ASCII, else bytes."""
+    return data.decode("ascii") if data.isascii() else data
+
+
+def _lines(cursor: Cursor) -> tuple[str, str]:
+    try:
+        return cursor.line().decode(), cursor.line().decode()
+    except UnicodeDecodeError as error:
+        raise cursor.refuse("E-PKL-NAME", "a name is not UTF-8") from error
+
+
+ARGUMENTS: dict[str, Callable[[Cursor], Any]] = {
+    "u1": Cursor.byte,
+    "u2": _number("<H"),
+    "u4": _number("<I"),
+    "u8": _number("<Q"),
+    "i4": _number("<i"),
+    "f8": _number(">d"),
+    "line": Cursor.line,
+    "lines": _lines,
+    "long1": _sized(1, _long),
+    "long4": _sized(4, _long),
+    "data1": _sized(1, Cursor.data),
+    "data4": _sized(4, Cursor.data),
+    "data8": _sized(8, Cursor.data),
+    "text1": _sized(1, _text),
+    "text4": _sized(4, _text),
+    "text8": _sized(8, _text),
+    "string1": _sized(1, _string),
+    "string4": _sized(4, _string),
+}

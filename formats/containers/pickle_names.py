@@ -1,0 +1,102 @@
+"""Which names a pickle may hold: those of a short table, and what is said about all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from ...runtime.errors import Error, UnsafeFileError
+from .numpy_records import NUMPY_NAMES
+from .pickle import Global, Machine, Value
+from .pickle_bytes import Carrier
+from .pickle_values import BUILDERS, INERT
+from .torch_records import TORCH_NAMES
+
+ACCEPTED = frozenset(BUILDERS) | INERT | NUMPY_NAMES | TORCH_NAMES
+SCRIPT_PREFIX = "__torch__."
+"""Classes that a TorchScript archive defines itself; no Python module has this name."""
+
+_EXECUTING = (
+    "_aix_support _io _operator _osx_support _pickle _posixsubprocess _pyrepl _thread aiohttp ast asyncio bdb builtins cProfile cloudpickle code "
+    "codecs codeop commands concurrent copyreg ctypes dbm dill distutils doctest ensurepip fileinput ftplib functools gc http httplib httpx "
+    "idlelib imaplib importlib inspect io itertools joblib jsonpickle lib2to3 linecache logging marshal mmap multiprocessing nt numpy.f2py "
+    "numpy.load numpy.testing operator os pandas.eval pathlib pdb pickle pip pkgutil platform poplib posix profile pty pydoc requests resource "
+    "runpy sched setuptools shelve shutil signal site smtplib socket socketserver sqlite3 ssl string subprocess sys tarfile telnetlib tempfile "
+    "test threading timeit torch._C torch._dynamo torch._inductor torch.distributed torch.fx torch.hub torch.jit torch.load torch.multiprocessing "
+    "torch.ops torch.package torch.serialization torch.storage._load_from_bytes torch.utils trace types unittest urllib urllib2 urllib3 uuid venv "
+    "webbrowser weakref xmlrpc zipfile zipimport"
+)
+EXECUTING = frozenset(_EXECUTING.split())
+"""Modules and names that run code, reach files or the network, or import others by name. They are refused even when they are allowed."""
+LISTED = 200
+PICKLED_DIRECTLY = "torch.storage._load_from_bytes"
+
+
+def accepted(name: str, *, script: bool = False) -> bool:
+    """Whether a dotted name is in the table; `script` adds the classes of a TorchScript archive."""
+    return name in ACCEPTED or (script and name.startswith(SCRIPT_PREFIX))
+
+
+def executing(name: str) -> bool:
+    """Whether a dotted name is, or lies in, something known to run code."""
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in EXECUTING for count in range(1, len(parts) + 1))
+
+
+def unknown(names: Iterable[Global], allowed: frozenset[str], *, script: bool = False) -> list[Global]:
+    """The names that are neither in the table nor allowed by the user (patterns such as ``omegaconf.*``), each once."""
+    found: dict[str, Global] = {}
+    for item in names:
+        known = accepted(item.name, script=script)
+        if not known and (executing(item.name) or not any(fnmatchcase(item.name, pattern) for pattern in allowed)):
+            found.setdefault(item.name, item)
+    return list(found.values())
+
+
+def refusal(file: str, names: list[Global]) -> UnsafeFileError:
+    """The error for a pickle with such names, all of them named, one that runs code first."""
+    worst = next((item for item in names if executing(item.name)), names[0])
+    others = [item.name for item in names if item is not worst]
+    listed = ", ".join(f"`{name}`" for name in others[:LISTED])
+    more = f", and also for {listed}" + (f" and {len(others) - LISTED} more" if len(others) > LISTED else "") if others else ""
+    why = f"asks Python to call `{worst.name}`{more}. Nothing was executed"
+    return UnsafeFileError("E-PKL-GLOBAL", file, why, at=worst.at, hint=_hint(worst))
+
+
+def _hint(worst: Global) -> str:
+    if worst.name == PICKLED_DIRECTLY:
+        return "The file was written with pickle.dump; torch.load it where you trust it, and torch.save a state dict"
+    if executing(worst.name):
+        return "This name can run code; no option allows it. Inspect: candle-convert scan"
+    return f"If the class is only data: --allow-global {worst.name} (or a pattern such as '{worst.name.split('.')[0]}.*') reads it as an inert record"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A pickle's value, the position behind its STOP, and how many opcodes made it."""
+
+    value: Value
+    end: int
+    operations: int
+
+
+def load(carrier: Carrier, start: int, allowed: frozenset[str], *, script: bool = False) -> Loaded:
+    """The value of the pickle at `start`, when it holds accepted names only.
+
+    Raises:
+        UnsafeFileError: it holds others, whether or not it is well-formed.
+        Error: it is malformed or too large.
+    """
+    machine = Machine(carrier, start)
+    try:
+        value = machine.run()
+    except Error as error:
+        names = unknown(machine.globals, allowed, script=script)
+        if names:
+            raise refusal(carrier.file, names) from error
+        raise
+    names = unknown(machine.globals, allowed, script=script)
+    if names:
+        raise refusal(carrier.file, names)
+    return Loaded(value, machine.cursor.position, machine.operations)

@@ -1,0 +1,119 @@
+"""PyTorch checkpoints: zip archives, TorchScript, the two formats before them, and plain pickles; read without torch and without running anything.
+
+What lies in which container is told in `containers/torch_*.py`; here a file is recognised, and the weights are put into a graph.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ..runtime.dtype import BY_TORCH
+from ..runtime.errors import Error, FormatError
+from ..runtime.format import FileLayout, Finding, Format, Piece, ReadOptions, WriteOptions, shards
+from ..runtime.graph import Graph
+from ..runtime.metadata import to_strings
+from ..runtime.source import Source
+from ..runtime.storage import Storage
+from .containers import zip
+from .containers.pickle import Persistent
+from .containers.pickle_names import load
+from .containers.pickle_scan import is_pickle, scan_file
+from .containers.state_dict import fill
+from .containers.tar import looks_like as looks_like_tar
+from .containers.torch_archive import read_archive
+from .containers.torch_legacy import MAGIC, Checkpoint, carrier_of, read_stream
+from .containers.torch_records import Rebuilder, StorageRef
+from .containers.torch_tar import MEMBERS, read_tar
+from .containers.torch_writing import file
+
+EDGE = 1 << 16
+PICKLE_SUFFIXES = (".pkl", ".pickle")
+WIDE = 1 << 40
+
+
+def sniff(source: Source) -> bool:
+    """A zip archive with a pickle in it, torch's old tar, or a pickle."""
+    if zip.looks_like(source):
+        return _holds_pickle(source)
+    if looks_like_tar(source):
+        return source.head(100).rstrip(b"\0").decode("latin-1") in ("sys_info", *MEMBERS)
+    return is_pickle(source)
+
+
+def _holds_pickle(source: Source) -> bool:
+    try:
+        return any(name.endswith(PICKLE_SUFFIXES) for name in zip.Archive(source).members)
+    except Error:
+        edges = source.head(EDGE) + source.read(max(0, source.size - EDGE), min(EDGE, source.size))
+        return any(suffix.encode() in edges for suffix in PICKLE_SUFFIXES)
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """The weights as regions of the file, plain values beside them as metadata."""
+    graph = Graph(format="pytorch", files=[source.path])
+    fill(graph, _checkpoint(source, options), options, source.budget.limits.depth)
+    source.budget.entry(len(graph.weights), "tensors")
+    return graph
+
+
+def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
+    if zip.looks_like(source):
+        return read_archive(source, options.allow_globals)
+    if looks_like_tar(source):
+        return read_tar(source, options.allow_globals)
+    first = load(carrier_of(source), 0, options.allow_globals)
+    if first.value == MAGIC:
+        return read_stream(source, first.end, options.allow_globals)
+    if isinstance(first.value, int) and abs(first.value) >= WIDE:
+        raise FormatError("E-PTH-MAGIC", source.path, "starts with a wrong magic number", at=0, expected=hex(MAGIC), found=hex(first.value))
+    if first.end != source.size:
+        raise FormatError("E-PKL-TRAILING", source.path, f"{source.size - first.end:,} bytes follow the end of the pickle", at=first.end)
+    return Checkpoint(first.value, Rebuilder(source.path, _no_storage), first.operations)
+
+
+def _no_storage(ref: StorageRef, persistent: Persistent) -> Storage:
+    """Plain pickles have no storages beside them."""
+    raise FormatError("E-PKL-PERSISTENT", None, "refers to a storage, and there are none", at=persistent.at)
+
+
+def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
+    """One archive, or shards with an index in the way of the Hugging Face hub."""
+    groups = shards(graph.weights.items(), options)
+    metadata = to_strings(graph)
+    if len(groups) == 1:
+        return [file(f"{options.stem}.pth", groups[0], metadata)]
+    files, weight_map = [], {}
+    for number, group in enumerate(groups, 1):
+        name = f"{options.stem}-{number:05d}-of-{len(groups):05d}.bin"
+        files.append(file(name, group, metadata if number == 1 else {}))
+        weight_map.update(dict.fromkeys((tensor for tensor, _ in group), name))
+    index = {"metadata": {"total_size": graph.nbytes}, "weight_map": dict(sorted(weight_map.items()))}
+    text = json.dumps(index, indent=2, ensure_ascii=False).encode() + b"\n"
+    return [*files, FileLayout(f"{options.stem}.bin.index.json", len(text), (Piece(0, text),))]
+
+
+def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
+    """The checksums of an archive's members."""
+    if not zip.looks_like(source):
+        return
+    archive = zip.Archive(source)
+    for member in archive.members.values():
+        try:
+            archive.check_crc(member)
+        except Error as error:
+            yield Finding(error.code, "error", error.why, error.offset, member.name)
+
+
+FORMAT = Format(
+    name="pytorch",
+    title="PyTorch: zip, TorchScript, legacy stream and tar, plain pickle",
+    suffixes=(".pth", ".pt", ".bin", ".ckpt", ".pkl"),
+    sniff=sniff,
+    read=read,
+    layout=layout,
+    dtypes=frozenset(BY_TORCH.values()),
+    stem="pytorch_model",
+    check=check,
+    scan=scan_file,
+)
