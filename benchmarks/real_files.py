@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import candle_convert as cc
+from candle_convert.convert.recognise import formats
 
-TARGETS = (".safetensors", ".gguf", ".npz", ".pth")
+TARGETS = tuple(format.suffixes[0] for format in formats() if format.layout is not None)
 SMALLEST = 1000
 
 
