@@ -106,4 +106,6 @@ class Stream:
                 self._position += len(self._next(min(1 << 20, start - self._position)))
             data = self._next(stop - start)
             self._position += len(data)
+            if self._position == self.nbytes:
+                self._next = None
             return data

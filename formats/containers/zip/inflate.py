@@ -8,7 +8,7 @@ from ....runtime.errors import FormatError
 from ....runtime.source import Source
 from .records import Member
 
-CHUNK = 1 << 18
+CHUNK = 1 << 16
 
 
 class Inflater:

@@ -1,0 +1,132 @@
+"""Npz: a zip archive of npy files, as numpy.savez and numpy.savez_compressed write it.
+
+Source: the documentation of numpy.savez and numpy.lib.format. What numpy has no place for stands in one more member, which numpy.load
+leaves alone: metadata and attachments as JSON text. The dtype of elements that numpy calls void is the member's comment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ..runtime.dtype import DType
+from ..runtime.errors import Error, FormatError, UnsafeFileError, UnsupportedError
+from ..runtime.format import FileLayout, Finding, Format, ReadOptions, WriteOptions, shards
+from ..runtime.graph import Graph
+from ..runtime.metadata import from_strings, to_strings
+from ..runtime.source import Source
+from .containers.json import parse
+from .containers.npy import ALIGNMENT, MAGIC, MAX_DIMS, NAMES, VOIDS, Header, Place, header_bytes, read_header, tensor
+from .containers.zip import Archive, Entry, Member
+from .containers.zip import layout as zip_layout
+from .containers.zip.records import END_MAGIC, LOCAL, LOCAL_MAGIC
+
+SUFFIX = ".npy"
+METADATA = "__metadata__.json"
+COMMENT = "dtype="
+
+
+def sniff(source: Source) -> bool:
+    """An archive whose first member is an array or our metadata, or one that is empty."""
+    head = source.head(LOCAL.size)
+    if head[:4] == END_MAGIC:
+        return True
+    if len(head) < LOCAL.size or head[:4] != LOCAL_MAGIC:
+        return False
+    length = LOCAL.unpack(head)[-2]
+    name = source.head(LOCAL.size + length)[LOCAL.size :]
+    return name.endswith(SUFFIX.encode()) or name == METADATA.encode()
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """Every array, its header read; other members are noted."""
+    archive = Archive(source)
+    graph = Graph(format="npz", files=[source.path])
+    source.budget.entry(len(archive.members), "tensors")
+    for member in archive.members.values():
+        if member.name == METADATA:
+            from_strings(_metadata(archive, member), graph)
+        elif not _is_array(archive, member):
+            graph.note("W-NPZ-MEMBER", f"the member {member.name} is no array and was left out")
+        else:
+            name = member.name.removesuffix(SUFFIX)
+            if name in graph.weights:
+                raise FormatError("E-NPZ-TWICE", source.path, f"two arrays are called {name!r}", at=member.at)
+            graph.weights[name] = tensor(archive.storage(member), _header(archive, member, options))
+    return graph
+
+
+def _is_array(archive: Archive, member: Member) -> bool:
+    """Whether numpy would take the member for an array; its name does not matter to numpy when the content fits."""
+    if member.name.endswith(SUFFIX):
+        return True
+    return member.nbytes >= len(MAGIC) and bytes(archive.storage(member).read(0, len(MAGIC))) == MAGIC
+
+
+def _header(archive: Archive, member: Member, options: ReadOptions) -> Header:
+    comment = member.comment.decode("latin-1")
+    named = comment.removeprefix(COMMENT) if comment.startswith(COMMENT) else None
+    name = member.name.removesuffix(SUFFIX)
+    return read_header(archive.storage(member), Place(archive.source, f"entry {name!r}", member.at), named, options.void_dtype)
+
+
+def _metadata(archive: Archive, member: Member) -> dict[str, str]:
+    strings = parse(archive.read(member), archive.source, member.offset, "E-NPZ-METADATA")
+    if not isinstance(strings, dict) or not all(isinstance(value, str) for value in strings.values()):
+        raise FormatError("E-NPZ-METADATA", archive.source.path, f"{METADATA} is not an object of strings", at=member.offset)
+    return strings
+
+
+def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
+    """One archive, arrays in the graph's order, not compressed, so that they can be mapped and written in any order."""
+    if len(shards(graph.weights.items(), options)) > 1:
+        raise UnsupportedError("E-NPZ-SHARDS", None, "npz is written as one file only", hint="Say --to safetensors or --to gguf")
+    entries = [
+        Entry(name + SUFFIX, header_bytes(held.dtype, held.shape), held, _comment(held.dtype)) for name, held in graph.weights.items()
+    ]
+    strings = to_strings(graph)
+    if strings:
+        text = json.dumps(strings, indent=1, ensure_ascii=False, sort_keys=True)
+        entries.append(Entry(METADATA, b"", text.encode()))
+    return [zip_layout(f"{options.stem}.npz", entries, alignment=ALIGNMENT)]
+
+
+def _comment(dtype: DType) -> bytes:
+    return b"" if dtype in NAMES else f"{COMMENT}{dtype.name}".encode()
+
+
+def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
+    """Members whose bytes do not have their checksum; that sizes agree with headers is checked on reading."""
+    archive = Archive(source)
+    for member in archive.members.values():
+        try:
+            archive.check_crc(member)
+        except Error as error:
+            yield Finding(error.code, "error", error.why, error.offset, member.name)
+
+
+def scan(source: Source, options: ReadOptions) -> Iterator[Finding]:
+    """Arrays of objects, which numpy can be told to unpickle, and members that are no arrays."""
+    archive = Archive(source)
+    for member in archive.members.values():
+        try:
+            if _is_array(archive, member):
+                _header(archive, member, options)
+            elif member.name != METADATA:
+                yield Finding("W-NPZ-MEMBER", "info", f"the member {member.name} is no array", member.at, member.name)
+        except Error as error:
+            yield Finding(error.code, "danger" if isinstance(error, UnsafeFileError) else "error", error.why, error.offset, member.name)
+
+
+FORMAT = Format(
+    name="npz",
+    title="NumPy archives",
+    suffixes=(".npz",),
+    sniff=sniff,
+    read=read,
+    layout=layout,
+    dtypes=frozenset(NAMES) | VOIDS,
+    max_dims=MAX_DIMS,
+    check=check,
+    scan=scan,
+)
