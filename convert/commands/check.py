@@ -23,7 +23,7 @@ Examples
 @click.option("--strict", is_flag=True, help="Warnings too make it fail.")
 @arguments.options(arguments.READING, arguments.PROGRESS)
 def COMMAND(path: str, strict: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
-    """Check a model: format rules, checksums, every byte, odd values.
+    """Check a model: format rules, checksums, every byte.
 
     Exits with 1 when there are errors, with 3 when the file cannot be read at all.
     """

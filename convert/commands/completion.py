@@ -13,7 +13,7 @@ EPILOG = """\b
 Examples
   candle-convert completion bash >> ~/.bashrc
   candle-convert completion zsh >> ~/.zshrc
-  candle-convert completion fish > ~/.config/fish/completions/candle-convert.fish
+  candle-convert completion fish | source
 """
 
 

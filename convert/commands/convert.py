@@ -30,10 +30,10 @@ Examples
     arguments.OUTPUT, arguments.VALUES, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING
 )
 def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Convert model files, directories or hf:// repositories IN to OUT.
+    """Convert models IN to OUT: format, dtype, names, sharding.
 
-    Formats come from the content of IN and the suffix of OUT; OUT may be a directory, which then also gets the tokenizer and
-    configuration files. The old output stays until the new one is complete and verified.
+    IN are files, directories or hf:// repositories. Formats come from the content of IN and the suffix of OUT. OUT may be a directory,
+    which then also gets the tokenizer and configuration files. The old output stays until the new one is complete and verified.
     """
     run(list(inputs), output, values)
 

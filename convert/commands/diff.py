@@ -36,7 +36,7 @@ SHOWN = 60
 @click.option("--from-b", metavar="FMT", type=arguments.FORMAT, help="Format of B; --from is that of A.")
 @arguments.options(arguments.READING, arguments.PROGRESS)
 def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
-    """Compare models A and B: names, shapes, dtypes, values, metadata.
+    """Compare models A and B: names, dtypes, values, metadata.
 
     Formats and dtypes may differ: values are compared as numbers. Exits with 1 when anything differs.
     """

@@ -24,7 +24,7 @@ EPILOG = """\b
 Examples
   candle-convert print model.safetensors layers.0.weight
   candle-convert print model.pth 'layers.0.weight[0:3,:5]' --precision 8
-  candle-convert print model.gguf 'token_embd.weight[..., -1]' --save column.npy
+  candle-convert print model.gguf 'output.weight[..., -1]' --save column.npy
 """
 SHOWN = 1000
 BAR = 30

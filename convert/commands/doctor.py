@@ -1,0 +1,56 @@
+"""``doctor``: what is installed, what the machine can do, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from ...runtime.errors import printable
+from .. import arguments
+from ..output import current, human_size
+
+EPILOG = """\b
+Examples
+  candle-convert doctor
+  candle-convert doctor --json
+  cd /data && candle-convert doctor
+"""
+MARKS = {"ok": "·", "warning": "!", "problem": "✗"}
+
+
+@click.command("doctor", epilog=EPILOG)
+@arguments.options()
+def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
+    """Report versions, cores, memory, disks and caches, with advice.
+
+    Exits with 1 when something that is required is missing.
+    """
+    from .. import machine
+
+    found = machine.report()
+    lines = machine.verdicts(found)
+    problems = [line for line in lines if line.status == "problem"]
+    out = current()
+    python, hardware, memory, caches = found["python"], found["hardware"], found["hardware"]["memory"], found["caches"]
+    out.say(f"candle-convert {found['candle_convert']} · Python {python['version']} ({python['implementation']}) · {found['platform']}")
+    out.say(printable(python["executable"]))
+    out.say(f"cpu      {hardware['cores']} cores · {hardware['cpu']} · {' '.join(hardware['features'])}")
+    sizes = [f"{human_size(value)} {name.replace('_', ' ')}" for name, value in memory.items() if value is not None]
+    out.say(f"memory   {' · '.join(sizes)}")
+    out.say(f"cuda     {'driver loaded' if hardware['cuda_driver'] else 'no driver'}")
+    for disk in found["disks"]:
+        copy = "kernel copy" if disk["kernel_copy"] else "no kernel copy" if disk["writable"] else "not writable"
+        out.say(f"disk     {human_size(disk['free'])} free · {copy} · {disk['what']} {printable(disk['path'])}")
+    out.say(f"hub      {printable(caches['hub'])}{'' if caches['hub_exists'] else ' (empty)'}{' · offline' if caches['offline'] else ''}")
+    for name, value in caches["variables"].items():
+        out.say(f"env      {name}={printable(value)}")
+    rows = [(row["name"], row["version"] or "not installed", row["needs"], row["extra"] or "") for row in found["packages"]]
+    out.say()
+    out.table(("package", "version", "needs", "extra"), rows)
+    out.say()
+    for line in lines:
+        out.say(f"{MARKS[line.status]} {line.subject}: {printable(line.message)}")
+    out.say("✗ something is missing" if problems else "✓ all that is required is there")
+    out.emit({**found, "verdicts": [dataclasses.asdict(line) for line in lines]}, ok=not problems)
+    return 1 if problems else 0
