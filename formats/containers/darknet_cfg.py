@@ -1,0 +1,214 @@
+"""Darknet's ``.cfg``: sections of ``key=value`` lines, the first for the network, one for each layer; and the weights those layers have.
+
+Only what decides the shapes of weights is understood: the other keys are free. Source: darknet's parser.c and the layers' make functions,
+in both the original and AlexeyAB's version.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...runtime.errors import FormatError, LimitError, UnsupportedError
+from ...runtime.source import Source
+
+MAX_CFG = 1 << 18
+LARGEST = 1 << 24
+"""No size in a configuration is larger."""
+UNUSUAL = ("flipped", "dontload", "numload", "dontloadscales", "share_index", "antialiasing", "xnor")
+"""Options that change which weights are stored, or how."""
+_INTEGER = re.compile(r"[-+]?\d{1,9}")
+
+Size = tuple[int, int, int]
+"""Height, width and channels of what a layer puts out."""
+Weights = list[tuple[str, tuple[int, ...]]]
+"""Names and shapes in the order of the file."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section: its kind, its options, and the number of its first line."""
+
+    kind: str
+    options: dict[str, str]
+    line: int
+    source: Source
+
+    def refuse(self, why: str) -> FormatError:
+        """The error for something wrong with the section."""
+        return FormatError("E-DARKNET-CFG", self.source.path, f"[{self.kind}] in line {self.line:,} {why}")
+
+    def integer(self, key: str, default: int, least: int = 0) -> int:
+        """The value of an option."""
+        text = self.options.get(key, str(default))
+        if _INTEGER.fullmatch(text) is None or not least <= int(text) <= LARGEST:
+            raise self.refuse(f"has {key}={text[:40]}, which is no integer from {least} to {LARGEST}")
+        return int(text)
+
+    def layers(self, key: str, index: int) -> list[int]:
+        """The numbers of earlier layers that an option names, negative ones counted back from layer `index`."""
+        found = []
+        for word in self.options.get(key, "").removesuffix(",").split(","):
+            number = int(word) if _INTEGER.fullmatch(word) else index
+            number += index if number < 0 else 0
+            if not 0 <= number < index:
+                raise self.refuse(f"has {key}={self.options.get(key, '')[:40]}, which names no layer before it")
+            found.append(number)
+        return found
+
+
+def parse(source: Source) -> list[Section]:
+    """The sections of a configuration file."""
+    if source.size > MAX_CFG:
+        raise LimitError("E-LIMIT-HEADER", source.path, f"is a configuration of {source.size:,} bytes", expected=f"at most {MAX_CFG:,}")
+    source.budget.charge(8 * source.size, "the configuration")
+    sections: list[Section] = []
+    for number, line in enumerate(source.read(0, source.size).decode("utf-8", "replace").splitlines(), 1):
+        text = "".join(line.partition("#")[0].split())
+        if not text or text[0] == ";":
+            continue
+        key, equals, value = text.partition("=")
+        if text[0] == "[" and text[-1] == "]":
+            sections.append(Section(text[1:-1].lower(), {}, number, source))
+        elif sections and key and equals:
+            sections[-1].options.setdefault(key, value)
+        else:
+            raise FormatError("E-DARKNET-CFG", source.path, f"line {number:,} is neither [section] nor key=value: {line.strip()[:60]!r}")
+    source.budget.entry(len(sections), "layers")
+    if not sections or sections[0].kind not in ("net", "network"):
+        raise FormatError("E-DARKNET-CFG", source.path, "does not begin with [net]", hint="Move it away to read the weights as one flat tensor")
+    return sections
+
+
+def weights_of(sections: list[Section]) -> list[Weights]:
+    """The stored weights of every layer.
+
+    Raises:
+        FormatError: options that make no sense.
+        UnsupportedError: a kind of layer whose weights or output are not known here.
+    """
+    net = sections[0]
+    sizes: list[Size] = []
+    found = []
+    size = (net.integer("height", 0), net.integer("width", 0), net.integer("channels", 0))
+    for section in sections[1:]:
+        kind = KINDS.get(section.kind)
+        unusual = [key for key in UNUSUAL if section.options.get(key, "0") != "0"]
+        if kind is None or unusual or section.options.get("weights_type", "none") != "none":
+            what = f"has {unusual[0]}={section.options[unusual[0]][:40]}" if unusual else "is a layer"
+            why = f"[{section.kind}] in line {section.line:,} {what} whose weights are not understood"
+            raise UnsupportedError("E-DARKNET-LAYER", section.source.path, why, hint="Move the .cfg away to read the weights as one flat tensor")
+        size, weights = kind(section, size, sizes)
+        if min(size) < 0 or math.prod(size) > LARGEST << 16:
+            raise section.refuse(f"puts out {size[0]} x {size[1]} x {size[2]}")
+        sizes.append(size)
+        found.append(weights)
+    return found
+
+
+def _convolutional(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    height, width, channels = size
+    filters, side, groups = section.integer("filters", 1, 1), section.integer("size", 1, 1), max(1, section.integer("groups", 1))
+    if not channels or channels % groups:
+        raise section.refuse(f"has {groups} groups for {channels} channels")
+    padding = side // 2 if section.integer("pad", 0) else section.integer("padding", 0)
+    down, across = _strides(section)
+    out = ((height + 2 * padding - side) // down + 1, (width + 2 * padding - side) // across + 1, filters)
+    normalized = section.integer("batch_normalize", 0) or section.integer("cbn", 0)
+    return out, [*_biases(filters, normalized), ("weights", (filters, channels // groups, side, side))]
+
+
+def _local(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    filters, side, stride = section.integer("filters", 1, 1), section.integer("size", 1, 1), section.integer("stride", 1, 1)
+    lost = 1 if section.integer("pad", 0) else side
+    height, width = (size[0] - lost) // stride + 1, (size[1] - lost) // stride + 1
+    return (height, width, filters), [("biases", (filters * height * width,)), ("weights", (height * width, filters, size[2], side, side))]
+
+
+def _connected(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    outputs, inputs = section.integer("output", 1, 1), math.prod(size)
+    if not inputs:
+        raise section.refuse("has no input: the size of the network's input is not said")
+    bias, *normalization = _biases(outputs, section.integer("batch_normalize", 0))
+    return (1, 1, outputs), [bias, ("weights", (outputs, inputs)), *normalization]
+
+
+def _biases(count: int, normalized: int) -> Weights:
+    names = ("biases", "scales", "rolling_mean", "rolling_variance") if normalized else ("biases",)
+    return [(name, (count,)) for name in names]
+
+
+def _strides(section: Section) -> tuple[int, int]:
+    stride = section.integer("stride", 1, 1)
+    return section.integer("stride_y", stride, 1), section.integer("stride_x", stride, 1)
+
+
+def _pooled(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    if section.integer("maxpool_depth", 0):
+        return (*size[:2], section.integer("out_channels", 1, 1)), []
+    down, across = _strides(section)
+    side = section.integer("size", section.integer("stride", 1, 1), 1)
+    padding = section.integer("padding", side - 1)
+    return ((size[0] + padding - side) // down + 1, (size[1] + padding - side) // across + 1, size[2]), []
+
+
+def _averaged(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    return (1, 1, size[2]), []
+
+
+def _reorganised(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    stride = section.integer("stride", 1, 1)
+    if section.integer("reverse", 0):
+        return (size[0] * stride, size[1] * stride, size[2] // (stride * stride)), []
+    return (size[0] // stride, size[1] // stride, size[2] * stride * stride), []
+
+
+def _upsampled(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    stride = section.integer("stride", 2, 1)
+    return (size[0] * stride, size[1] * stride, size[2]), []
+
+
+def _routed(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    inputs = [before[number] for number in section.layers("layers", len(before))]
+    groups = section.integer("groups", 1, 1)
+    if any(each[:2] != inputs[0][:2] for each in inputs):
+        raise section.refuse("joins layers of different height or width")
+    return (*inputs[0][:2], sum(each[2] for each in inputs) // groups), []
+
+
+def _added(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    section.layers("from", len(before))
+    return size, []
+
+
+def _scaled(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    return before[section.layers("from", len(before))[0]], []
+
+
+def _cropped(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    return (section.integer("crop_height", 1, 1), section.integer("crop_width", 1, 1), size[2]), []
+
+
+def _unchanged(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
+    return size, []
+
+
+Kind = Callable[[Section, Size, list[Size]], tuple[Size, Weights]]
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("convolutional", "conv"), _convolutional),
+    "local": _local,
+    **dict.fromkeys(("connected", "conn"), _connected),
+    **dict.fromkeys(("maxpool", "max", "local_avgpool", "local_avg"), _pooled),
+    **dict.fromkeys(("avgpool", "avg"), _averaged),
+    **dict.fromkeys(("reorg", "reorg3d"), _reorganised),
+    "upsample": _upsampled,
+    "route": _routed,
+    **dict.fromkeys(("shortcut", "sam"), _added),
+    "scale_channels": _scaled,
+    "crop": _cropped,
+    **dict.fromkeys(("dropout", "cost", "softmax", "soft", "logistic", "activation", "l2norm", "lrn", "normalization"), _unchanged),
+    **dict.fromkeys(("yolo", "gaussian_yolo", "region", "detection", "iseg", "contrastive", "empty", "silence"), _unchanged),
+}
+"""What every kind of layer puts out, given its input and what the layers before it put out, and its weights."""
