@@ -20,8 +20,15 @@ from ..runtime.storage import Region
 from ..runtime.tensor import Tensor
 from .containers.json import parse
 
+WIDEST_FIRST = (
+    "U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "F8_E8M0", "F8_E4M3", "F8_E5M2",
+    "I8", "U8", "F6_E3M2", "F6_E2M3", "F4", "BOOL",
+)  # fmt: skip
+"""The order in which the safetensors library writes dtypes, so that the same tensors give the same file."""
 MAX_DIMS = 64
 ALIGNMENT = 8
+MAX_ELEMENTS = 1 << 60
+"""Fewer than numpy can index in the widest dtype; lengths of zero do not make up for others."""
 
 
 def sniff(source: Source) -> bool:
@@ -73,8 +80,10 @@ def _entry(source: Source, name: str, value: Any) -> tuple[str, DType, tuple[int
     shape, offsets = value["shape"], value["data_offsets"]
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise refuse("E-ST-ENTRY", f"has shape {str(shape)[:80]} and data_offsets {str(offsets)[:80]}, which are not natural numbers in order")
-    if len(shape) > MAX_DIMS or math.prod(shape) >= 1 << 63:
-        raise refuse("E-ST-SHAPE", f"has {len(shape)} dimensions of {math.prod(shape):.3g} elements")
+    if len(shape) > MAX_DIMS:
+        raise refuse("E-ST-SHAPE", "has too many dimensions", expected=f"at most {MAX_DIMS}", found=len(shape))
+    if math.prod(length or 1 for length in shape) >= MAX_ELEMENTS:
+        raise refuse("E-ST-SHAPE", f"has the shape {shape}, which is more than any memory can address")
     dtype = BY_SAFETENSORS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
     if dtype is None:
         raise UnsupportedError("E-ST-DTYPE", source.path, f"tensor {name!r} has the unknown dtype {value['dtype']!r}", at=8)
@@ -124,8 +133,8 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
 
 
 def ordered(weights: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
-    """Widest alignment first, then by name, as the safetensors library writes them, so that every tensor is aligned."""
-    return sorted(weights.items(), key=lambda item: (-item[1].dtype.bits, item[0]))
+    """By dtype, the widest first, so that every tensor is aligned; then by name."""
+    return sorted(weights.items(), key=lambda item: (WIDEST_FIRST.index(str(item[1].dtype.safetensors)), item[0]))
 
 
 def _file(name: str, group: list[tuple[str, Tensor]], metadata: dict[str, str]) -> FileLayout:

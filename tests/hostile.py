@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,17 +12,33 @@ from pathlib import Path
 
 MEMORY = 64 * 2**20
 SECONDS = 1.0
+HANG = 30.0
 SERVER = Path(__file__).with_name("hostile_server.py")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: the error's code and exit code ("" and 0 when it opened), seconds, and what opened."""
+    """What came of it.
+
+    Attributes:
+        code, exit_code: of the error, "" and 0 when there was none.
+        seconds: processor time, so that a busy machine does not count.
+        detail: the error as the user sees it, or what opened.
+        file, offset, hint: of the error.
+    """
 
     code: str
     exit_code: int
     seconds: float
     detail: str
+    file: str | None = None
+    offset: int | None = None
+    hint: str | None = None
+
+    @property
+    def quick(self) -> bool:
+        """Whether it came within the second that any file may take."""
+        return self.seconds < SECONDS
 
 
 class Sandbox:
@@ -30,26 +48,33 @@ class Sandbox:
         self._start()
 
     def _start(self) -> None:
+        # One malloc arena: every thread's own would reserve address space that nothing uses.
         self._process = subprocess.Popen(
-            [sys.executable, str(SERVER), str(MEMORY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, str(SERVER), str(MEMORY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "MALLOC_ARENA_MAX": "1"}
         )
+        self._answer()
+
+    def _answer(self) -> bytes:
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], HANG)
+        return self._process.stdout.readline() if ready else b""
 
     def outcome(self, path: Path, action: str = "open") -> Outcome:
         """What `action` (open, read, convert, scan, check) on `path` comes to; any error that is not ours fails the test."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([action, str(path)]) + "\n")
+        self._process.stdin.write(json.dumps([action, str(path)]).encode() + b"\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        line = self._answer()
         if not line:
-            code = self._process.wait()
+            died = self._process.poll()
+            self.close()
             self._start()
-            raise AssertionError(f"the process died with {code} on {path}")
+            raise AssertionError(f"the process {'hangs' if died is None else f'died with {died}'} on {action} of {path}")
         answer = json.loads(line)
         assert "foreign" not in answer, answer["foreign"]
-        return Outcome(answer["code"], answer["exit_code"], answer["seconds"], answer["detail"])
+        return Outcome(**answer)
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()

@@ -1,4 +1,4 @@
-"""JSON from untrusted files: strict UTF-8, no duplicate keys, no NaN or Infinity, bounded nesting."""
+"""JSON from untrusted files: strict UTF-8, no duplicate keys, no NaN or Infinity, bounded nesting and number of containers."""
 
 from __future__ import annotations
 
@@ -9,24 +9,35 @@ from typing import Any
 from ...runtime.errors import FormatError, LimitError
 from ...runtime.source import Source
 
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""Whole strings, even one without an end, and brackets. Nothing is tried twice, so that the time is linear in any text."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+CONTAINER = 64
+"""Bytes that an empty list or object takes at least."""
 
 
 def parse(data: bytes, source: Source, at: int, code: str) -> Any:
     """The value of a JSON text that stands at byte `at`; `code` is the error code for text that is not JSON."""
-    _check_depth(data, source, at)
+    _check_structure(data, source, at)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(code, source.path, "the JSON text is not UTF-8", at=at + error.start) from error
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        if _SURROGATE.search(data):
+            json.dumps(value, ensure_ascii=False).encode()
     except _Refused as error:
         raise FormatError(code, source.path, str(error), at=at) from error
     except json.JSONDecodeError as error:
         raise FormatError(code, source.path, f"not JSON: {error.msg}", at=at + len(text[: error.pos].encode())) from error
+    except UnicodeEncodeError as error:
+        raise FormatError(code, source.path, "the JSON text holds half of a surrogate pair", at=at) from error
     except ValueError as error:  # an integer of thousands of digits
         raise FormatError(code, source.path, f"not JSON: {error}", at=at) from error
+    except RecursionError as error:
+        raise LimitError("E-LIMIT-DEPTH", source.path, "JSON nested deeper than Python can follow", at=at, hint="Lower --limit depth") from error
+    return value
 
 
 class _Refused(ValueError):
@@ -46,13 +57,21 @@ def _no_constant(name: str) -> None:
     raise _Refused(f"{name} is not JSON")
 
 
-def _check_depth(data: bytes, source: Source, at: int) -> None:
-    depth = 0
+def _check_structure(data: bytes, source: Source, at: int) -> None:
+    depth = containers = 0
+    most = source.budget.header_left // CONTAINER
     for match in _STRUCTURE.finditer(data):
         first = match[0][0]
-        depth += (first in b"[{") - (first in b"]}")
-        if depth > source.budget.limits.depth:
-            raise LimitError(
-                "E-LIMIT-DEPTH", source.path, f"JSON nested deeper than {source.budget.limits.depth}", at=at + match.start(),
-                hint="Raise it with --limit depth=1000",
-            )
+        if first in b"[{":
+            depth += 1
+            containers += 1
+            if depth > source.budget.limits.depth:
+                raise LimitError(
+                    "E-LIMIT-DEPTH", source.path, f"JSON nested deeper than {source.budget.limits.depth}", at=at + match.start(),
+                    hint="Raise it with --limit depth=1000",
+                )
+            if containers > most:
+                break
+        elif first in b"]}":
+            depth -= 1
+    source.budget.charge(containers * CONTAINER, "a JSON text of so many lists and objects", at)
