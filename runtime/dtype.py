@@ -166,7 +166,23 @@ BLOCK_TYPES = tuple(
     )
 )
 
-DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in (*ELEMENT_TYPES, *BLOCK_TYPES)}
+LEGACY_BLOCK_TYPES = tuple(
+    BlockType(name, "block", max(1, size * 8 // length), length=length, size=size)
+    for name, length, size in (
+        ("q4_0_v1", 32, 20),
+        ("q4_1_v1", 32, 24),
+        ("q4_2", 16, 10),
+        ("q4_3", 16, 12),
+        ("q5_0_v1", 32, 22),
+        ("q5_1_v1", 32, 24),
+        ("q8_0_v1", 32, 36),
+        ("q4_0_v2", 32, 20),
+        ("q4_1_v2", 32, 24),
+    )
+)
+"""Block types of GGML files before GGUF, whose layouts `ops/quants/legacy.py` has: ``_v1`` up to GGJT 1 (q8_0_v1 up to 2), ``_v2`` in GGJT 2."""
+
+DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in (*ELEMENT_TYPES, *BLOCK_TYPES, *LEGACY_BLOCK_TYPES)}
 BY_SAFETENSORS = {dtype.safetensors: dtype for dtype in DTYPES.values() if dtype.safetensors is not None}
 BY_TORCH = {dtype.torch: dtype for dtype in DTYPES.values() if dtype.torch is not None}
 BY_GGML = {dtype.ggml: dtype for dtype in DTYPES.values() if dtype.ggml is not None}

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.dtype import LEGACY_BLOCK_TYPES
-from ...runtime.quant import Codec
+from ...runtime.quant import Codec, block_type
 from .layout.fields import Blocks, Values, bits, half, nibbles
-
-_TYPES = {dtype.name: dtype for dtype in LEGACY_BLOCK_TYPES}
 
 
 def single(blocks: Blocks, at: int) -> Values:
@@ -76,13 +73,13 @@ def _signed(codes: Blocks, zero: int) -> np.ndarray:
 
 
 CODECS = (
-    Codec(_TYPES["q4_0_v1"], decode_q4_0_v1),
-    Codec(_TYPES["q4_1_v1"], decode_q4_1_v1),
-    Codec(_TYPES["q4_2"], decode_q4_2),
-    Codec(_TYPES["q4_3"], decode_q4_3),
-    Codec(_TYPES["q5_0_v1"], decode_q5_0_v1),
-    Codec(_TYPES["q5_1_v1"], decode_q5_1_v1),
-    Codec(_TYPES["q8_0_v1"], decode_q8_0_v1),
-    Codec(_TYPES["q4_0_v2"], decode_q4_0_v2),
-    Codec(_TYPES["q4_1_v2"], decode_q4_1_v2),
+    Codec(block_type("q4_0_v1"), decode_q4_0_v1),
+    Codec(block_type("q4_1_v1"), decode_q4_1_v1),
+    Codec(block_type("q4_2"), decode_q4_2),
+    Codec(block_type("q4_3"), decode_q4_3),
+    Codec(block_type("q5_0_v1"), decode_q5_0_v1),
+    Codec(block_type("q5_1_v1"), decode_q5_1_v1),
+    Codec(block_type("q8_0_v1"), decode_q8_0_v1),
+    Codec(block_type("q4_0_v2"), decode_q4_0_v2),
+    Codec(block_type("q4_1_v2"), decode_q4_1_v2),
 )
