@@ -4,12 +4,14 @@ import json
 import os
 
 import candle_convert as cc
+import gguf
 import numpy as np
 import pytest
 from candle_convert.convert import metadata
 from candle_convert.convert.cli import run
 from candle_convert.convert.recognise import formats
 from candle_convert.runtime.metadata import to_json
+from safetensors import safe_open
 
 ARRAYS = {"a.weight": np.arange(64, dtype=np.float32).reshape(2, 32), "b.bias": np.ones(32, np.float16)}
 
@@ -152,3 +154,26 @@ def test_a_file_of_any_name_is_rewritten_under_it(path, tmp_path):
         assert run(["metadata", "set", str(tmp_path / name), "a", "b"]) == 0
         assert keys(tmp_path / name) == {"a": "b"}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["weights", "weights.data"]
+
+
+@pytest.mark.parametrize(("text", "kind", "value"), [row for row in VALUES if row[1] not in ("json", None)])
+def test_gguf_reads_what_was_set(tmp_path, text, kind, value):
+    if not any(format.name == "gguf" and format.layout for format in formats()):
+        pytest.skip("GGUF is not written")
+    path = tmp_path / "m.gguf"
+    cc.save_file(ARRAYS, path)
+    before = cc.hash(path)
+    assert run(["metadata", "set", str(path), "x.key", text, "--type", kind]) == 0
+    field = gguf.GGUFReader(path).fields["x.key"]
+    found = field.contents()
+    assert np.array_equal(found, value)
+    wanted = {"u": "UINT", "i": "INT", "f": "FLOAT", "b": "BOOL", "s": "STRING"}[kind[0]] + "".join(filter(str.isdigit, kind))
+    assert field.types[-1].name == wanted or not np.size(value)
+    assert cc.hash(path) == before
+
+
+def test_safetensors_reads_what_was_set(path):
+    assert run(["metadata", "set", str(path), "licence", "mit"]) == 0
+    with safe_open(path, "np") as file:
+        assert file.metadata() == {"format": "pt", "name": "old", "licence": "mit"}
+        assert all(np.array_equal(file.get_tensor(name), array) for name, array in ARRAYS.items())
