@@ -51,7 +51,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
         else:
             name = member.name.removesuffix(SUFFIX)
             if name in graph.weights:
-                raise FormatError("E-NPZ-TWICE", source.path, f"two arrays are called {name!r}", at=member.at)
+                hint = "Rename one and pack the archive again"
+                raise FormatError("E-NPZ-TWICE", source.path, f"two arrays are called {name!r}", at=member.at, hint=hint)
             graph.weights[name] = tensor(archive.storage(member), _header(archive, member, options))
     return graph
 
@@ -73,7 +74,8 @@ def _header(archive: Archive, member: Member, options: ReadOptions) -> Header:
 def _metadata(archive: Archive, member: Member) -> dict[str, str]:
     strings = parse(archive.read(member), archive.source, member.offset, "E-NPZ-METADATA")
     if not isinstance(strings, dict) or not all(isinstance(value, str) for value in strings.values()):
-        raise FormatError("E-NPZ-METADATA", archive.source.path, f"{METADATA} is not an object of strings", at=member.offset)
+        hint = "Remove or rename that member"
+        raise FormatError("E-NPZ-METADATA", archive.source.path, f"{METADATA} is not an object of strings", at=member.offset, hint=hint)
     return strings
 
 

@@ -57,6 +57,9 @@ _CODE = re.compile(r"(?P<order>[<>|=]?)(?P<kind>[A-Za-z?])(?P<size>[0-9]{0,9})(?
 _OBJECT = re.compile(r"""['"][<>|=]?(O[0-9]*|object\w*)['"]""")
 
 
+AGAIN = "Fetch the file again, or save it again with numpy"
+
+
 @dataclass(frozen=True)
 class Place:
     """What is being read, for errors: the file, ``entry 'x'``, and its offset."""
@@ -65,7 +68,7 @@ class Place:
     what: str
     at: int
 
-    def malformed(self, code: str, why: str, *, expected: object = None, found: object = None, hint: str | None = None) -> FormatError:
+    def malformed(self, code: str, why: str, *, expected: object = None, found: object = None, hint: str = AGAIN) -> FormatError:
         """The error that says what is wrong with it."""
         return FormatError(code, self.source.path, f"{self.what} {why}", at=self.at, expected=expected, found=found, hint=hint)
 

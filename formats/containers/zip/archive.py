@@ -9,12 +9,12 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from ....runtime.errors import FormatError, LimitError
+from ....runtime.errors import LimitError
 from ....runtime.source import Source
 from ....runtime.storage import Region, Stream
 from .directory import Listed, entries, find
 from .inflate import CHUNK, Inflater, compare
-from .records import DESCRIPTOR_MAGIC, END_MAGIC, LOCAL, LOCAL_MAGIC, MAX_MEMBERS, STORED, STREAMED, Member, widened
+from .records import DESCRIPTOR_MAGIC, END_MAGIC, LOCAL, LOCAL_MAGIC, MAX_MEMBERS, STORED, STREAMED, Member, malformed, widened
 
 MAX_DIRECTORY = 32 * 2**20
 FREE_RATIO = 1 << 20
@@ -49,13 +49,14 @@ class Archive:
         start, count, size = find(source)
         if count > MAX_MEMBERS or size > MAX_DIRECTORY:
             why = f"{count:,} members in a directory of {size:,} bytes are too many"
-            raise LimitError("E-ZIP-MEMBERS", source.path, why, at=start, expected=f"at most {MAX_MEMBERS:,} in {MAX_DIRECTORY:,}")
+            most = f"at most {MAX_MEMBERS:,} in {MAX_DIRECTORY:,}"
+            raise LimitError("E-ZIP-MEMBERS", source.path, why, at=start, expected=most, hint="Save the tensors in several files")
         source.budget.entry(count, "archive members", at=start)
         source.budget.charge(size, "the archive's directory", at=start)
         placed: dict[str, _Placed] = {}
         for listed in entries(source, start, count, size):
             if listed.name in placed:
-                raise FormatError("E-ZIP-TWICE", source.path, f"two members are called {listed.name!r}", at=listed.at)
+                raise malformed(source, "E-ZIP-TWICE", f"two members are called {listed.name!r}", at=listed.at)
             placed[listed.name] = _Placed(_located(source, listed, start), bool(listed.flags & STREAMED))
         _check_cover(source, list(placed.values()), start)
         self.members = {name: each.member for name, each in placed.items() if not name.endswith("/")}
@@ -66,7 +67,7 @@ class Archive:
             return Region(self.source, member.offset, member.nbytes)
         if not self.deflated:
             why = f"member {member.name!r} is compressed, which tensors of this format never are"
-            raise FormatError("E-ZIP-DEFLATED", self.source.path, why, at=member.at, hint="Pack the archive again without compression")
+            raise malformed(self.source, "E-ZIP-DEFLATED", why, at=member.at, hint="Pack the archive again without compression")
         self._check_ratio(member)
         return Stream(member.nbytes, lambda: Inflater(self.source, member).read)
 
@@ -74,7 +75,7 @@ class Archive:
         """All bytes of a member, charged to the file's budget, the checksum compared; LimitError above `limit` bytes."""
         if limit is not None and member.nbytes > limit:
             why = f"member {member.name!r} has {member.nbytes:,} bytes"
-            raise LimitError("E-ZIP-SIZE", self.source.path, why, at=member.at, expected=f"at most {limit:,}")
+            raise LimitError("E-ZIP-SIZE", self.source.path, why, at=member.at, expected=f"at most {limit:,}", hint="No honest file needs more")
         self.source.budget.charge(member.nbytes, f"member {member.name!r}", at=member.at)
         if member.method != STORED:
             self._check_ratio(member)
@@ -108,15 +109,15 @@ def _located(source: Source, listed: Listed, directory: int) -> Member:
     """The member that an entry of the directory at `directory` lists, its local header compared."""
     at, length = listed.at, LOCAL.size + len(listed.raw_name)
     if at + length > directory:
-        raise FormatError("E-ZIP-RANGE", source.path, f"the header of member {listed.name!r} would overlap the directory", at=at)
+        raise malformed(source, "E-ZIP-RANGE", f"the header of member {listed.name!r} would overlap the directory", at=at)
     head = source.read(at, length)
     magic, _, flags, method, _, _, crc, compressed, nbytes, name_length, extra_length = LOCAL.unpack_from(head)
     offset = at + LOCAL.size + name_length + extra_length
     if magic != LOCAL_MAGIC or offset + listed.compressed > directory:
-        raise FormatError("E-ZIP-RANGE", source.path, f"member {listed.name!r} is not where the directory says, or does not fit there", at=at)
+        raise malformed(source, "E-ZIP-RANGE", f"member {listed.name!r} is not where the directory says, or does not fit there", at=at)
     sizes = widened((nbytes, compressed), source.read(offset - extra_length, extra_length))
     if sizes is None:
-        raise FormatError("E-ZIP-EXTRA", source.path, f"the zip64 sizes in the header of member {listed.name!r} are missing", at=at)
+        raise malformed(source, "E-ZIP-EXTRA", f"the zip64 sizes in the header of member {listed.name!r} are missing", at=at)
     sides = (
         ("name", listed.raw_name, head[LOCAL.size :] if name_length == len(listed.raw_name) else None),
         ("flags", listed.flags, flags),
@@ -129,7 +130,7 @@ def _located(source: Source, listed: Listed, directory: int) -> Member:
         later = listed.flags & STREAMED and found == 0 and what in ("CRC-32", "size", "compressed size")
         if expected != found and not later:
             why = f"the header of member {listed.name!r} has another {what} than the directory"
-            raise FormatError("E-ZIP-LOCAL", source.path, why, at=at, expected=expected, found=found)
+            raise malformed(source, "E-ZIP-LOCAL", why, at=at, expected=expected, found=found)
     return Member(listed.name, offset, listed.compressed, listed.nbytes, listed.method, listed.crc, listed.comment, at)
 
 
@@ -138,13 +139,13 @@ def _check_cover(source: Source, placed: list[_Placed], directory: int) -> None:
     placed.sort(key=lambda each: each.member.at)
     begins = [*(each.member.at for each in placed), directory]
     if begins[0]:
-        raise FormatError("E-ZIP-GAP", source.path, f"{begins[0]:,} bytes stand before the first member", at=0)
+        raise malformed(source, "E-ZIP-GAP", f"{begins[0]:,} bytes stand before the first member", at=0)
     for each, following in zip(placed, begins[1:], strict=True):
         end = _end(source, each, following)
         if end > following:
-            raise FormatError("E-ZIP-OVERLAP", source.path, f"member {each.member.name!r} overlaps what follows", at=following, expected=f"{end:,}")
+            raise malformed(source, "E-ZIP-OVERLAP", f"member {each.member.name!r} overlaps what follows", at=following, expected=f"{end:,}")
         if end < following:
-            raise FormatError("E-ZIP-GAP", source.path, f"{following - end:,} bytes after member {each.member.name!r} belong to nothing", at=end)
+            raise malformed(source, "E-ZIP-GAP", f"{following - end:,} bytes after member {each.member.name!r} belong to nothing", at=end)
 
 
 def _end(source: Source, placed: _Placed, following: int) -> int:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....runtime.errors import FormatError, UnsafeFileError, UnsupportedError
+from ....runtime.errors import UnsafeFileError, UnsupportedError
 from ....runtime.source import Source
 from .records import (
     CENTRAL,
@@ -27,6 +27,7 @@ from .records import (
     UNICODE_PATH,
     UTF8,
     blocks,
+    malformed,
     why_unsafe,
     widened,
 )
@@ -56,12 +57,12 @@ def find(source: Source) -> tuple[int, int, int]:
     if locator is not None:
         end, (here, count, size, start) = _zip64(source, at - LOCATOR.size, locator, (here, count, size, start))
     elif SATURATED in (size, start) or SATURATED16 in (here, count):
-        raise FormatError("E-ZIP-END64", source.path, "the zip64 end record is missing", at=at)
+        raise malformed(source, "E-ZIP-END64", "the zip64 end record is missing", at=at)
     if disk not in (0, SATURATED16) or first_disk not in (0, SATURATED16) or here != count:
         raise UnsupportedError("E-ZIP-DISKS", source.path, "the archive is one part of several", at=at, hint="Join the parts first")
     if start + size != end or count * CENTRAL.size > size:
         why = f"the directory of {count:,} members in {size:,} bytes does not end where the end record begins"
-        raise FormatError("E-ZIP-DIRECTORY", source.path, why, at=at, expected=f"{end:,}", found=f"{start + size:,}")
+        raise malformed(source, "E-ZIP-DIRECTORY", why, at=at, expected=f"{end:,}", found=f"{start + size:,}")
     return start, count, size
 
 
@@ -71,13 +72,13 @@ def _end_record(source: Source) -> int:
     index = tail.rfind(END_MAGIC)
     if index < 0 or len(tail) - index < END.size:
         hint = "The download is cut short; fetch the file again"
-        raise FormatError("E-ZIP-END", source.path, "the archive's end record is missing", at=source.size, hint=hint)
+        raise malformed(source, "E-ZIP-END", "the archive's end record is missing", at=source.size, hint=hint)
     if not _reaches_end(tail, index):
-        raise FormatError("E-ZIP-TRAILING", source.path, "other bytes follow the end record, or its comment is cut short", at=start + index)
+        raise malformed(source, "E-ZIP-TRAILING", "other bytes follow the end record, or its comment is cut short", at=start + index)
     earlier = tail.find(END_MAGIC)
     while earlier < index:
         if _reaches_end(tail, earlier):
-            raise FormatError("E-ZIP-END-TWICE", source.path, "the archive has two end records", at=start + earlier)
+            raise malformed(source, "E-ZIP-END-TWICE", "the archive has two end records", at=start + earlier)
         earlier = tail.find(END_MAGIC, earlier + 1)
     return start + index
 
@@ -100,13 +101,13 @@ def _zip64(source: Source, at: int, locator: tuple[int, ...], small: tuple[int, 
     record = _record(source, position, END64, END64_MAGIC)
     disk, where, disks = locator
     if record is None or where != position or disk or disks > 1:
-        raise FormatError("E-ZIP-END64", source.path, "the zip64 end record is not where its locator says", at=at, expected=position, found=where)
+        raise malformed(source, "E-ZIP-END64", "the zip64 end record is not where its locator says", at=at, expected=position, found=where)
     length, _, _, disk, first_disk, *large = record
     if length != END64.size - 12 or disk or first_disk:
-        raise FormatError("E-ZIP-END64", source.path, "the zip64 end record is not of the plain kind", at=position)
+        raise malformed(source, "E-ZIP-END64", "the zip64 end record is not of the plain kind", at=position)
     for number, value, limit in zip(small, large, (SATURATED16, SATURATED16, SATURATED, SATURATED), strict=True):
         if number not in (value, limit):
-            raise FormatError("E-ZIP-END64", source.path, "the two end records differ", at=position, expected=f"{number:,}", found=f"{value:,}")
+            raise malformed(source, "E-ZIP-END64", "the two end records differ", at=position, expected=f"{number:,}", found=f"{value:,}")
     return position, large
 
 
@@ -115,17 +116,17 @@ def entries(source: Source, start: int, count: int, size: int) -> Iterator[Liste
     data, position = source.read(start, size), 0
     for _ in range(count):
         if not data.startswith(CENTRAL_MAGIC, position) or size - position < CENTRAL.size:
-            raise FormatError("E-ZIP-DIRECTORY", source.path, "an entry of the directory is missing", at=start + position)
+            raise malformed(source, "E-ZIP-DIRECTORY", "an entry of the directory is missing", at=start + position)
         fields = CENTRAL.unpack_from(data, position)
         at, position = start + position, position + CENTRAL.size
         ends = list(itertools.accumulate(fields[10:13], initial=position))
         position = ends[-1]
         if position > size:
-            raise FormatError("E-ZIP-DIRECTORY", source.path, "an entry of the directory is cut short", at=at)
+            raise malformed(source, "E-ZIP-DIRECTORY", "an entry of the directory is cut short", at=at)
         name, extra, comment = (data[first:last] for first, last in itertools.pairwise(ends))
         yield _listed(source, at, fields, name, extra, comment)
     if position != size:
-        raise FormatError("E-ZIP-DIRECTORY", source.path, f"{size - position:,} bytes follow the directory's entries", at=start + position)
+        raise malformed(source, "E-ZIP-DIRECTORY", f"{size - position:,} bytes follow the directory's entries", at=start + position)
 
 
 def _listed(source: Source, at: int, fields: tuple[int, ...], raw_name: bytes, extra: bytes, comment: bytes) -> Listed:
@@ -133,7 +134,7 @@ def _listed(source: Source, at: int, fields: tuple[int, ...], raw_name: bytes, e
     name = _name(source, at, raw_name, flags)
     wide = widened((nbytes, compressed, local), extra)
     if wide is None or disk not in (0, SATURATED16):
-        raise FormatError("E-ZIP-EXTRA", source.path, f"the zip64 sizes of member {name!r} are missing", at=at)
+        raise malformed(source, "E-ZIP-EXTRA", f"the zip64 sizes of member {name!r} are missing", at=at)
     nbytes, compressed, local = wide
     _check_attributes(source, at, name, raw_name, extra, attributes)
     if flags & ENCRYPTED:
@@ -142,7 +143,7 @@ def _listed(source: Source, at: int, fields: tuple[int, ...], raw_name: bytes, e
         why = f"member {name!r} is compressed by method {method}"
         raise UnsupportedError("E-ZIP-METHOD", source.path, why, at=at, expected="0 (stored) or 8 (deflated)", hint="Pack the archive again")
     if (method == STORED and compressed != nbytes) or (name.endswith("/") and nbytes):
-        raise FormatError("E-ZIP-SIZE", source.path, f"member {name!r} cannot have both its sizes", at=at, expected=nbytes, found=compressed)
+        raise malformed(source, "E-ZIP-SIZE", f"member {name!r} cannot have both its sizes", at=at, expected=nbytes, found=compressed)
     return Listed(raw_name, name, flags, method, crc, compressed, nbytes, local, comment)
 
 
@@ -150,7 +151,7 @@ def _name(source: Source, at: int, raw: bytes, flags: int) -> str:
     try:
         name = raw.decode("utf-8" if flags & UTF8 else "cp437")
     except UnicodeDecodeError as error:
-        raise FormatError("E-ZIP-NAME", source.path, f"the member name {raw!r} is not UTF-8", at=at) from error
+        raise malformed(source, "E-ZIP-NAME", f"the member name {raw!r} is not UTF-8", at=at) from error
     why = why_unsafe(name)
     if why is not None:
         raise UnsafeFileError("E-ZIP-PATH", source.path, f"the member name {name!r} {why}", at=at, hint="No honest program writes such names")
@@ -163,6 +164,6 @@ def _check_attributes(source: Source, at: int, name: str, raw_name: bytes, extra
         raise UnsafeFileError("E-ZIP-LINK", source.path, f"member {name!r} is a link or a device", at=at, hint="Pack the archive without links")
     found = blocks(extra)
     if found is None:
-        raise FormatError("E-ZIP-EXTRA", source.path, f"the extra field of member {name!r} is malformed", at=at)
+        raise malformed(source, "E-ZIP-EXTRA", f"the extra field of member {name!r} is malformed", at=at)
     if found.get(UNICODE_PATH, b"")[5:] not in (b"", raw_name):
         raise UnsafeFileError("E-ZIP-NAME", source.path, f"member {name!r} has a second name", at=at, hint="Pack the archive again")

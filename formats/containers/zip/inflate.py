@@ -6,7 +6,7 @@ import zlib
 
 from ....runtime.errors import FormatError
 from ....runtime.source import Source
-from .records import Member
+from .records import Member, malformed
 
 CHUNK = 1 << 16
 
@@ -51,7 +51,7 @@ class Inflater:
             data = self._inflate.decompress(self._input, nbytes)
         except zlib.error as error:
             why = f"member {self._member.name!r} does not inflate: {error}"
-            raise FormatError("E-ZIP-DEFLATE", self._source.path, why, at=self._member.offset) from error
+            raise malformed(self._source, "E-ZIP-DEFLATE", why, at=self._member.offset) from error
         self._input = self._inflate.unconsumed_tail
         return data
 
@@ -65,11 +65,11 @@ class Inflater:
 
     def _wrong(self, why: str, found: object) -> FormatError:
         member = self._member
-        return FormatError("E-ZIP-SIZE", self._source.path, f"member {member.name!r} {why}", at=member.offset, expected=member.nbytes, found=found)
+        return malformed(self._source, "E-ZIP-SIZE", f"member {member.name!r} {why}", at=member.offset, expected=member.nbytes, found=found)
 
 
 def compare(source: Source, member: Member, crc: int) -> None:
     """FormatError when a member's checksum is not `crc`."""
     if crc != member.crc:
         why, hint = f"member {member.name!r} is damaged: its CRC-32 differs", "Fetch or save the file again"
-        raise FormatError("E-ZIP-CRC", source.path, why, at=member.offset, expected=f"{member.crc:08x}", found=f"{crc:08x}", hint=hint)
+        raise malformed(source, "E-ZIP-CRC", why, at=member.offset, expected=f"{member.crc:08x}", found=f"{crc:08x}", hint=hint)

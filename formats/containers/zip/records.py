@@ -5,6 +5,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from ....runtime.errors import FormatError
+from ....runtime.source import Source
+
 LOCAL = struct.Struct("<4s5H3I2H")
 CENTRAL = struct.Struct("<4s6H3I5H2I")
 END = struct.Struct("<4s4H2IH")
@@ -41,6 +44,13 @@ class Member:
     crc: int
     comment: bytes
     at: int
+
+
+def malformed(
+    source: Source, code: str, why: str, *, at: int, expected: object = None, found: object = None, hint: str = "Fetch or pack the archive again"
+) -> FormatError:
+    """The error for an archive that breaks its own rules at byte `at`."""
+    return FormatError(code, source.path, why, at=at, expected=expected, found=found, hint=hint)
 
 
 def why_unsafe(name: str) -> str | None:
