@@ -31,6 +31,8 @@ class Libggml:
         self._base = ctypes.CDLL(str(path / "libggml-base.so" if path.is_dir() else path))
         self._base.ggml_quantize_chunk.restype = ctypes.c_size_t
         self._base.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
+        self._base.ggml_validate_row_data.restype = ctypes.c_bool
+        self._base.ggml_validate_row_data.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
         self._base.ggml_get_type_traits.restype = ctypes.POINTER(Traits)
 
     def traits(self, dtype):
@@ -55,6 +57,10 @@ class Libggml:
             dtype.ggml, rows.ctypes.data, out.ctypes.data, 0, *rows.shape, None if weights is None else weights.ctypes.data
         )
         return out
+
+    def validate(self, dtype, blocks):
+        """Whether the blocks hold no scale that is NaN or infinite."""
+        return self._base.ggml_validate_row_data(dtype.ggml, blocks.ctypes.data, blocks.nbytes)
 
 
 def load():

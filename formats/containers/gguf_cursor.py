@@ -1,0 +1,223 @@
+"""The header of a GGUF file, read forward in small windows: counts, strings and values, each checked against what is left of the file."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...runtime.errors import FormatError, LimitError
+from ...runtime.graph import Meta
+from ...runtime.source import Source
+from .gguf_values import ARRAY, BOOL, STRING, VALUE_TYPES, BrokenText, ValueType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+WINDOW = 1 << 18
+STRING_COST = 64
+"""Bytes of memory that a short string takes beside its text."""
+ARRAY_COST = 160
+CUT_SHORT = "The file is cut short or damaged; fetch it again"
+
+
+@dataclass
+class _Open:
+    """An array of arrays that is being read."""
+
+    count: int
+    items: list[Any] = field(default_factory=list)
+
+
+class Cursor:
+    """A position in the header, only moving forward.
+
+    Args:
+        start: position of the first byte.
+        version: 1 has counts and lengths of 4 bytes, later ones of 8.
+        big: whether numbers are big-endian.
+    """
+
+    def __init__(self, source: Source, start: int, version: int, big: bool) -> None:
+        self.source = source
+        self.order: Literal["<", ">"] = ">" if big else "<"
+        self._u32 = struct.Struct(self.order + "I")
+        self._u64 = struct.Struct(self.order + "Q")
+        self._count = self._u32 if version == 1 else self._u64
+        self._window = b""
+        self._start = start
+        self._at = 0
+
+    @property
+    def position(self) -> int:
+        """Bytes from the file's start."""
+        return self._start + self._at
+
+    @property
+    def left(self) -> int:
+        """Bytes to the file's end."""
+        return self.source.size - self.position
+
+    @property
+    def count_size(self) -> int:
+        """Bytes of a count or length."""
+        return self._count.size
+
+    def size(self, kind: ValueType) -> int:
+        """The least bytes that a value takes."""
+        return kind.size - (8 - self._count.size) * (kind.numpy is None)
+
+    def refuse(self, code: str, why: str, at: int | None = None, **sides: Any) -> FormatError:
+        """An error at a position, the current one when none is given."""
+        return FormatError(code, self.source.path, why, at=self.position if at is None else at, **sides)
+
+    def take(self, nbytes: int) -> bytes:
+        """The next `nbytes` bytes."""
+        if self._at + nbytes > len(self._window):
+            self._fill(nbytes)
+        data = self._window[self._at : self._at + nbytes]
+        self._at += nbytes
+        return data
+
+    def skip(self, nbytes: int) -> None:
+        """Move on without reading."""
+        self._start, self._window, self._at = self.position + nbytes, b"", 0
+
+    def u32(self) -> int:
+        value: int = self._u32.unpack(self.take(4))[0]
+        return value
+
+    def u64(self) -> int:
+        value: int = self._u64.unpack(self.take(8))[0]
+        return value
+
+    def count(self) -> int:
+        value: int = self._count.unpack(self.take(self._count.size))[0]
+        return value
+
+    def items(self, code: str, what: str, least: int) -> int:
+        """A count of things of which each takes at least `least` bytes."""
+        at, count = self.position, self.count()
+        if count * least > self.left:
+            why = f"{count:,} {what} of at least {least} bytes are promised, {self.left:,} bytes are left"
+            raise self.refuse(code, why, at, hint=CUT_SHORT)
+        return count
+
+    def string(self, what: str) -> bytes:
+        """A string's bytes."""
+        length = self.items("E-GGUF-STRING", f"bytes of {what}", 1)
+        self.source.budget.charge(length + STRING_COST, what, at=self.position)
+        return self.take(length)
+
+    def kind(self) -> ValueType:
+        """A value type."""
+        number = self.u32()
+        if number >= len(VALUE_TYPES):
+            why = f"value type {number} is not known"
+            raise self.refuse("E-GGUF-VALUE-TYPE", why, self.position - 4, expected=f"0 to {len(VALUE_TYPES) - 1}", hint="The file is damaged")
+        return VALUE_TYPES[number]
+
+    def value(self, kind: ValueType, key: str) -> Meta:
+        """A value of that type; `key` is for errors."""
+        if kind is ARRAY:
+            return self._arrays(key)
+        if kind is STRING:
+            return decoded(self.string(f"the value of {key!r}"))
+        value = self._numbers(kind, 1)[0]
+        return bool(value) if kind is BOOL else value
+
+    def _arrays(self, key: str) -> Meta:
+        """An array, with arrays in it to the depth that the limits allow."""
+        stack: list[_Open] = []
+        while True:
+            kind = self.kind()
+            count = self.items("E-GGUF-ARRAY", f"elements of {key!r}", self.size(kind))
+            self.source.budget.charge(ARRAY_COST, f"the array {key!r}", at=self.position)
+            self.source.budget.entry(1, "arrays", at=self.position)
+            if kind is ARRAY and count:
+                stack.append(_Open(count))
+                self._check_depth(len(stack), key)
+                continue
+            item = () if kind is ARRAY else self._strings(count) if kind is STRING else self._numbers(kind, count)
+            while stack:
+                stack[-1].items.append(item)
+                if len(stack[-1].items) < stack[-1].count:
+                    break
+                item = tuple(stack.pop().items)
+            else:
+                return item
+
+    def _check_depth(self, depth: int, key: str) -> None:
+        most = self.source.budget.limits.depth
+        if depth > most:
+            why = f"arrays in {key!r} are nested deeper than {most}"
+            raise LimitError("E-LIMIT-DEPTH", self.source.path, why, at=self.position, hint="Raise it with --limit depth=1000")
+
+    def _numbers(self, kind: ValueType, count: int) -> np.ndarray:
+        import numpy
+
+        assert kind.numpy is not None
+        start = self.position
+        self.source.budget.charge(count * kind.size, "an array", at=start)
+        data = self.take(count * kind.size)
+        if kind is BOOL:
+            values = numpy.frombuffer(data, numpy.uint8) if data else numpy.empty(0, numpy.uint8)
+            if values.size and values.max() > 1:
+                at = start + int((values > 1).argmax())
+                raise self.refuse("E-GGUF-BOOL", "a bool is neither 0 nor 1", at, found=int(values.max()), hint="The file is damaged")
+            return values.view(bool)
+        native = numpy.dtype(kind.numpy)
+        if not data:
+            return numpy.empty(0, native)
+        return numpy.frombuffer(data, native.newbyteorder(self.order)).astype(native, copy=False)
+
+    def _strings(self, count: int) -> list[str | BrokenText]:
+        """An array's strings: those that lie whole in the window in one tight loop, each other one by itself."""
+        self.source.budget.charge(count * STRING_COST, "strings", at=self.position)
+        found: list[str | BrokenText] = []
+        unpack, width = self._count.unpack_from, self._count.size
+        while len(found) < count:
+            if len(self._window) - self._at < width:
+                self._fill(width)
+            window, at = self._window, self._at
+            parts: list[bytes] = []
+            last, most, append = len(window) - width, count - len(found), parts.append
+            while at <= last and most:
+                start = at + width
+                end = start + unpack(window, at)[0]
+                if end > len(window):
+                    break
+                append(window[start:end])
+                at = end
+                most -= 1
+            self.source.budget.charge(at - self._at, "strings", at=self.position)
+            self.source.budget.entry(0)
+            self._at = at
+            found += _all_decoded(parts)
+            if not parts:
+                found.append(decoded(self.string("a string")))
+        return found
+
+    def _fill(self, nbytes: int) -> None:
+        """Move the window so that it starts here and holds `nbytes` bytes."""
+        if nbytes > self.left:
+            why = f"the header needs {nbytes:,} more bytes, {self.left:,} are left"
+            raise self.refuse("E-GGUF-TRUNCATED", why, hint=CUT_SHORT)
+        start = self.position
+        self._window = self.source.read(start, min(max(nbytes, WINDOW), self.source.size - start))
+        self._start, self._at = start, 0
+
+
+def decoded(data: bytes) -> str | BrokenText:
+    """A string's text; its bytes where they are not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return BrokenText(data)
+
+
+def _all_decoded(parts: list[bytes]) -> list[Any]:
+    try:
+        return list(map(bytes.decode, parts))
+    except UnicodeDecodeError:
+        return list(map(decoded, parts))
