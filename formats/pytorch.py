@@ -15,12 +15,11 @@ from ..runtime.graph import Graph
 from ..runtime.metadata import to_strings
 from ..runtime.source import Source
 from ..runtime.storage import Storage
-from .containers import zip
+from .containers import tar, zip
 from .containers.pickle import Persistent
 from .containers.pickle_names import load
 from .containers.pickle_scan import is_pickle, scan_file
 from .containers.state_dict import fill
-from .containers.tar import looks_like as looks_like_tar
 from .containers.torch_archive import read_archive
 from .containers.torch_legacy import MAGIC, Checkpoint, carrier_of, read_stream
 from .containers.torch_records import Rebuilder, StorageRef
@@ -36,9 +35,7 @@ def sniff(source: Source) -> bool:
     """A zip archive with a pickle in it, torch's old tar, or a pickle."""
     if zip.looks_like(source):
         return _holds_pickle(source)
-    if looks_like_tar(source):
-        return source.head(100).rstrip(b"\0").decode("latin-1") in ("sys_info", *MEMBERS)
-    return is_pickle(source)
+    return _is_torch_tar(source) if tar.looks_like(source) else is_pickle(source)
 
 
 def _holds_pickle(source: Source) -> bool:
@@ -47,6 +44,13 @@ def _holds_pickle(source: Source) -> bool:
     except Error:
         edges = source.head(EDGE) + source.read(max(0, source.size - EDGE), min(EDGE, source.size))
         return any(suffix.encode() in edges for suffix in PICKLE_SUFFIXES)
+
+
+def _is_torch_tar(source: Source) -> bool:
+    try:
+        return not tar.members(source).keys().isdisjoint(MEMBERS)
+    except Error:
+        return any(name.encode() in source.head(EDGE) for name in MEMBERS)
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
@@ -60,7 +64,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
 def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
     if zip.looks_like(source):
         return read_archive(source, options.allow_globals)
-    if looks_like_tar(source):
+    if tar.looks_like(source):
         return read_tar(source, options.allow_globals)
     first = load(carrier_of(source), 0, options.allow_globals)
     if first.value == MAGIC:
@@ -94,11 +98,13 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
 
 
 def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
-    """The checksums of an archive's members."""
+    """The checksums of an archive's members; torch can leave them out, and then they are 0."""
     if not zip.looks_like(source):
         return
     archive = zip.Archive(source)
     for member in archive.members.values():
+        if not member.crc:
+            continue
         try:
             archive.check_crc(member)
         except Error as error:

@@ -14,7 +14,8 @@ from ...runtime.storage import Held, Region, Storage
 WINDOW = 1 << 14
 SPAN = 4096
 """Byte strings of this length and more stay in the file."""
-LINE = 1 << 16
+LINE = 1 << 26
+NAME = 4096
 LONG = 1024
 """The most bytes of an integer; every text form of one that is shorter can be printed."""
 
@@ -85,11 +86,14 @@ class Cursor:
     def line(self) -> bytes:
         """Bytes up to a newline, which is passed over."""
         found = self._window.find(b"\n", self._at)
-        if found < 0:
-            self._need(min(LINE, self.end - self.position))
+        size = WINDOW
+        while found < 0:
+            left = self.end - self.position
+            if len(self._window) - self._at >= min(LINE, left):
+                raise self.refuse("E-PKL-LINE", "a line of the pickle does not end")
+            self._need(min(size, left))
             found = self._window.find(b"\n", self._at)
-        if found < 0:
-            raise self.refuse("E-PKL-LINE", "a line of the pickle does not end")
+            size *= 4
         data = self._window[self._at : found]
         self._at = found + 1
         return data
@@ -165,8 +169,11 @@ def native_text(data: bytes) -> str | bytes:
 
 
 def _lines(cursor: Cursor) -> tuple[str, str]:
+    module, name = cursor.line(), cursor.line()
+    if len(module) + len(name) > NAME:
+        raise cursor.refuse("E-PKL-NAME", f"a name has {len(module) + len(name):,} bytes", expected=f"at most {NAME:,}")
     try:
-        return cursor.line().decode(), cursor.line().decode()
+        return module.decode(), name.decode()
     except UnicodeDecodeError as error:
         raise cursor.refuse("E-PKL-NAME", "a name is not UTF-8") from error
 

@@ -69,7 +69,8 @@ def _hint(worst: Global) -> str:
         return "The file was written with pickle.dump; torch.load it where you trust it, and torch.save a state dict"
     if executing(worst.name):
         return "This name can run code; no option allows it. Inspect: candle-convert scan"
-    return f"If the class is only data: --allow-global {worst.name} (or a pattern such as '{worst.name.split('.')[0]}.*') reads it as an inert record"
+    package = worst.name.rpartition(".")[0].rpartition(".")[0] or worst.name.split(".")[0]
+    return f"If the class is only data: --allow-global {worst.name} (or a pattern such as '{package}.*') reads it as an inert record"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ All members of an archive are looked at, whatever they are called; so are pickle
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ CODE = re.compile(r"[^/]+/code/.*\.(py|debug_pkl)")
 TORCH_PICKLES = 5
 """Pickles at the start of torch's stream format, before the storages."""
 HEAD = 512
+TRIAL_ENTRIES, TRIAL_BYTES = 50_000, 1 << 24
+"""What finding out whether a file is a pickle may cost."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,8 @@ def is_pickle(source: Source) -> bool:
         return head[1] <= HIGHEST_PROTOCOL and head[2:] != b"" and head[2] in OPCODES
     if head[0] not in OPCODES:
         return False
-    carrier = Carrier(Region(source, 0, source.size), source.path, Budget(source.path, source.budget.limits))
-    machine = Machine(carrier)
+    tried = dataclasses.replace(source.budget.limits, entries=TRIAL_ENTRIES, header=TRIAL_BYTES)
+    machine = Machine(Carrier(Region(source, 0, source.size), source.path, Budget(source.path, tried)))
     try:
         machine.run()
     except Error:
@@ -159,9 +162,13 @@ def scan_zip(source: Source, options: ReadOptions) -> Iterator[Finding]:
     code = [name for name in archive.members if CODE.fullmatch(name)]
     if code:
         yield Finding("W-PTH-CODE", "info", f"holds TorchScript code ({len(code)} files), which torch.jit.load would compile; nothing here reads it")
+    unchecked: list[str] = []
     for name, member in archive.members.items():
         try:
-            archive.check_crc(member)
+            if member.crc:
+                archive.check_crc(member)
+            elif member.nbytes:
+                unchecked.append(name)
             storage = archive.storage(member)
             carrier = Carrier(storage, f"{source.path}!{name}", source.budget)
             if not isinstance(storage, Region):
@@ -170,6 +177,8 @@ def scan_zip(source: Source, options: ReadOptions) -> Iterator[Finding]:
             yield from _scan_member(archive, carrier, options, name, script)
         except Error as error:
             yield Finding(error.code, "danger", error.why, error.offset, name)
+    if unchecked:
+        yield Finding("W-ZIP-CRC", "info", f"{len(unchecked)} members have no checksum, as torch writes them when it is told to", None, unchecked[0])
 
 
 def _scan_member(archive: zip.Archive, carrier: Carrier, options: ReadOptions, name: str, script: bool) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ CONSTANTS = "constants.pkl"
 METADATA = "metadata.json"
 BYTE_ORDER = "byteorder"
 METADATA_LIMIT = 64 * 2**20
+BYTE_ORDER_LIMIT = 64
 SHOWN = 5
 
 
@@ -32,7 +33,8 @@ def read_archive(source: Source, allowed: frozenset[str]) -> Checkpoint:
     member = pickle_member(archive)
     root = member.name.removesuffix(PICKLE)
     script = root + CONSTANTS in archive.members
-    archive.check_crc(member)
+    if member.crc:
+        archive.check_crc(member)
     carrier = Carrier(archive.storage(member), f"{source.path}!{member.name}", source.budget)
     loaded = load(carrier, 0, allowed, script=script)
     if loaded.end != member.nbytes:
@@ -77,12 +79,19 @@ class _Members:
         return part_of(self.archive.storage(member), ref.first * ref.itemsize, ref.length * ref.itemsize)
 
 
+def _read(archive: Archive, member: Member, limit: int) -> bytes:
+    """The bytes of a small member; torch can be told to leave checksums out, and then they are 0."""
+    if member.crc or member.nbytes > limit:
+        return archive.read(member, limit)
+    return bytes(archive.storage(member).read(0, member.nbytes))
+
+
 def _big_endian(archive: Archive, root: str) -> bool:
     """Whether the storages are big-endian; archives from before torch 2.1 do not say, and are not."""
     member = archive.members.get(root + BYTE_ORDER)
     if member is None:
         return False
-    order = archive.read(member, 64)
+    order = _read(archive, member, BYTE_ORDER_LIMIT)
     if order not in (b"little", b"big"):
         path, why = archive.source.path, "has an unknown byte order"
         raise FormatError("E-PTH-BYTEORDER", path, why, at=member.offset, expected="little or big", found=order)
@@ -94,6 +103,6 @@ def _metadata(archive: Archive, root: str) -> dict[str, str]:
     member = archive.members.get(root + METADATA)
     if member is None:
         return {}
-    value: Any = parse(archive.read(member, METADATA_LIMIT), archive.source, member.offset, "E-PTH-METADATA")
+    value: Any = parse(_read(archive, member, METADATA_LIMIT), archive.source, member.offset, "E-PTH-METADATA")
     strings = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return value if strings else {}
