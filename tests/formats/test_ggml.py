@@ -220,6 +220,27 @@ def test_parts_are_put_together(name, magic, version, tmp_path):
     assert b"".join(bytes(chunk) for chunk in graph["layers.0.attention.wo.weight"].chunks(1)) == bytes(graph["layers.0.attention.wo.weight"].raw())
 
 
+def test_todays_blocks_go_into_gguf_byte_for_byte(tmp_path):
+    tensors = llama("q5_1")
+    cc.convert(saved(tmp_path, build(tensors=tensors)), tmp_path / "out.gguf")
+    read = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "out.gguf").tensors}
+    for key, kind, shape, data in tensors:
+        assert (int(read[key].tensor_type), tuple(read[key].shape[::-1]), read[key].data.tobytes()) == (kind, shape, data)
+
+
+def test_older_blocks_are_refused_until_they_are_decoded(tmp_path):
+    path = saved(tmp_path, build("ggjt", 2, tensors=llama("q4_1_v2")))
+    with pytest.raises(cc.UnsupportedError) as caught:
+        cc.convert(path, tmp_path / "out.gguf")
+    assert caught.value.code == "E-OUT-DTYPE"
+    cc.convert(path, tmp_path / "out.safetensors", dtype="f32")
+    graph = cc.open(tmp_path / "out.safetensors")
+    for key, kind, shape, data in llama("q4_1_v2"):
+        if kind:
+            values = np.concatenate([SCALAR["q4_1_v2"](data[at : at + 24]) for at in range(0, len(data), 24)])
+            assert np.array_equal(graph[key].numpy(), values.reshape(shape))
+
+
 GOOD = build(tensors=llama())
 START = 4 + 4 + 28
 FIRST = len(build(tensors=()))
