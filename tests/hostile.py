@@ -7,8 +7,11 @@ import os
 import select
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import candle_convert as cc
 
 MEMORY = 64 * 2**20
 SECONDS = 1.0
@@ -78,3 +81,27 @@ class Sandbox:
         """End the process."""
         self._process.kill()
         self._process.communicate()
+
+
+def attempt(path: Path, readable: int = 1 << 22) -> cc.Error | None:
+    """Open a file in this process and read its tensors, where they claim at most `readable` bytes; the error of ours that it came to.
+
+    Every other error, one that does not name the file, and one that takes longer than `SECONDS` of processor time, fails the test.
+    """
+    began = time.process_time()
+    raised = None
+    try:
+        graph = cc.open(path)
+        if graph.nbytes <= readable:
+            for tensor in graph.weights.values():
+                for _ in tensor.chunks():
+                    pass
+    except cc.Error as error:
+        raised = error
+        assert error.file is not None, str(error)
+        assert Path(error.file.partition("!")[0]).parent == path.parent, str(error)
+        assert error.code.startswith("E-"), str(error)
+        assert error.exit_code in (3, 4, 5, 6, 7), str(error)
+        assert str(error).isprintable(), repr(str(error))
+    assert time.process_time() - began < SECONDS, f"slow: {raised}"
+    return raised

@@ -1,0 +1,81 @@
+"""Configurations: what the JSON files and templates beside a model make other programs do. They are looked at, never followed or rendered."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..formats.containers.gguf_template import LONGEST, suspicions
+from ..formats.containers.json import parse
+from ..runtime.errors import FormatError
+from ..runtime.format import Finding
+from ..runtime.source import Source
+from ..runtime.storage import Storage
+
+JSON = 4 * 2**20
+"""Bytes of a configuration that is looked at; tokenizers, which are larger, have none of the keys."""
+WINDOW, OVERLAP = 1 << 20, 256
+CODE_KEYS = ("auto_map", "custom_pipelines")
+TEMPLATE = "chat_template"
+_KEYS = re.compile(
+    "|".join('"' + "".join(rf"(?:{character}|\\u00{ord(character):02x})" for character in key) + '"' for key in (*CODE_KEYS, TEMPLATE)).encode(),
+    re.IGNORECASE,
+)
+"""Any of the keys, each character of which JSON may also write as an escape."""
+
+
+def look(storage: Storage, source: Source, member: str | None) -> Iterator[Finding]:
+    """A JSON file: code that it names, and the templates in it. It is parsed only when it has such keys."""
+    if not _has_key(storage):
+        return
+    if storage.nbytes > JSON:
+        yield Finding("E-SCAN-JSON", "error", f"a configuration of {storage.nbytes:,} bytes is not looked at", member=member)
+        return
+    pending: list[Any] = [_parsed(bytes(storage.read(0, storage.nbytes)), source)]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, list):
+            pending += item
+        for key, inner in item.items() if isinstance(item, dict) else ():
+            if key in CODE_KEYS and inner:
+                yield Finding("W-SCAN-AUTO-MAP", "warning", f"names Python code to be run: {json.dumps(inner)[:120]}", member=member)
+            for text in texts(inner) if key == TEMPLATE else ():
+                yield from template(text, member)
+            pending.append(inner)
+
+
+def _has_key(storage: Storage) -> bool:
+    return any(
+        _KEYS.search(storage.read(start, min(storage.nbytes, start + WINDOW + OVERLAP))) is not None for start in range(0, storage.nbytes, WINDOW)
+    )
+
+
+def _parsed(data: bytes, source: Source) -> Any:
+    """The value of a JSON text, read as leniently as Python does; every value of a key that stands twice is kept."""
+    try:
+        return parse(data, source, 0, "E-SCAN-JSON")
+    except FormatError as error:
+        try:
+            return json.loads(data, object_pairs_hook=lambda pairs: [{key: value} for key, value in pairs])
+        except ValueError:
+            raise error from None
+
+
+def texts(value: Any) -> list[str]:
+    """The templates in a chat_template value: one text, or a list of {"name", "template"}, or a dictionary of texts."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for item in value for text in texts(item.get("template") if isinstance(item, dict) else item)]
+    return [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+
+
+def template(text: str, member: str | None) -> Iterator[Finding]:
+    """A chat template, which is a program: looked at, never rendered."""
+    if len(text) > LONGEST:
+        yield Finding("E-SCAN-TEMPLATE", "error", f"a template of {len(text):,} characters is not looked at", member=member)
+        return
+    for found in suspicions(text):
+        yield Finding("E-SCAN-TEMPLATE", found.severity, f"the template {found.message}", member=member)

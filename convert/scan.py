@@ -1,0 +1,254 @@
+"""Scan: whether files could run code, reach other files or exhaust a program that opens them. Nothing is ever executed or rendered."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..formats.containers.zip import looks_like
+from ..runtime.errors import Error
+from ..runtime.format import Finding, Format, ReadOptions, nothing_found
+from ..runtime.graph import Graph
+from ..runtime.source import Source
+from ..runtime.storage import Region
+from . import configuration, embedded, hub, recognise, walking
+from .findings import Located, WatchedSource, counts, table
+from .progress import NoProgress, Progress
+
+UNREAD = 3
+DANGER = 5
+TEXT = 16 * 2**20
+"""Bytes up to which a file is looked at as text."""
+TEMPLATE_KEY = re.compile(r"(^|\.)chat_template(\.|$)")
+CODE = (
+    (re.compile(rb"\x7fELF|MZ.{58}|\xfe\xed\xfa[\xce\xcf]|[\xce\xcf]\xfa\xed\xfe", re.DOTALL), "W-SCAN-NATIVE", "a program in machine code"),
+    (re.compile(rb"#!"), "W-SCAN-SCRIPT", "a script"),
+    (re.compile(rb"\x89HDF\r\n\x1a\n"), "W-SCAN-HDF5", "an HDF5 file; code in its Keras layers is not looked for"),
+)
+"""Beginnings of files that carry code of their own."""
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """One file: its path, what it is (a format's name, "text", "unknown", or "" when it could not be opened), and its bytes."""
+
+    path: str
+    what: str
+    nbytes: int
+
+
+@dataclass
+class Scan:
+    """What was scanned and found. Errors are files that could not be read whole."""
+
+    files: list[Scanned] = field(default_factory=list)
+    findings: list[Located] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """5 with a danger; else that of the first file that could not be read whole; 0 only when all was read and nothing is dangerous."""
+        if any(finding.severity == "danger" for finding in self.findings):
+            return DANGER
+        return next((finding.exit_code or UNREAD for finding in self.findings if finding.severity == "error"), 0)
+
+    def table(self) -> str:
+        """The findings as aligned text, the worst first, and a line that sums up."""
+        lines = [table(self.findings)] if self.findings else []
+        nbytes = sum(file.nbytes for file in self.files)
+        return "\n".join([*lines, f"{len(self.files)} files, {nbytes:,} bytes: {counts(self.findings)}"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "files": [{"path": file.path, "what": file.what, "bytes": file.nbytes} for file in self.files],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def scan(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    allow_globals: Iterable[str] = (),
+    revision: str | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Scan:
+    """Scan files and folders with everything below them, whatever their names say.
+
+    Args:
+        allow_globals: further pickle names, or patterns such as ``omegaconf.*``, that are no finding.
+        revision, offline: for ``hf://``.
+
+    Raises:
+        FileAccessError: there is no such path.
+    """
+    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    roots = [hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path) for path in named]
+    result = Scan()
+    found = [entry for root in roots for entry in walking.files(root)]
+    if len(found) == 1 and found[0][1] is not None:
+        raise found[0][1]
+    meter = _Meter(progress or NoProgress(), [0 if error is not None else _size(path) for path, error in found])
+    options = ReadOptions(allow_globals=frozenset(allow_globals))
+    try:
+        for path, error in found:
+            meter.next()
+            if error is not None:
+                result.files.append(Scanned(str(path), "", 0))
+                result.findings.append(Located.of_error(str(path), error))
+            else:
+                _file(result, str(path), options, meter.advance)
+        meter.complete()
+    finally:
+        meter.finish()
+    return result
+
+
+class _Meter:
+    """Progress over files, each of which advances by no more than its size, however often it is read."""
+
+    def __init__(self, progress: Progress, sizes: Sequence[int]) -> None:
+        self._progress = progress
+        self._sizes = iter(sizes)
+        self._left = 0
+        progress.phase("scanning")
+        progress.start(sum(sizes))
+
+    def next(self) -> None:
+        """Begin the next file."""
+        self.complete()
+        self._left = next(self._sizes)
+
+    def complete(self) -> None:
+        """The file is done, whatever of it was read."""
+        self.advance(self._left)
+
+    def advance(self, nbytes: int) -> None:
+        """`nbytes` were read."""
+        step = min(nbytes, self._left)
+        self._left -= step
+        if step:
+            self._progress.advance(step)
+
+    def finish(self) -> None:
+        self._progress.finish()
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _file(result: Scan, path: str, options: ReadOptions, advance: Callable[[int], object]) -> None:
+    """Everything about one file; findings that two looks agree on are told once."""
+    try:
+        source = WatchedSource(path, advance)
+    except Error as error:
+        result.files.append(Scanned(path, "", 0))
+        result.findings.append(Located.of_error(path, error))
+        return
+    formats = [format for format in recognise.formats() if format.sniff(source)]
+    text = None if formats else _text(source)
+    result.files.append(Scanned(path, formats[0].name if formats else "text" if text is not None else "unknown", source.size))
+    found: list[Located] = []
+    looks = [_look_model(source, formats, options)] if formats else [_look_unknown(source, text is not None, options)]
+    for look in (*looks, _look_name(source, text)):
+        try:
+            found += [finding if isinstance(finding, Located) else Located.of(path, finding) for finding in look]
+        except Error as error:
+            found.append(Located.of_error(path, error))
+    told: dict[Any, Located] = {}
+    for finding in found:
+        told.setdefault((finding.code, finding.member, finding.message if finding.offset is None else finding.offset), finding)
+    result.findings += told.values()
+    source.close()
+
+
+def _look_model(source: Source, formats: Sequence[Format], options: ReadOptions) -> Iterator[Finding | Located]:
+    """A file with a format's marks: read as each format that it could be, and scanned as each."""
+    errors: list[Located] = []
+    read = 0
+    for format in formats:
+        try:
+            graph = format.read(source, options)
+            read += 1
+            yield from _carried(graph, source, scanned=format.scan is not nothing_found)
+        except Error as error:
+            errors.append(Located.of_error(source.path, error))
+        try:
+            yield from format.scan(source, options)
+        except Error as error:
+            errors.append(Located.of_error(source.path, error))
+    yield from (error for error in errors if error.severity == "danger" or not read)
+    if not read:
+        yield from embedded.findings(source, options)
+    if not looks_like(source):
+        appended = embedded.appended_archive(source)
+        if appended is not None:
+            yield appended
+
+
+def _look_unknown(source: Source, text: bool, options: ReadOptions) -> Iterator[Finding | Located]:
+    """A file of no format: named if it is known to be something else, and searched for pickles and archives."""
+    head = source.head(1024)
+    kind = next((kind for kind in recognise.NOT_MODELS if kind.pattern.match(head)), None)
+    if kind is not None and kind.code == "E-FILE-ARCHIVE":
+        yield Located(source.path, "E-SCAN-ARCHIVE", "error", "a compressed archive is not looked into; unpack it first", exit_code=4)
+    elif kind is not None and kind.code == "E-LFS-POINTER":
+        yield Finding(kind.code, "info", f"is {kind.is_a}")
+    elif not text and source.size:
+        yield Finding("W-SCAN-UNKNOWN", "info", "no model format; searched for pickles and archives")
+    for pattern, code, what in CODE:
+        if pattern.match(head):
+            yield Finding(code, "warning", f"is {what}")
+    promised = recognise.by_suffix(source.path)
+    if promised is not None and kind is None and not looks_like(source):
+        try:
+            promised.read(source, options)
+        except Error as error:
+            yield Located.of_error(source.path, error)
+    yield from embedded.findings(source, options)
+    if not looks_like(source):
+        appended = embedded.appended_archive(source)
+        if appended is not None:
+            yield appended
+
+
+def _look_name(source: Source, text: str | None) -> Iterator[Finding | Located]:
+    """What a file's name makes of it: Python code, a template, a configuration."""
+    suffix = Path(source.path).suffix.lower()
+    if suffix in (".py", ".pyc", ".pyx", ".ipynb"):
+        yield Finding("W-SCAN-PYTHON", "warning", "Python code, which trust_remote_code would run")
+    if suffix in (".jinja", ".j2"):
+        yield from configuration.template(text, None) if text is not None else (Finding("E-SCAN-TEMPLATE", "error", "the template is no UTF-8 text"),)
+    if suffix == ".json":
+        yield from configuration.look(Region(source, 0, source.size), source, None)
+
+
+def _carried(graph: Graph, source: Source, *, scanned: bool) -> Iterator[Finding]:
+    """Templates and configurations that a model carries in its metadata; `scanned` where its format looks at templates itself."""
+    if not scanned:
+        for key, value in graph.metadata.items():
+            for text in configuration.texts(value) if isinstance(key, str) and TEMPLATE_KEY.search(key) else ():
+                yield from configuration.template(text, key)
+    for name, storage in graph.attachments.items():
+        if name.endswith(".jinja") and not scanned:
+            yield from configuration.template(bytes(storage.read(0, min(storage.nbytes, TEXT))).decode("utf-8", "replace"), name)
+        elif name.endswith(".json"):
+            yield from configuration.look(storage, source, name)
+
+
+def _text(source: Source) -> str | None:
+    """The file as text, None when it is none, or too long to be held."""
+    if source.size > TEXT:
+        return None
+    try:
+        text = source.read(0, source.size).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
