@@ -20,6 +20,8 @@ from .torch_records import SCRIPT_VALUES
 
 NODES = 20_000
 NODES_FOR_OPCODE = 4
+DEPTH_FOR_NAME = 4
+"""Containers that may lie in each other for each part of a name; states of records add none."""
 NAME_LENGTH = 4096
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 MODULE_PARTS = ("_parameters", "_buffers", "_modules")
@@ -66,14 +68,15 @@ class Walk:
 
     def leaves(self) -> Iterator[Leaf]:
         """Every leaf, in the file's order."""
-        open_ids: set[int] = set()
-        waiting: list[_Place | int] = [_Place((), self.root, None)]
+        open_ids: list[int] = [0]
+        waiting: list[Iterator[_Place]] = [iter([_Place((), self.root, None)])]
         while waiting:
-            place = waiting.pop()
-            if isinstance(place, int):
-                open_ids.discard(place)
+            place = next(waiting[-1], None)
+            if place is None:
+                waiting.pop()
+                open_ids.pop()
                 continue
-            self._count(place)
+            self._count(place, len(waiting))
             value = self.rebuilder.resolve(place.value)
             leaf = self._leaf(place, value)
             if leaf is not None:
@@ -81,16 +84,15 @@ class Walk:
             elif id(value) in open_ids:
                 yield Leaf(place.path, None, place.within, "a container that holds itself")
             else:
-                open_ids.add(id(value))
-                waiting.append(id(value))
-                waiting.extend(reversed(self._inner(place, value)))
+                open_ids.append(id(value))
+                waiting.append(self._inner(place, value))
 
-    def _count(self, place: _Place) -> None:
+    def _count(self, place: _Place, nesting: int) -> None:
         self.left -= 1
         if self.left < 0:
             why = f"its shared containers unfold to more than {self.nodes:,} values"
             raise LimitError("E-PKL-NODES", self.file, why, hint="No checkpoint does that; the file is made to exhaust memory")
-        if len(place.path) > self.depth:
+        if nesting > DEPTH_FOR_NAME * self.depth or len(place.path) > self.depth:
             hint = "Raise it with --limit depth=1000"
             raise LimitError("E-LIMIT-DEPTH", self.file, f"values are nested deeper than {self.depth}", hint=hint)
 
@@ -103,8 +105,7 @@ class Walk:
             self.left -= len(value)
             if not all(isinstance(item, SCALARS) for item in value):
                 return None
-            ordered = list(value) if isinstance(value, list | tuple) else sorted(value, key=lambda item: (type(item).__name__, str(item)))
-            return Leaf(path, ordered, within)
+            return Leaf(path, value if isinstance(value, list) else _ordered(value), within)
         if isinstance(value, Record):
             return self._record(place, value)
         if isinstance(value, Global):
@@ -130,35 +131,32 @@ class Walk:
         holds = isinstance(record.state, dict | list | tuple | Record) or record.items or record.pairs or record.name in SCRIPT_VALUES
         return None if holds else Leaf(path, None, within, record.name or "an unnamed object")
 
-    def _inner(self, place: _Place, value: Value) -> list[_Place]:
+    def _inner(self, place: _Place, value: Value) -> Iterator[_Place]:
         """What a container or record holds, under names."""
         path, within = place.path, place.within
         if isinstance(value, dict):
-            return [_Place(self._under(path, key), item, within) for key, item in value.items()]
+            return (_Place(self._under(path, key), item, within) for key, item in value.items())
         if isinstance(value, Record):
             if value.name in SCRIPT_VALUES:
-                return [_Place(path, item, within) for item in value.arguments[:1]]
+                return (_Place(path, item, within) for item in value.arguments[:1])
             return self._parts(path, value, len(path) if within is None and value.name not in NAMESPACES else within)
-        return [_Place((*path, str(index)), item, within) for index, item in enumerate(value)]
+        return (_Place((*path, str(index)), item, within) for index, item in enumerate(value))
 
-    def _parts(self, path: Path, record: Record, within: int | None) -> list[_Place]:
+    def _parts(self, path: Path, record: Record, within: int | None) -> Iterator[_Place]:
         """The attributes, members and pairs of an object, a module's tensors under the names its state dict gives them."""
-        places: list[_Place] = []
         state = record.state
         if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) and isinstance(state[0], dict | None):
             state = {**(state[0] or {}), **state[1]}
         if isinstance(state, dict):
             for key, item in state.items():
                 if key in MODULE_PARTS and isinstance(item, dict):
-                    self.left -= len(item)
-                    places += [_Place(self._under(path, name), inner, within) for name, inner in item.items()]
+                    yield from (_Place(self._under(path, name), inner, within) for name, inner in item.items())
                 else:
-                    places.append(_Place(self._under(path, key), item, within))
+                    yield _Place(self._under(path, key), item, within)
         elif isinstance(state, list | tuple | Record):
-            places.append(_Place(path, state, within))
-        places += [_Place((*path, str(index)), item, within) for index, item in enumerate(record.items)]
-        places += [_Place(self._under(path, key), item, within) for key, item in record.pairs]
-        return places
+            yield _Place(path, state, within)
+        yield from (_Place((*path, str(index)), item, within) for index, item in enumerate(record.items))
+        yield from (_Place(self._under(path, key), item, within) for key, item in record.pairs)
 
     def _under(self, path: Path, key: Any) -> Path:
         """The path of a dictionary's value."""
@@ -166,6 +164,11 @@ class Walk:
         if len(name) > NAME_LENGTH:
             raise LimitError("E-PKL-NAME", self.file, f"a key has {len(name):,} characters", hint="Tensor names of this length are not read")
         return (*path, name)
+
+
+def _ordered(value: tuple[Any, ...] | set[Any] | frozenset[Any]) -> list[Any]:
+    """A list of the members, those of sets in an order that every run gives."""
+    return list(value) if isinstance(value, tuple) else sorted(value, key=lambda item: (type(item).__name__, str(item)))
 
 
 def _text(key: Any) -> str:

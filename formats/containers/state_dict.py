@@ -34,21 +34,34 @@ KEYS = (
 """Keys under which training scripts keep the weights; the first one present is taken."""
 VALUE_LIMIT = 1 << 20
 TOTAL_LIMIT = 16 << 20
+ELEMENT = 8
+OTHERS_LIMIT = 50_000
+"""The most values that are no tensors; lists of plain values count as one."""
 LISTED = 8
 WORD = 1 << 63
 
 
 def fill(graph: Graph, checkpoint: Checkpoint, options: ReadOptions, depth: int) -> None:
     """Put the weights and the metadata of a checkpoint into `graph`, with notes on what was chosen and what was left."""
-    leaves = list(Walk(checkpoint, graph.files[0], depth).leaves())
-    holding = [leaf for leaf in leaves if isinstance(leaf.value, Tensor)]
+    holding: list[Leaf] = []
+    others: list[Leaf] = []
+    uncounted = 0
+    for leaf in Walk(checkpoint, graph.files[0], depth).leaves():
+        if isinstance(leaf.value, Tensor):
+            holding.append(leaf)
+        elif len(others) < OTHERS_LIMIT:
+            others.append(leaf)
+        else:
+            uncounted += 1
     prefix = _chosen(graph, holding, options.key) if options.key is not None else _found(graph, holding)
     left = _beside(holding, prefix)
     for leaf in holding:
         if leaf.path[: len(prefix)] == prefix:
             _add_weight(graph, leaf, leaf.path[len(prefix) :])
-    _add_metadata(graph, [leaf for leaf in leaves if leaf.dropped is None and not isinstance(leaf.value, Tensor)], prefix, left)
-    _note_dropped(graph, [leaf for leaf in leaves if leaf.dropped is not None], left)
+    _add_metadata(graph, [leaf for leaf in others if leaf.dropped is None], prefix, left)
+    _note_dropped(graph, [leaf for leaf in others if leaf.dropped is not None], left)
+    if uncounted:
+        graph.note("W-METADATA", f"{uncounted:,} values beyond the first {OTHERS_LIMIT:,} that are no tensors are left out")
     from_strings(dict(checkpoint.metadata), graph)
 
 
@@ -120,7 +133,7 @@ def _add_metadata(graph: Graph, leaves: Sequence[Leaf], prefix: Path, left: Cont
         path = leaf.path[len(prefix) :] if leaf.path[: len(prefix)] == prefix else leaf.path
         value, size = _meta(leaf.value)
         if size > VALUE_LIMIT or total + size > TOTAL_LIMIT:
-            dropped.append(".".join(path))
+            dropped.append(".".join(path) or "value")
             continue
         total += size
         graph.metadata.setdefault(".".join(path) or "value", value)
@@ -133,6 +146,8 @@ def _meta(value: Any) -> tuple[Any, int]:
     if isinstance(value, Span):
         return (bytes(value.storage.read(0, value.nbytes)), value.nbytes) if value.nbytes <= VALUE_LIMIT else (b"", value.nbytes)
     if isinstance(value, list):
+        if len(value) * ELEMENT > VALUE_LIMIT:
+            return [], len(value) * ELEMENT
         made = [_meta(item) for item in value]
         return [item for item, _ in made], sum(size for _, size in made)
     if isinstance(value, int) and not -WORD <= value < WORD:
@@ -144,7 +159,7 @@ def _meta(value: Any) -> tuple[Any, int]:
         import numpy
 
         return numpy.complex128(value), 16
-    return value, len(value) if isinstance(value, bytes) else 8
+    return value, len(value) if isinstance(value, bytes) else ELEMENT
 
 
 def _note_dropped(graph: Graph, leaves: Sequence[Leaf], left: Container[Path]) -> None:
