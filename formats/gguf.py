@@ -17,7 +17,7 @@ from ..runtime.graph import Graph
 from ..runtime.metadata import TYPED_KEY, from_strings
 from ..runtime.source import Source, contained
 from .containers.gguf_blocks import bad_scales
-from .containers.gguf_cursor import decoded
+from .containers.gguf_cursor import DAMAGED, decoded
 from .containers.gguf_header import ALIGNMENT_KEY, MAGIC, MAX_DIMS, Header, padded, read_header, text_region
 from .containers.gguf_model import check_model, model_findings
 from .containers.gguf_template import LONGEST, suspicions
@@ -82,7 +82,7 @@ def _fill_weights(graph: Graph, header: Header) -> None:
     long = [info.name for info in header.tensors if len(info.name.encode()) > MAX_NAME]
     if long:
         graph.note("W-GGUF-NAME", f"{len(long)} tensor names are longer than the {MAX_NAME} bytes that llama.cpp reads", long[0])
-    if header.source.size > header.end and header.tensors:
+    if header.source.size > header.end:
         graph.note("W-GGUF-TRAILING", f"{header.source.size - header.end:,} bytes follow the last tensor of {header.source.path}")
 
 
@@ -95,7 +95,8 @@ def _split_number(header: Header, key: str, absent: int | None) -> int:
         return absent
     if not isinstance(value, numpy.integer):
         at = header.where.get(key)
-        raise FormatError("E-GGUF-SPLIT", header.source.path, f"is a shard, and {key} is no integer in it", at=at, found=value)
+        why = f"is a shard, and {key} is no integer in it"
+        raise FormatError("E-GGUF-SPLIT", header.source.path, why, at=at, found=value, hint="Split the original model again")
     return int(value)
 
 
@@ -139,7 +140,7 @@ def _stem(header: Header, own: int, count: int) -> str:
         if promised != found:
             raise _mismatch(header, key, promised, found)
     if own not in range(count):
-        raise FormatError("E-GGUF-SPLIT", path, f"is shard {own + 1} of {count}", at=header.where[SPLIT_NO], hint="The file is damaged")
+        raise FormatError("E-GGUF-SPLIT", path, f"is shard {own + 1} of {count}", at=header.where[SPLIT_NO], hint=DAMAGED)
     return match["stem"]
 
 
@@ -172,8 +173,10 @@ def _padding(header: Header) -> Iterator[Finding]:
 
 
 def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
-    """Chat templates that do more than a chat template does; nothing else in the format is executed by anyone."""
+    """Chat templates that do more than a chat template does, and bytes that no reader looks at; nothing else is executed by anyone."""
     header = read_header(source)
+    if source.size > header.end:
+        yield Finding("W-GGUF-TRAILING", "warning", f"{source.size - header.end:,} bytes follow the last tensor", header.end)
     for what, at, text in _templates(header):
         for found in suspicions(text):
             yield Finding("E-GGUF-TEMPLATE", found.severity, f"the template {what} {found.message}", at)

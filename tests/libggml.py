@@ -23,6 +23,12 @@ class Traits(ctypes.Structure):
     ]
 
 
+class GgufParams(ctypes.Structure):
+    """gguf_init_params."""
+
+    _fields_ = [("no_alloc", ctypes.c_bool), ("context", ctypes.c_void_p)]
+
+
 class Libggml:
     """The functions that the tests call."""
 
@@ -61,6 +67,25 @@ class Libggml:
     def validate(self, dtype, blocks):
         """Whether the blocks hold no scale that is NaN or infinite."""
         return self._base.ggml_validate_row_data(dtype.ggml, blocks.ctypes.data, blocks.nbytes)
+
+    def tensors(self, path):
+        """(name, type, offset from the start of the file, bytes) of a GGUF file's tensors; None where libggml refuses it."""
+        file = self._gguf("init_from_file", ctypes.c_void_p)(os.fsencode(path), GgufParams(True, None))
+        if not file:
+            return None
+        handle, start = ctypes.c_void_p(file), self._gguf("get_data_offset", ctypes.c_size_t)(ctypes.c_void_p(file))
+        name, kind = self._gguf("get_tensor_name", ctypes.c_char_p), self._gguf("get_tensor_type", ctypes.c_int)
+        offset, size = self._gguf("get_tensor_offset", ctypes.c_size_t), self._gguf("get_tensor_size", ctypes.c_size_t)
+        count = self._gguf("get_n_tensors", ctypes.c_int64)(handle)
+        numbers = [ctypes.c_int64(number) for number in range(count)]
+        found = [(name(handle, each).decode(), kind(handle, each), start + offset(handle, each), size(handle, each)) for each in numbers]
+        self._gguf("free", None)(handle)
+        return found
+
+    def _gguf(self, name, result):
+        function = getattr(self._base, f"gguf_{name}")
+        function.restype = result
+        return function
 
 
 def load():

@@ -18,6 +18,7 @@ WINDOW = 1 << 18
 STRING_COST = 64
 """Bytes of memory that a short string takes beside its text."""
 ARRAY_COST = 160
+DAMAGED = "The file is damaged; fetch it again, or ask its maker"
 CUT_SHORT = "The file is cut short or damaged; fetch it again"
 
 
@@ -67,9 +68,9 @@ class Cursor:
         """The least bytes that a value takes."""
         return kind.size - (8 - self._count.size) * (kind.numpy is None)
 
-    def refuse(self, code: str, why: str, at: int | None = None, **sides: Any) -> FormatError:
+    def refuse(self, code: str, why: str, at: int | None = None, hint: str = DAMAGED, **sides: Any) -> FormatError:
         """An error at a position, the current one when none is given."""
-        return FormatError(code, self.source.path, why, at=self.position if at is None else at, **sides)
+        return FormatError(code, self.source.path, why, at=self.position if at is None else at, hint=hint, **sides)
 
     def take(self, nbytes: int) -> bytes:
         """The next `nbytes` bytes."""
@@ -114,7 +115,7 @@ class Cursor:
         number = self.u32()
         if number >= len(VALUE_TYPES):
             why = f"value type {number} is not known"
-            raise self.refuse("E-GGUF-VALUE-TYPE", why, self.position - 4, expected=f"0 to {len(VALUE_TYPES) - 1}", hint="The file is damaged")
+            raise self.refuse("E-GGUF-VALUE-TYPE", why, self.position - 4, expected=f"0 to {len(VALUE_TYPES) - 1}")
         return VALUE_TYPES[number]
 
     def value(self, kind: ValueType, key: str) -> Meta:
@@ -164,7 +165,7 @@ class Cursor:
             values = numpy.frombuffer(data, numpy.uint8) if data else numpy.empty(0, numpy.uint8)
             if values.size and values.max() > 1:
                 at = start + int((values > 1).argmax())
-                raise self.refuse("E-GGUF-BOOL", "a bool is neither 0 nor 1", at, found=int(values.max()), hint="The file is damaged")
+                raise self.refuse("E-GGUF-BOOL", "a bool is neither 0 nor 1", at, found=int(values.max()))
             return values.view(bool)
         native = numpy.dtype(kind.numpy)
         if not data:

@@ -16,7 +16,7 @@ from ...runtime.storage import Region, Storage
 from ...runtime.strided import swapped
 from ...runtime.tensor import Tensor, nbytes
 from .gguf_blocks import NO_BYTE_ORDER, swapped_blocks
-from .gguf_cursor import CUT_SHORT, Cursor
+from .gguf_cursor import CUT_SHORT, DAMAGED, Cursor
 from .gguf_values import ARRAY, MAX_KEY, STRING, U8, ValueType
 
 MAGIC = b"GGUF"
@@ -117,9 +117,10 @@ def _version(source: Source) -> tuple[int, bool]:
     if little in VERSIONS or big in VERSIONS:
         return (little, False) if little in VERSIONS else (big, True)
     version = min(little, big)
-    if version in (0, 0xFFFFFFFF) or version > 1 << 16:
-        raise FormatError("E-GGUF-VERSION", source.path, "has no sensible version", at=4, expected="1 to 3", found=little, hint="The file is damaged")
-    raise UnsupportedError("E-GGUF-VERSION", source.path, "is of an unknown version", at=4, expected="1 to 3", found=version)
+    if version == 0 or version > 1 << 16:
+        raise FormatError("E-GGUF-VERSION", source.path, "has no sensible version", at=4, expected="1 to 3", found=little, hint=DAMAGED)
+    hint = "Is there a newer candle-convert?"
+    raise UnsupportedError("E-GGUF-VERSION", source.path, "is of an unknown version", at=4, expected="1 to 3", found=version, hint=hint)
 
 
 def _pair(cursor: Cursor, header: Header) -> None:
@@ -168,7 +169,7 @@ def _alignment(header: Header) -> int:
     if not isinstance(value, numpy.uint32) or not is_alignment(int(value)):
         raise FormatError(
             "E-GGUF-ALIGNMENT", header.source.path, f"{ALIGNMENT_KEY} is {str(value)[:40]!r}", at=header.where[ALIGNMENT_KEY],
-            expected="a u32, a power of two up to 2^20", hint="The file is damaged",
+            expected="a u32, a power of two up to 2^20", hint=DAMAGED,
         )
     return int(value)
 
@@ -225,7 +226,7 @@ def _check_cover(header: Header) -> None:
         if info.offset != position:
             code, what = ("E-GGUF-OVERLAP", "begins within") if info.offset < position else ("E-GGUF-GAP", "leaves a gap behind")
             why = f"tensor {info.name!r} {what} {before}"
-            raise FormatError(code, header.source.path, why, at=info.at, expected=f"{position:,}", found=f"{info.offset:,}")
+            raise FormatError(code, header.source.path, why, at=info.at, expected=f"{position:,}", found=f"{info.offset:,}", hint=DAMAGED)
         missing = header.start + info.offset + info.nbytes - header.source.size
         if missing > 0 and info.nbytes:
             raise FormatError(

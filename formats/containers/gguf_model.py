@@ -29,7 +29,7 @@ def check_model(header: Header, n_tensors: int) -> None:
     metadata = header.metadata
 
     def refuse(code: str, key: str, why: str, **sides: Any) -> FormatError:
-        return FormatError(code, header.source.path, f"{key} {why}", at=header.where[key], **sides)
+        return FormatError(code, header.source.path, f"{key} {why}", at=header.where[key], hint="Convert the original model again", **sides)
 
     for key in (TOKENS, MERGES):
         if key in metadata and not isinstance(metadata[key], list):
@@ -42,12 +42,11 @@ def check_model(header: Header, n_tensors: int) -> None:
         if getattr(value, "ndim", None) != 1 or value.dtype.kind not in kinds:
             raise refuse("E-GGUF-TOKENIZER", key, "is no array of numbers of its kind")
         if tokens is not None and len(value) != len(tokens):
-            hint = "Convert the original model again"
-            raise refuse("E-GGUF-TOKENIZER", key, "has not one element for each token", expected=len(tokens), found=len(value), hint=hint)
+            raise refuse("E-GGUF-TOKENIZER", key, "has not one element for each token", expected=len(tokens), found=len(value))
     key = _key(header, "block_count")
     blocks = _integer(metadata.get(key))
     if blocks is not None and blocks > max(MANY_BLOCKS, n_tensors):
-        raise refuse("E-GGUF-HPARAM", key, f"is {blocks:,} with {n_tensors:,} tensors", hint="The file is damaged")
+        raise refuse("E-GGUF-HPARAM", key, f"is {blocks:,} with {n_tensors:,} tensors")
 
 
 def model_findings(header: Header) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ TRAINING_TAG = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What is wrong with a template: severity (danger, warning, info) and a sentence that goes on from its name."""
+    """What is wrong with a template: severity (danger, error where it was not analysed, warning, info) and a sentence that goes on from its name."""
 
     severity: str
     message: str
@@ -35,7 +35,7 @@ class Suspicion:
 def suspicions(text: str) -> Iterator[Suspicion]:
     """What a template does that no chat template needs to do."""
     if len(text) > LONGEST:
-        yield Suspicion("warning", f"has {len(text):,} characters and was not analysed")
+        yield Suspicion("error", f"has {len(text):,} characters and was not analysed")
         return
     try:
         import jinja2

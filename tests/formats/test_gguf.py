@@ -4,6 +4,7 @@ import json
 
 import candle_convert as cc
 import gguf
+import hypothesis
 import libggml
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
 from gguf.scripts.gguf_convert_endian import byteswap_tensors
 from gguf_bytes import Maker
+from hypothesis import strategies as st
 
 VALUES = {
     "u8": np.uint8(255),
@@ -166,6 +168,18 @@ def test_gguf_py_reads_what_we_write(tmp_path):
             assert reader.fields[key].parts[-1].dtype == value.dtype
 
 
+@pytest.mark.skipif(GGML is None, reason="CANDLE_LIBGGML does not name libggml")
+def test_libggml_reads_what_we_write(tmp_path):
+    tensors = {dtype.name: random_tensor(dtype) for dtype in (*PLAIN, *BLOCKS)}
+    tensors |= {"scalar": Tensor.of(np.float32(7)), "empty": Tensor(F32, (0, 4), Held(b"")), "n" * 63: random_tensor(F32)}
+    metadata = {"general.alignment": np.uint32(64), **VALUES, "words": ["x", ""], "none": [], "numbers": np.arange(5)}
+    for path in write(tmp_path / "a.gguf", tensors, metadata) + write(tmp_path / "b.gguf", tensors, metadata, shard_tensors=5):
+        found, data = GGML.tensors(path), path.read_bytes()
+        assert found
+        for name, kind, offset, size in found:
+            assert (kind, data[offset : offset + size]) == (tensors[name].dtype.ggml, bytes(tensors[name].raw())), name
+
+
 RULES = [
     (7, np.uint32(7)),
     (2**32, np.int64(2**32)),
@@ -205,6 +219,26 @@ def test_values_without_a_type_go_as_json_and_come_back(value, tmp_path):
     found = cc.open(path)
     assert same(dict(sorted(found.metadata.items())), {"first": "1", "k": value, "last": "2"})
     (again,) = write(tmp_path / "b.gguf", {}, found.metadata)
+    assert again.read_bytes() == path.read_bytes()
+
+
+NUMBERS = [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64, np.float32, np.float64, np.bool_]
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+ARRAYS = st.one_of(
+    st.lists(TEXT, max_size=5),
+    st.tuples(st.sampled_from(NUMBERS), st.binary(max_size=5)).map(lambda made: np.frombuffer(made[1], np.uint8).astype(made[0])),
+)
+HELD = st.one_of(TEXT, st.booleans(), st.integers(0, 255).map(np.uint64), st.floats(width=32).map(np.float32), ARRAYS)
+NESTED = st.recursive(ARRAYS, lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=8)
+
+
+@hypothesis.given(st.dictionaries(TEXT.filter(lambda key: key.strip() == key != ""), HELD | NESTED, max_size=6))
+@hypothesis.settings(max_examples=80, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_metadata_comes_back_and_is_written_the_same_again(tmp_path, metadata):
+    (path,) = write(tmp_path / "a.gguf", {"x": random_tensor(I8)}, metadata)
+    graph = cc.open(path)
+    assert same(graph.metadata, metadata)
+    (again,) = write(tmp_path / "b.gguf", graph.weights, graph.metadata)
     assert again.read_bytes() == path.read_bytes()
 
 
