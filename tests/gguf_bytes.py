@@ -1,6 +1,16 @@
-"""GGUF files made byte by byte, of any version and byte order, also such as no writer would make."""
+"""GGUF files for tests: made byte by byte, also such as no writer would make, or by our writer."""
 
 import struct
+
+import libggml
+import numpy as np
+from candle_convert.formats.gguf import FORMAT
+from candle_convert.runtime.dtype import BLOCK_TYPES, DTYPES
+from candle_convert.runtime.format import WriteOptions
+from candle_convert.runtime.graph import Graph
+from candle_convert.runtime.metadata import to_json
+from candle_convert.runtime.storage import Held
+from candle_convert.runtime.tensor import Tensor
 
 NAMES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64")
 TYPES = {name: number for number, name in enumerate(NAMES)}
@@ -50,3 +60,31 @@ class Maker:
         counts = self.count(len(infos) if n_infos is None else n_infos) + self.count(len(pairs) if n_pairs is None else n_pairs)
         head = b"GGUF" + self.pack("I", self.version) + counts + b"".join(pairs) + b"".join(infos)
         return head + bytes(-len(head) % alignment) + data
+
+
+BLOCKS = [dtype for dtype in BLOCK_TYPES if dtype.ggml is not None]
+PLAIN = [DTYPES[name] for name in ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64")]
+GGML = libggml.load()
+
+
+def random_tensor(dtype, seed=0):
+    shape = (3, 2 * dtype.block) if dtype in BLOCKS else (2, 3, 5)
+    count = 6 * dtype.block_nbytes if dtype in BLOCKS else 30 * dtype.bits // 8
+    return Tensor(dtype, shape, Held(np.random.default_rng(seed).bytes(count)))
+
+
+def write(path, weights, metadata=None, attachments=None, **options):
+    """Lay a graph out and write the files as the layout says; their paths."""
+    graph = Graph(weights=weights, metadata=metadata or {}, attachments=attachments or {})
+    files = FORMAT.layout(graph, WriteOptions(stem=path.stem, **options))
+    for file in files:
+        data = bytearray(file.nbytes)
+        for piece in file.pieces:
+            data[piece.offset : piece.offset + piece.nbytes] = piece.data if isinstance(piece.data, bytes) else piece.data.raw()
+        (path.parent / file.name).write_bytes(data)
+    return [path.parent / file.name for file in files]
+
+
+def same(left, right):
+    """Equal metadata, types included."""
+    return list(left) == list(right) and to_json(left) == to_json(right)

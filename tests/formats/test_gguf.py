@@ -1,27 +1,20 @@
-"""GGUF: gguf-py as the oracle for both directions, byte-for-byte copies, both byte orders, split files, attachments."""
+"""GGUF: gguf-py and libggml as oracles for both directions, byte-for-byte copies, split files, attachments."""
 
 import json
 
 import candle_convert as cc
 import gguf
-import hypothesis
-import libggml
 import numpy as np
 import pytest
-from candle_convert.formats.containers.gguf_blocks import FIELDS, NO_BYTE_ORDER, bad_scales
-from candle_convert.formats.containers.gguf_values import BrokenText
+from candle_convert.formats.containers.gguf_blocks import FIELDS
 from candle_convert.formats.gguf import FORMAT
-from candle_convert.runtime.dtype import BLOCK_TYPES, BY_GGML, DTYPES, F32, I8
-from candle_convert.runtime.format import ReadOptions, WriteOptions
-from candle_convert.runtime.graph import Graph
-from candle_convert.runtime.metadata import TYPED_KEY, to_json
+from candle_convert.runtime.dtype import BY_GGML, DTYPES, F32, I8
+from candle_convert.runtime.format import ReadOptions
 from candle_convert.runtime.passes.select import Select
 from candle_convert.runtime.source import Source
 from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
-from gguf.scripts.gguf_convert_endian import byteswap_tensors
-from gguf_bytes import Maker
-from hypothesis import strategies as st
+from gguf_bytes import BLOCKS, GGML, PLAIN, Maker, random_tensor, same, write
 
 VALUES = {
     "u8": np.uint8(255),
@@ -37,35 +30,9 @@ VALUES = {
     "i64": np.int64(-(2**63)),
     "f64": np.float64(0.1),
 }
-BLOCKS = [dtype for dtype in BLOCK_TYPES if dtype.ggml is not None]
-PLAIN = [DTYPES[name] for name in ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64")]
-GGML = libggml.load()
 OUTDATED = {"Q8_1": 36}
 """Types of which gguf-py has an older size than ggml."""
 IN_GGUF_PY = [dtype for dtype in (*PLAIN, *BLOCKS) if dtype.ggml in set(gguf.GGMLQuantizationType) and dtype.name.upper() not in OUTDATED]
-
-
-def random_tensor(dtype, seed=0):
-    shape = (3, 2 * dtype.block) if dtype in BLOCKS else (2, 3, 5)
-    count = 6 * dtype.block_nbytes if dtype in BLOCKS else 30 * dtype.bits // 8
-    return Tensor(dtype, shape, Held(np.random.default_rng(seed).bytes(count)))
-
-
-def write(path, weights, metadata=None, attachments=None, **options):
-    """Lay a graph out and write the files as the layout says; their paths."""
-    graph = Graph(weights=weights, metadata=metadata or {}, attachments=attachments or {})
-    files = FORMAT.layout(graph, WriteOptions(stem=path.stem, **options))
-    for file in files:
-        data = bytearray(file.nbytes)
-        for piece in file.pieces:
-            data[piece.offset : piece.offset + piece.nbytes] = piece.data if isinstance(piece.data, bytes) else piece.data.raw()
-        (path.parent / file.name).write_bytes(data)
-    return [path.parent / file.name for file in files]
-
-
-def same(left, right):
-    """Equal metadata, types included."""
-    return list(left) == list(right) and to_json(left) == to_json(right)
 
 
 def writer(path, order=gguf.GGUFEndian.LITTLE, **options):
@@ -178,121 +145,6 @@ def test_libggml_reads_what_we_write(tmp_path):
         assert found
         for name, kind, offset, size in found:
             assert (kind, data[offset : offset + size]) == (tensors[name].dtype.ggml, bytes(tensors[name].raw())), name
-
-
-RULES = [
-    (7, np.uint32(7)),
-    (2**32, np.int64(2**32)),
-    (-1, np.int64(-1)),
-    (2**64 - 1, np.uint64(2**64 - 1)),
-    (0.1, np.float64(0.1)),
-    (np.bool_(True), True),
-    (b"\x00a", np.array([0, 97], np.uint8)),
-    ([], []),
-    ([1, -2], np.array([1, -2], np.int32)),
-    ([1, 2**40], np.array([1, 2**40], np.int64)),
-    ([2**63, 1], np.array([2**63, 1], np.uint64)),
-    ([0.5, 0.1], np.array([0.5, 0.1])),
-    ([True, False], np.array([True, False])),
-    (np.empty(0, np.float32), np.empty(0, np.float32)),
-    ((), ()),
-    ((["a"], (), (np.array([1], np.int8),)), (["a"], (), (np.array([1], np.int8),))),
-    (np.array(3, np.int16), np.int16(3)),
-    (BrokenText(b"\xff"), b"\xff"),
-    ([BrokenText(b"\xff"), "a"], [b"\xff", "a"]),
-]
-
-
-@pytest.mark.parametrize(("value", "expected"), RULES, ids=lambda value: repr(value)[:40])
-def test_types_of_values_from_elsewhere(value, expected, tmp_path):
-    (path,) = write(tmp_path / "a.gguf", {}, {"k": value})
-    found = cc.open(path).metadata["k"]
-    assert same({"k": found}, {"k": expected})
-    assert isinstance(found, tuple) == isinstance(expected, tuple)
-    (again,) = write(tmp_path / "b.gguf", {}, {"k": found})
-    assert again.read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize("value", [None, {"a": [1, {"b": None}]}, [1, "a"], [1, 0.5], [[1], [2]], 2**70, np.float16(0.5), np.complex64(1j), "\ud800"])
-def test_values_without_a_type_go_as_json_and_come_back(value, tmp_path):
-    (path,) = write(tmp_path / "a.gguf", {}, {"first": "1", "k": value, "last": "2"})
-    found = cc.open(path)
-    assert same(dict(sorted(found.metadata.items())), {"first": "1", "k": value, "last": "2"})
-    (again,) = write(tmp_path / "b.gguf", {}, found.metadata)
-    assert again.read_bytes() == path.read_bytes()
-
-
-NUMBERS = [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64, np.float32, np.float64, np.bool_]
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
-ARRAYS = st.one_of(
-    st.lists(TEXT, max_size=5),
-    st.tuples(st.sampled_from(NUMBERS), st.binary(max_size=5)).map(lambda made: np.frombuffer(made[1], np.uint8).astype(made[0])),
-)
-HELD = st.one_of(TEXT, st.booleans(), st.integers(0, 255).map(np.uint64), st.floats(width=32).map(np.float32), ARRAYS)
-NESTED = st.recursive(ARRAYS, lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=8)
-
-
-@hypothesis.given(st.dictionaries(TEXT.filter(lambda key: key.strip() == key != ""), HELD | NESTED, max_size=6))
-@hypothesis.settings(max_examples=80, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_metadata_comes_back_and_is_written_the_same_again(tmp_path, metadata):
-    (path,) = write(tmp_path / "a.gguf", {"x": random_tensor(I8)}, metadata)
-    graph = cc.open(path)
-    assert same(graph.metadata, metadata)
-    (again,) = write(tmp_path / "b.gguf", graph.weights, graph.metadata)
-    assert again.read_bytes() == path.read_bytes()
-
-
-def test_json_that_is_not_ours_stays_text(tmp_path):
-    for text in ("[", '{"general.architecture": "evil"}'):
-        metadata = {"general.architecture": "llama", TYPED_KEY: text}
-        (path,) = write(tmp_path / "a.gguf", {}, metadata)
-        assert cc.open(path).metadata == metadata
-    with pytest.raises(cc.UsageError, match="E-GGUF-KEY"):
-        write(tmp_path / "a.gguf", {}, {**metadata, "k": None})
-
-
-@pytest.mark.parametrize("dtype", [*PLAIN, *BLOCKS], ids=str)
-def test_big_endian_tensors(dtype, tmp_path):
-    maker, tensor = Maker(3, big=True), random_tensor(dtype)
-    data = np.frombuffer(tensor.raw(), np.uint8).reshape(-1, dtype.block_nbytes)
-    big = np.concatenate([part[:, ::-1] if swapped else part for part, swapped in words(data, dtype)], axis=1)
-    path = tmp_path / "a.gguf"
-    path.write_bytes(maker.file([maker.pair("k", "u32", 5)], [maker.info("x", tensor.shape[::-1], dtype.ggml)], big.tobytes()))
-    if dtype.name in NO_BYTE_ORDER:
-        with pytest.raises(cc.UnsupportedError, match=dtype.name):
-            cc.open(path)
-        return
-    graph = cc.open(path)
-    assert bytes(graph["x"].raw()) == tensor.raw()
-    assert bytes(graph["x"][1:2].raw()) == bytes(tensor[1:2].raw())
-    assert [note.code for note in graph.notes] == ["W-GGUF-ENDIAN"]
-    assert graph.metadata["k"] == np.uint32(5)
-
-
-def words(data, dtype):
-    """The words of blocks or elements, one after the other: columns, and whether their byte order matters."""
-    at = 0
-    for field in FIELDS.get(dtype.name, f"u{dtype.bits // 8}").split():
-        form = field.rpartition(":")[2]
-        width, count = int(form[-1]), int(form[:-2] or 1)
-        for _ in range(count if width > 1 else 1):
-            step = width if width > 1 else count
-            yield data[:, at : at + step], width > 1
-            at += step
-
-
-@pytest.mark.parametrize("kind", byteswap_tensors, ids=lambda kind: kind.name)
-def test_blocks_are_swapped_as_gguf_py_swaps_them(kind, tmp_path):
-    dtype, maker = BY_GGML[kind.value], Maker(3, big=True)
-    tensor = random_tensor(dtype)
-
-    class Blocks:
-        data = np.frombuffer(bytes(tensor.raw()), np.uint8).copy()
-
-    for at in range(0, Blocks.data.size, dtype.block_nbytes):
-        byteswap_tensors[kind](Blocks, at)
-    (tmp_path / "a.gguf").write_bytes(maker.file([], [maker.info("x", tensor.shape[::-1], dtype.ggml)], Blocks.data.tobytes()))
-    assert bytes(cc.open(tmp_path / "a.gguf")["x"].raw()) == tensor.raw()
 
 
 def test_big_endian_files_of_gguf_py(tmp_path):
@@ -425,39 +277,6 @@ def test_what_cannot_be_written(tmp_path):
     for value in (0, 33, "32", 2**21, True):
         with pytest.raises(cc.UsageError, match="E-GGUF-ALIGNMENT"):
             write(tmp_path / "a.gguf", {}, {"general.alignment": value})
-
-
-@pytest.mark.parametrize("dtype", BLOCKS, ids=str)
-def test_scales_that_are_no_numbers_are_found(dtype, tmp_path):
-    sound = np.zeros((4, dtype.block_nbytes), np.uint8)
-    assert bad_scales(Tensor(dtype, (4, dtype.block), Held(sound.tobytes()))) is None
-    found = set()
-    for at in range(dtype.block_nbytes - 1):
-        blocks = sound.copy()
-        blocks[2, at : at + 2] = 0xFF
-        if dtype.name == "iq1_m":
-            blocks[2, -8:] = 0xFF
-        if dtype.name == "q8_k":
-            blocks[2, at : at + 4] = 0xFF
-        bad = bad_scales(Tensor(dtype, (4, dtype.block), Held(blocks.tobytes())))
-        assert (None if bad is None else (bad.block, bad.count)) == (None if sane(blocks, dtype) else (2, 1)), at
-        if bad is not None:
-            found.add(at)
-    assert bool(found) == (dtype.name != "nvfp4")
-
-
-def sane(blocks, dtype):
-    """Whether libggml, or else the values that gguf-py decodes, take the blocks for sound."""
-    if GGML is not None and dtype.name != "q8_1":  # which libggml does not look at
-        return GGML.validate(dtype, blocks)
-    if dtype.name == "mxfp4":
-        return not (blocks[:, 0] == 255).any()
-    if dtype.name in ("q8_1", "q8_k", "q1_0", "q2_0"):
-        size = 2 if dtype.name in ("q1_0", "q2_0") else 4
-        kind = np.float32 if dtype.name == "q8_k" else np.float16
-        return bool(np.isfinite(np.ascontiguousarray(blocks[:, :size]).view(kind)).all())
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(dtype.ggml))).all())
 
 
 def test_check_names_tensor_and_place(tmp_path):
