@@ -18,14 +18,14 @@ SCRIPT_PREFIX = "__torch__."
 """Classes that a TorchScript archive defines itself; no Python module has this name."""
 
 _EXECUTING = (
-    "_aix_support _io _operator _osx_support _pickle _posixsubprocess _pyrepl _thread aiohttp ast asyncio bdb builtins cProfile cloudpickle code "
-    "codecs codeop commands concurrent copyreg ctypes dbm dill distutils doctest ensurepip fileinput ftplib functools gc http httplib httpx "
-    "idlelib imaplib importlib inspect io itertools joblib jsonpickle lib2to3 linecache logging marshal mmap multiprocessing nt numpy.f2py "
-    "numpy.load numpy.testing operator os pandas.eval pathlib pdb pickle pip pkgutil platform poplib posix profile pty pydoc requests resource "
-    "runpy sched setuptools shelve shutil signal site smtplib socket socketserver sqlite3 ssl string subprocess sys tarfile telnetlib tempfile "
-    "test threading timeit torch._C torch._dynamo torch._inductor torch.distributed torch.fx torch.hub torch.jit torch.load torch.multiprocessing "
-    "torch.ops torch.package torch.serialization torch.storage._load_from_bytes torch.utils trace types unittest urllib urllib2 urllib3 uuid venv "
-    "webbrowser weakref xmlrpc zipfile zipimport"
+    "__builtin__ _aix_support _io _operator _osx_support _pickle _posixsubprocess _pyrepl _thread aiohttp ast asyncio bdb builtins cProfile "
+    "cloudpickle code codecs codeop commands concurrent copy_reg copyreg ctypes dbm dill distutils doctest ensurepip fileinput ftplib functools "
+    "gc http httplib httpx idlelib imaplib importlib inspect io itertools joblib jsonpickle lib2to3 linecache logging marshal mmap "
+    "multiprocessing nt numpy.f2py numpy.load numpy.testing operator os pandas.eval pathlib pdb pickle pip pkgutil platform poplib posix profile "
+    "pty pydoc requests resource runpy sched setuptools shelve shutil signal site smtplib socket socketserver sqlite3 ssl string subprocess sys "
+    "tarfile telnetlib tempfile test threading timeit torch._C torch._dynamo torch._inductor torch.distributed torch.fx torch.hub torch.jit "
+    "torch.load torch.multiprocessing torch.ops torch.package torch.serialization torch.storage._load_from_bytes torch.utils trace types unittest "
+    "urllib urllib2 urllib3 uuid venv weakref webbrowser xmlrpc zipfile zipimport"
 )
 EXECUTING = frozenset(_EXECUTING.split())
 """Modules and names that run code, reach files or the network, or import others by name. They are refused even when they are allowed."""

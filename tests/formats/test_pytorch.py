@@ -48,6 +48,32 @@ def test_state_dicts_of_every_kind(save, tmp_path):
     assert not findings(tmp_path / "a.pth")
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_pickle_protocol_that_torch_can_use(protocol, tmp_path):
+    values = {"a": torch.ones(2), "b": patterns(torch.uint16, 3), "c": torch.nn.Parameter(torch.ones(1))}
+    torch.save(values, tmp_path / "a.pth", pickle_protocol=protocol)
+    assert_same(values, cc.open(tmp_path / "a.pth"))
+
+
+class Labelled(torch.Tensor):
+    pass
+
+
+def test_subclasses_of_tensors_are_read_when_their_name_is_allowed(tmp_path):
+    torch.save({"a": torch.ones(2).as_subclass(Labelled)}, tmp_path / "a.pth")
+    with pytest.raises(cc.UnsafeFileError, match="E-PKL-GLOBAL"):
+        cc.open(tmp_path / "a.pth")
+    graph = FORMAT.read(Source(tmp_path / "a.pth"), ReadOptions(allow_globals=frozenset({f"{__name__}.Labelled"})))
+    assert_same({"a": torch.ones(2)}, graph)
+
+
+def test_tensors_pickled_without_torch_save_are_told_how_to_be_saved(tmp_path):
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"a": torch.ones(2)}))
+    with pytest.raises(cc.UnsafeFileError) as caught:
+        cc.open(tmp_path / "a.pkl")
+    assert "torch.save a state dict" in caught.value.hint
+
+
 def test_quantized_tensors_have_the_values_that_torch_gives_them(save, tmp_path):
     save(quantized(), tmp_path / "q.pth")
     graph = cc.open(tmp_path / "q.pth")
