@@ -25,6 +25,8 @@ LENGTHS = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 FIXED = 10
 """Bytes before the text of a version 1.0 header."""
 MAX_HEADER = 1 << 16
+USUAL = 128
+"""Bytes that the header of most arrays takes."""
 MAX_DIMS = 64
 ALIGNMENT = 64
 GROWTH = 21
@@ -138,21 +140,24 @@ def header_bytes(dtype: DType, shape: tuple[int, ...]) -> bytes:
 
 def _header_text(storage: Region | Stream, place: Place) -> tuple[str, int]:
     """The header's text, and where it ends."""
-    if storage.nbytes < len(MAGIC) + 4 or (start := bytes(storage.read(0, len(MAGIC) + 2)))[: len(MAGIC)] != MAGIC:
-        raise place.malformed("E-NPZ-MAGIC", "does not begin as an npy file", expected=repr(MAGIC))
-    version = (start[-2], start[-1])
+    head = bytes(storage.read(0, min(storage.nbytes, USUAL)))
+    if not head.startswith(MAGIC) or len(head) < len(MAGIC) + 2:
+        raise place.malformed("E-NPZ-MAGIC", "does not begin as an npy file", expected=repr(MAGIC), found=repr(head[: len(MAGIC)]))
+    version = (head[6], head[7])
     if version not in LENGTHS:
         why = f"{place.what} is of npy version {version[0]}.{version[1]}"
         raise UnsupportedError("E-NPZ-VERSION", place.source.path, why, at=place.at, expected="1.0, 2.0 or 3.0", hint="Save it again with numpy")
-    begin = len(start) + LENGTHS[version]
-    length = int.from_bytes(storage.read(len(start), begin), "little") if begin <= storage.nbytes else MAX_HEADER + 1
+    begin = 8 + LENGTHS[version]
+    length = int.from_bytes(head[8:begin], "little")
     if length > min(MAX_HEADER, storage.nbytes - begin):
         raise place.malformed(
             "E-NPZ-HEADER-LENGTH", f"has {storage.nbytes:,} bytes and a header of {length:,}", expected=f"at most {MAX_HEADER:,}",
             hint="The file is cut short, or was never written by numpy",
         )
     place.source.budget.charge(length, f"the header of {place.what}", at=place.at)
-    return bytes(storage.read(begin, begin + length)).decode("latin-1"), begin + length
+    if begin + length > len(head):
+        head += storage.read(len(head), begin + length)
+    return head[begin : begin + length].decode("latin-1"), begin + length
 
 
 def _fields(text: str, place: Place) -> tuple[str, bool, tuple[int, ...]]:
