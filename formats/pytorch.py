@@ -27,6 +27,7 @@ from .containers.torch_tar import MEMBERS, read_tar
 from .containers.torch_writing import file
 
 EDGE = 1 << 16
+SYSTEM_MEMBER = "sys_info"
 PICKLE_SUFFIXES = (".pkl", ".pickle")
 WIDE = 1 << 40
 
@@ -50,7 +51,7 @@ def _is_torch_tar(source: Source) -> bool:
     try:
         return not tar.members(source).keys().isdisjoint(MEMBERS)
     except Error:
-        return any(name.encode() in source.head(EDGE) for name in MEMBERS)
+        return any(name.encode() in source.head(EDGE) for name in (SYSTEM_MEMBER, *MEMBERS))
 
 
 def read(source: Source, options: ReadOptions) -> Graph:

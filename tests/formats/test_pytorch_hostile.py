@@ -9,7 +9,10 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
+from candle_convert.formats.pytorch import FORMAT
 from candle_convert.runtime.errors import Error
+from candle_convert.runtime.format import ReadOptions
+from candle_convert.runtime.source import Source
 from torch_files import Call, Stored, archive, old_tar, pickled, rebuilt, saved, stored, tarred
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -152,7 +155,6 @@ HOSTILE = [
     (0, "quantized-axis", archive(scalar_quantized((torch.per_channel_affine, [1.0] * 4, [0] * 4, 1))), "E-PTH-QUANTIZED"),
     (0, "quantized-scales", archive(scalar_quantized((torch.per_channel_affine, [1.0] * 3, [0] * 4, 0))), "E-PTH-QUANTIZED"),
     (0, "quantized-of-quantized", archive(nested_quantized(100)), "E-PTH-TENSOR"),
-    (0, "no-pickle", archive(ONE).replace(b"data.pkl", b"data.txt"), "E-PTH-ARCHIVE"),
     (0, "two-pickles", zipped({"one/data.pkl": pickled(ONE), "two/data.pkl": pickled(ONE)}), "E-PTH-ARCHIVE"),
     (0, "long-key", archive({"x" * 5000: rebuilt()}), "E-PKL-NAME"),
     (60, "code", archive(b"\x80\x02cposix\nsystem\nX\x02\0\0\0id\x85R."), "E-PKL-GLOBAL"),
@@ -177,6 +179,16 @@ def test_expanded_tensors_of_2_to_the_40_elements_open_lazily(tmp_path, sandbox)
     tensor = cc.open(path)["value"]
     assert tensor.shape == (1 << 20, 1 << 20)
     assert tensor[5][:3].numpy().tolist() == [0.0, 0.0, 0.0]
+
+
+def test_archives_of_something_else_are_named(tmp_path):
+    path = tmp_path / "x.pth"
+    path.write_bytes(archive(ONE).replace(b"data.pkl", b"data.txt"))
+    assert not FORMAT.sniff(Source(path))
+    with pytest.raises(cc.FormatError, match="E-PTH-ARCHIVE"):
+        FORMAT.read(Source(path), ReadOptions())
+    with pytest.raises(cc.FormatError):
+        cc.open(path)
 
 
 def test_large_counts_in_stream_and_storage_are_not_allocated(tmp_path, sandbox):
