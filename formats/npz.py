@@ -17,25 +17,35 @@ from ..runtime.metadata import from_strings, to_strings
 from ..runtime.source import Source
 from .containers.json import parse
 from .containers.npy import ALIGNMENT, MAGIC, MAX_DIMS, NAMES, VOIDS, Header, Place, header_bytes, read_header, tensor
-from .containers.zip import Archive, Entry, Member
+from .containers.zip import Archive, Entry, Member, looks_like
 from .containers.zip import layout as zip_layout
-from .containers.zip.records import END_MAGIC, LOCAL, LOCAL_MAGIC
+from .containers.zip.records import END_MAGIC, LOCAL
 
 SUFFIX = ".npy"
 METADATA = "__metadata__.json"
 COMMENT = "dtype="
+EDGE = 1 << 16
+"""Bytes at the end of a file, where the directory of an archive is, that are searched for the names of arrays."""
 
 
 def sniff(source: Source) -> bool:
-    """An archive whose first member is an array or our metadata, or one that is empty."""
+    """An archive that is empty or has an array or our metadata in it; when it is too damaged to tell, one that names some."""
     head = source.head(LOCAL.size)
-    if head[:4] == END_MAGIC:
-        return True
-    if len(head) < LOCAL.size or head[:4] != LOCAL_MAGIC:
-        return False
+    if not looks_like(source) or len(head) < LOCAL.size:
+        return head[:4] == END_MAGIC
     length = LOCAL.unpack(head)[-2]
-    name = source.head(LOCAL.size + length)[LOCAL.size :]
-    return name.endswith(SUFFIX.encode()) or name == METADATA.encode()
+    if _is_ours(source.head(LOCAL.size + length)[LOCAL.size :].decode("latin-1")):
+        return True
+    if SUFFIX.encode() not in source.read(max(0, source.size - EDGE), min(EDGE, source.size)):
+        return False
+    try:
+        return any(_is_ours(name) for name in Archive(source).members)
+    except Error:
+        return True
+
+
+def _is_ours(name: str) -> bool:
+    return name.endswith(SUFFIX) or name == METADATA
 
 
 def read(source: Source, options: ReadOptions) -> Graph:

@@ -12,6 +12,7 @@ from ...runtime.source import Source
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """Whole strings, even one without an end, and brackets. Nothing is tried twice, so that the time is linear in any text."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+HINT = "Fetch the file again, or write it again with the program that made it"
 CONTAINER = 64
 """Bytes that an empty list or object takes at least."""
 
@@ -22,19 +23,19 @@ def parse(data: bytes, source: Source, at: int, code: str) -> Any:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError(code, source.path, "the JSON text is not UTF-8", at=at + error.start) from error
+        raise FormatError(code, source.path, "the JSON text is not UTF-8", at=at + error.start, hint=HINT) from error
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
     except _Refused as error:
-        raise FormatError(code, source.path, str(error), at=at) from error
+        raise FormatError(code, source.path, str(error), at=at, hint=HINT) from error
     except json.JSONDecodeError as error:
-        raise FormatError(code, source.path, f"not JSON: {error.msg}", at=at + len(text[: error.pos].encode())) from error
+        raise FormatError(code, source.path, f"not JSON: {error.msg}", at=at + len(text[: error.pos].encode()), hint=HINT) from error
     except UnicodeEncodeError as error:
-        raise FormatError(code, source.path, "the JSON text holds half of a surrogate pair", at=at) from error
+        raise FormatError(code, source.path, "the JSON text holds half of a surrogate pair", at=at, hint=HINT) from error
     except ValueError as error:  # an integer of thousands of digits
-        raise FormatError(code, source.path, f"not JSON: {error}", at=at) from error
+        raise FormatError(code, source.path, f"not JSON: {error}", at=at, hint=HINT) from error
     except RecursionError as error:
         raise LimitError("E-LIMIT-DEPTH", source.path, "JSON nested deeper than Python can follow", at=at, hint="Lower --limit depth") from error
     return value

@@ -148,7 +148,7 @@ HOSTILE = [
     (52, "absolute", built(Part(b"/x.npy")), "E-ZIP-PATH"),
     (52, "backslash", built(Part(b"..\\x.npy")), "E-ZIP-PATH"),
     (52, "nul", built(Part(b"x\0.npy")), "E-ZIP-PATH"),
-    (52, "nameless", built(Part(b"")), "E-ZIP-PATH"),
+    (52, "nameless", built(Part(), Part(b"")), "E-ZIP-PATH"),
     (52, "symlink", built(Part(attributes=LINK)), "E-ZIP-LINK"),
     (52, "device", built(Part(attributes=(stat.S_IFBLK | 0o600) << 16)), "E-ZIP-LINK"),
     (52, "not-utf8", built(Part(b"\xff.npy", flags=UTF8)), "E-ZIP-NAME"),
