@@ -17,11 +17,12 @@ from ..runtime.source import Source
 from ..runtime.storage import Storage
 from .containers import tar, zip
 from .containers.pickle import Persistent
+from .containers.pickle_bytes import DAMAGED
 from .containers.pickle_names import load
 from .containers.pickle_scan import is_pickle, scan_file
 from .containers.state_dict import fill
 from .containers.torch_archive import read_archive
-from .containers.torch_legacy import MAGIC, Checkpoint, carrier_of, read_stream
+from .containers.torch_legacy import APPENDED, MAGIC, Checkpoint, carrier_of, read_stream
 from .containers.torch_records import Rebuilder, StorageRef
 from .containers.torch_tar import MEMBERS, read_tar
 from .containers.torch_writing import file
@@ -71,15 +72,17 @@ def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
     if first.value == MAGIC:
         return read_stream(source, first.end, options.allow_globals)
     if isinstance(first.value, int) and abs(first.value) >= WIDE:
-        raise FormatError("E-PTH-MAGIC", source.path, "starts with a wrong magic number", at=0, expected=hex(MAGIC), found=hex(first.value))
+        why, found = "starts with a wrong magic number", hex(first.value)
+        raise FormatError("E-PTH-MAGIC", source.path, why, at=0, hint=DAMAGED, expected=hex(MAGIC), found=found)
     if first.end != source.size:
-        raise FormatError("E-PKL-TRAILING", source.path, f"{source.size - first.end:,} bytes follow the end of the pickle", at=first.end)
-    return Checkpoint(first.value, Rebuilder(source.path, _no_storage), first.operations)
+        why = f"{source.size - first.end:,} bytes follow the end of the pickle"
+        raise FormatError("E-PKL-TRAILING", source.path, why, at=first.end, hint=APPENDED)
 
+    def locate(ref: StorageRef, persistent: Persistent) -> Storage:
+        why = "refers to a storage, and a plain pickle has none"
+        raise FormatError("E-PKL-PERSISTENT", source.path, why, at=persistent.at, hint=DAMAGED)
 
-def _no_storage(ref: StorageRef, persistent: Persistent) -> Storage:
-    """Plain pickles have no storages beside them."""
-    raise FormatError("E-PKL-PERSISTENT", None, "refers to a storage, and there are none", at=persistent.at)
+    return Checkpoint(first.value, Rebuilder(source.path, locate), first.operations)
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:

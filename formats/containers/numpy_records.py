@@ -15,7 +15,7 @@ from ...runtime.storage import Held, Storage
 from ...runtime.strided import strided, swapped
 from ...runtime.tensor import Tensor
 from .pickle import Global, Record
-from .pickle_bytes import Span
+from .pickle_bytes import DAMAGED, Span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,14 +63,14 @@ def array(record: Record, file: str) -> Tensor:
     """
     shape, dtype, fortran, data = _parts(record, file)
     if not isinstance(shape, tuple) or not all(type(length) is int and 0 <= length < 1 << 63 for length in shape) or len(shape) > MAX_DIMS:
-        raise FormatError("E-PKL-ARRAY", file, "an array has a shape that is not made of natural numbers", at=record.at)
+        raise FormatError("E-PKL-ARRAY", file, "an array has a shape that is not made of natural numbers", at=record.at, hint=DAMAGED)
     numpy_dtype = _dtype(dtype, record, file)
     storage = _storage(data)
     need = math.prod(shape) * numpy_dtype.itemsize
     if storage is None or storage.nbytes != need:
         found = "no bytes" if storage is None else f"{storage.nbytes:,}"
         why = f"an array of shape {list(shape)} lacks its data"
-        raise FormatError("E-PKL-ARRAY", file, why, at=record.at, expected=f"{need:,} bytes", found=found)
+        raise FormatError("E-PKL-ARRAY", file, why, at=record.at, hint=DAMAGED, expected=f"{need:,} bytes", found=found)
     try:
         ours = of_numpy(numpy_dtype)
     except UnsupportedError as error:
@@ -91,7 +91,7 @@ def scalar(record: Record, file: str) -> np.generic:
     numpy_dtype = _dtype(dtype, record, file)
     storage = _storage(data)
     if storage is None or storage.nbytes != numpy_dtype.itemsize:
-        raise FormatError("E-PKL-ARRAY", file, "a numpy scalar lacks its bytes", at=record.at)
+        raise FormatError("E-PKL-ARRAY", file, "a numpy scalar lacks its bytes", at=record.at, hint=DAMAGED)
     value: np.generic = numpy.frombuffer(storage.read(0, storage.nbytes), numpy_dtype)[0]
     return value
 
@@ -105,7 +105,7 @@ def _parts(record: Record, file: str) -> tuple[Any, Any, bool, Any]:
     if record.name == RECONSTRUCT and isinstance(state, tuple) and len(state) in (4, 5):
         shape, dtype, fortran, data = state[-4:]
         return shape, dtype, bool(fortran), data
-    raise FormatError("E-PKL-ARRAY", file, "an array record is incomplete", at=record.at)
+    raise FormatError("E-PKL-ARRAY", file, "an array record is incomplete", at=record.at, hint=DAMAGED)
 
 
 def _storage(data: Any) -> Storage | None:
@@ -125,7 +125,7 @@ def _dtype(value: Any, record: Record, file: str) -> np.dtype:
     if isinstance(code, Global):
         return _named(code.name)
     if not isinstance(code, str):
-        raise FormatError("E-PKL-ARRAY", file, "an array has no dtype", at=record.at)
+        raise FormatError("E-PKL-ARRAY", file, "an array has no dtype", at=record.at, hint=DAMAGED)
     if not re.fullmatch(r"[<>=|]?[biufc]\d{1,2}", code):
         raise NotNumeric(code[:40])
     state = value.state if isinstance(value, Record) else None

@@ -56,7 +56,7 @@ class Machine:
         while True:
             self.at = cursor.position
             if self.at >= cursor.end:
-                raise self.refuse("E-PKL-TRUNCATED", "the pickle ends without STOP", hint="The file is cut short or damaged; fetch it again")
+                raise self.refuse("E-PKL-TRUNCATED", "the pickle ends without STOP")
             row = _TABLE[cursor.byte()]
             if row is None:
                 raise self.refuse("E-PKL-OPCODE", "is no pickle opcode", found=f"0x{cursor.carrier.storage.read(self.at, self.at + 1).hex()}")

@@ -16,6 +16,7 @@ SPAN = 4096
 """Byte strings of this length and more stay in the file."""
 LINE = 1 << 26
 NAME = 4096
+DAMAGED = "The file is damaged or cut short; fetch or save it again"
 LONG = 1024
 """The most bytes of an integer; every text form of one that is shorter can be printed."""
 
@@ -65,7 +66,8 @@ class Cursor:
 
     def refuse(self, code: str, why: str, at: int | None = None, **sides: Any) -> FormatError:
         """An error at a position of the storage, the current one when none is given."""
-        return FormatError(code, self.carrier.file, why, at=self.carrier.base + (self.position if at is None else at), **sides)
+        place = self.carrier.base + (self.position if at is None else at)
+        return FormatError(code, self.carrier.file, why, at=place, **{"hint": DAMAGED, **sides})
 
     def byte(self) -> int:
         """The next byte."""
@@ -113,8 +115,7 @@ class Cursor:
     def check(self, nbytes: int) -> None:
         """FormatError when fewer bytes are left."""
         if nbytes > self.end - self.position:
-            hint = "The file is cut short or damaged; fetch it again"
-            raise self.refuse("E-PKL-TRUNCATED", f"the pickle needs {nbytes:,} more bytes, {self.end - self.position:,} are left", hint=hint)
+            raise self.refuse("E-PKL-TRUNCATED", f"the pickle needs {nbytes:,} more bytes, {self.end - self.position:,} are left")
 
     def _need(self, nbytes: int) -> None:
         """Move the window so that it starts here and holds `nbytes` bytes."""

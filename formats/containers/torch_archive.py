@@ -12,9 +12,9 @@ from ...runtime.source import Source
 from ...runtime.storage import Storage
 from .json import parse
 from .pickle import Persistent
-from .pickle_bytes import Carrier
+from .pickle_bytes import DAMAGED, Carrier
 from .pickle_names import load
-from .torch_legacy import Checkpoint
+from .torch_legacy import APPENDED, Checkpoint
 from .torch_records import Rebuilder, StorageRef, part_of
 from .zip import Archive, Member
 
@@ -38,7 +38,8 @@ def read_archive(source: Source, allowed: frozenset[str]) -> Checkpoint:
     carrier = Carrier(archive.storage(member), f"{source.path}!{member.name}", source.budget)
     loaded = load(carrier, 0, allowed, script=script)
     if loaded.end != member.nbytes:
-        raise FormatError("E-PKL-TRAILING", carrier.file, f"{member.nbytes - loaded.end:,} bytes follow the end of the pickle", at=loaded.end)
+        why = f"{member.nbytes - loaded.end:,} bytes follow the end of the pickle"
+        raise FormatError("E-PKL-TRAILING", carrier.file, why, at=loaded.end, hint=APPENDED)
     members = _Members(archive, root)
     rebuilder = Rebuilder(carrier.file, members.locate, big_endian=_big_endian(archive, root))
     return Checkpoint(loaded.value, rebuilder, loaded.operations, script, _metadata(archive, root))
@@ -75,7 +76,7 @@ class _Members:
         if member is None or member.nbytes < need:
             file, found = f"{self.archive.source.path}!{self.root}{PICKLE}", "none" if member is None else f"{member.nbytes:,}"
             why = f"the storage {name!r} is missing or short"
-            raise FormatError("E-PTH-STORAGE", file, why, at=persistent.at, expected=f"{need:,} bytes", found=found)
+            raise FormatError("E-PTH-STORAGE", file, why, at=persistent.at, hint=DAMAGED, expected=f"{need:,} bytes", found=found)
         return part_of(self.archive.storage(member), ref.first * ref.itemsize, ref.length * ref.itemsize)
 
 
@@ -94,7 +95,7 @@ def _big_endian(archive: Archive, root: str) -> bool:
     order = _read(archive, member, BYTE_ORDER_LIMIT)
     if order not in (b"little", b"big"):
         path, why = archive.source.path, "has an unknown byte order"
-        raise FormatError("E-PTH-BYTEORDER", path, why, at=member.offset, expected="little or big", found=order)
+        raise FormatError("E-PTH-BYTEORDER", path, why, at=member.offset, hint=DAMAGED, expected="little or big", found=order)
     return order == b"big"
 
 

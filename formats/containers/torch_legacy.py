@@ -13,13 +13,14 @@ from ...runtime.errors import FormatError
 from ...runtime.source import Source
 from ...runtime.storage import Region, Storage
 from .pickle import Persistent, Record, Value
-from .pickle_bytes import Carrier
+from .pickle_bytes import DAMAGED, Carrier
 from .pickle_names import load
 from .torch_records import Rebuilder, StorageRef, itemsize, part_of, storage_ref
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 COUNT = 8
+APPENDED = "Something was appended to the file, or it is damaged; candle-convert scan looks at all of it"
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,13 @@ def read_stream(source: Source, start: int, allowed: frozenset[str]) -> Checkpoi
     version = load(carrier, start, allowed)
     if version.value != PROTOCOL:
         found = version.value if isinstance(version.value, int) else type(version.value).__name__
-        raise FormatError("E-PTH-VERSION", source.path, "is of an unknown version of torch's stream format", at=start, expected=PROTOCOL, found=found)
+        why = "is of an unknown version of torch's stream format"
+        raise FormatError("E-PTH-VERSION", source.path, why, at=start, hint=DAMAGED, expected=PROTOCOL, found=found)
     system = load(carrier, version.end, allowed)
     whole = load(carrier, system.end, allowed)
     keys = load(carrier, whole.end, allowed)
     if not isinstance(keys.value, list) or not all(isinstance(key, str | int) for key in keys.value) or len(set(keys.value)) < len(keys.value):
-        raise FormatError("E-PTH-KEYS", source.path, "the list of storage keys is no list of different keys", at=whole.end)
+        raise FormatError("E-PTH-KEYS", source.path, "the list of storage keys is no list of different keys", at=whole.end, hint=DAMAGED)
     storages = _Storages(source, keys.value, _storage_sizes(whole.value, source), keys.end)
     return Checkpoint(whole.value, Rebuilder(source.path, storages.locate), whole.operations)
 
@@ -101,7 +103,7 @@ class _Storages:
         self.regions: dict[Any, Region] = {}
         for key in keys:
             if key not in sizes:
-                raise FormatError("E-PTH-KEYS", source.path, f"no tensor says what storage {key!r} holds", at=at)
+                raise FormatError("E-PTH-KEYS", source.path, f"no tensor says what storage {key!r} holds", at=at, hint=DAMAGED)
             count = int.from_bytes(source.read(at, COUNT), "little", signed=True)
             left = source.size - at - COUNT
             if count < 0 or count * sizes[key] > left:
@@ -112,7 +114,7 @@ class _Storages:
             self.regions[key] = Region(source, at + COUNT, count * sizes[key])
             at += COUNT + count * sizes[key]
         if at != source.size:
-            raise FormatError("E-PTH-TRAILING", source.path, f"{source.size - at:,} bytes follow the last storage", at=at)
+            raise FormatError("E-PTH-TRAILING", source.path, f"{source.size - at:,} bytes follow the last storage", at=at, hint=APPENDED)
 
     def locate(self, ref: StorageRef, persistent: Persistent) -> Storage:
         """The bytes of a storage, or of the view of it that is meant."""
@@ -121,5 +123,5 @@ class _Storages:
         if region is None or region.nbytes < need:
             found = "none" if region is None else f"{region.nbytes:,}"
             why = f"storage {ref.key!r} is missing or short"
-            raise FormatError("E-PTH-STORAGE", self.source.path, why, at=persistent.at, expected=f"{need:,} bytes", found=found)
+            raise FormatError("E-PTH-STORAGE", self.source.path, why, at=persistent.at, hint=DAMAGED, expected=f"{need:,} bytes", found=found)
         return part_of(region, ref.first * ref.itemsize, ref.length * ref.itemsize)

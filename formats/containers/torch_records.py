@@ -18,6 +18,7 @@ from ...runtime.strided import is_row_order, strided, swapped
 from ...runtime.tensor import Tensor
 from .numpy_records import array
 from .pickle import Global, Persistent, Record
+from .pickle_bytes import DAMAGED
 from .torch_quantized import QUANTIZED, QuantizedType, dequantized
 
 MAX_DIMS = 64
@@ -155,7 +156,7 @@ class Rebuilder:
         return _REBUILD[record.name](self, record)
 
     def refuse(self, code: str, why: str, record: Record | Persistent, **sides: Any) -> FormatError:
-        return FormatError(code, self.file, why, at=record.at, **sides)
+        return FormatError(code, self.file, why, at=record.at, hint=DAMAGED, **sides)
 
     def _inner(self, record: Record) -> Record:
         inner: Any = record.arguments[WRAPPERS[record.name]] if record.name in WRAPPERS and record.arguments else None
@@ -289,18 +290,18 @@ def storage_ref(persistent: Persistent, file: str) -> StorageRef:
     """What a persistent id says; FormatError when it is not a storage's."""
     given = persistent.id
     if not isinstance(given, tuple) or len(given) not in (5, 6) or given[0] != "storage":
-        raise FormatError("E-PKL-PERSISTENT", file, "refers to something outside the pickle that is not a storage", at=persistent.at)
+        raise FormatError("E-PKL-PERSISTENT", file, "refers to something outside the pickle that is not a storage", at=persistent.at, hint=DAMAGED)
     _, kind, key, _, count = given[:5]
     name = kind.name if isinstance(kind, Global) else ""
     dtype = "uint8" if name in UNTYPED else STORAGE_CLASSES.get(name)
     if dtype is None or not isinstance(key, str | int) or type(count) is not int or not 0 <= count < 1 << 60:
-        raise FormatError("E-PKL-PERSISTENT", file, "refers to a storage without class, key or length", at=persistent.at)
+        raise FormatError("E-PKL-PERSISTENT", file, "refers to a storage without class, key or length", at=persistent.at, hint=DAMAGED)
     view = given[5] if len(given) == 6 else None
     if view is None:
         return StorageRef(dtype, key, count, 0, count)
     good = isinstance(view, tuple) and len(view) == 3 and all(type(number) is int and number >= 0 for number in view[1:])
     if not good or view[1] + view[2] > count:
-        raise FormatError("E-PTH-VIEW", file, "a storage view goes past its storage", at=persistent.at)
+        raise FormatError("E-PTH-VIEW", file, "a storage view goes past its storage", at=persistent.at, hint=DAMAGED)
     return StorageRef(dtype, key, count, view[1], view[2])
 
 

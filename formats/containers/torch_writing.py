@@ -82,7 +82,8 @@ def torch_shape(name: str, tensor: Tensor) -> tuple[int, ...]:
     if not _is_paired(dtype):
         return shape
     if not shape or shape[-1] % 2:
-        raise UnsupportedError("E-PTH-PAIRS", None, f"tensor {name!r} of {dtype} {list(shape)} has no even last dimension, as torch needs")
+        why, hint = f"tensor {name!r} of {dtype} {list(shape)} has no even last dimension, as torch needs", "Write safetensors, or cast it"
+        raise UnsupportedError("E-PTH-PAIRS", None, why, hint=hint)
     return (*shape[:-1], shape[-1] // 2)
 
 
