@@ -154,7 +154,8 @@ def _name(source: Source, at: int, raw: bytes, flags: int) -> str:
         raise malformed(source, "E-ZIP-NAME", f"the member name {raw!r} is not UTF-8", at=at) from error
     why = why_unsafe(name)
     if why is not None:
-        raise UnsafeFileError("E-ZIP-PATH", source.path, f"the member name {name!r} {why}", at=at, hint="No honest program writes such names")
+        hint = "Pack the archive again with plain relative names"
+        raise UnsafeFileError("E-ZIP-PATH", source.path, f"the member name {name!r} {why}", at=at, hint=hint)
     return name
 
 
