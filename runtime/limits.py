@@ -58,6 +58,7 @@ def limits(**changes: str | float) -> Iterator[Limits]:
 
 def replaced(base: Limits, changes: dict[str, str | float]) -> Limits:
     """`base` with some fields changed from text or numbers."""
+    changes = {name.replace("-", "_"): value for name, value in changes.items()}
     for name in changes:
         if name not in FIELDS:
             raise UsageError("E-LIMIT-NAME", None, f"there is no limit {name!r}", hint=f"Limits: {', '.join(FIELDS)}")

@@ -35,5 +35,7 @@ def test_limits_hold_inside_their_block(tmp_path):
         cc.open(tmp_path / "x.safetensors")
     with pytest.raises(cc.UsageError, match="E-LIMIT-NAME"), cc.limits(bytes=1):
         pass
+    with cc.limits(**{"zip-ratio": "200"}) as changed:
+        assert changed.zip_ratio == 200
     assert current() is before
     assert len(cc.open(tmp_path / "x.safetensors")) == 20
