@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..runtime import registry
 from ..runtime.errors import Error, FormatError, UsageError
 from ..runtime.format import Format
 from ..runtime.source import Source
+
+SHARED_SUFFIXES = (".bin",)
+"""Suffixes that promise nothing, since several formats and much else have them."""
 
 
 def formats() -> tuple[Format, ...]:
@@ -43,11 +47,11 @@ def recognise(source: Source, name: str | None = None) -> Format:
             return format
     refuse_known(source)
     promised = by_suffix(source.path)
-    if promised is not None:
+    if promised is not None and not source.path.lower().endswith(SHARED_SUFFIXES):
         return promised
     raise FormatError(
-        "E-FORMAT-UNKNOWN", source.path, f"is no model format we know; it starts with {source.head(8)!r}",
-        hint="See candle-convert formats; name the format with --from if it has no marks of its own",
+        "E-FORMAT-UNKNOWN", source.path, f"is no model format we know; it starts with {source.head(8)!r}", at=0,
+        hint="It may be damaged or cut short; say --from NAME to hear what is wrong with it as one of candle-convert formats",
     )
 
 
@@ -86,9 +90,15 @@ NOT_MODELS = (
     ),
     _kind(
         "E-FILE-ARCHIVE",
-        rb"\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|\x28\xb5\x2f\xfd|Rar!",
-        "a compressed archive",
+        rb"\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|\x28\xb5\x2f\xfd|Rar!|.{257}ustar",
+        "a compressed file or an archive",
         "Unpack it first",
+    ),
+    _kind(
+        "E-FILE-ZIP",
+        rb"PK\x03\x04",
+        "a zip archive without tensors",
+        "Unpack it, or name the weights file",
     ),
     _kind(
         "E-FILE-HDF5",
@@ -104,7 +114,7 @@ NOT_MODELS = (
     ),
     _kind(
         "E-FILE-EMPTY",
-        rb"\x00{512}",
+        rb"\x00{512}|\x00+\Z",
         "zeros at its start",
         "The download was reserved but not finished; fetch the file again",
     ),
@@ -113,6 +123,12 @@ NOT_MODELS = (
         rb'\s*[{\[]\s*["{\[\]}]',
         "a JSON text, not weights",
         "Name the weights file, its *.index.json, or the model directory",
+    ),
+    _kind(
+        "E-FILE-TEXT",
+        rb"[\t\n\r\x20-\x7e]+\Z",
+        "a text, not weights",
+        "The download got an error message, or this is a file beside the weights",
     ),
 )
 
@@ -128,8 +144,25 @@ def refuse_known(source: Source) -> None:
 
 
 def _not_a_model(source: Source, kind: NotAModel, head: bytes) -> Error:
-    details = ""
-    if kind.code == "E-LFS-POINTER":
-        oid, size = re.search(rb"oid sha256:([0-9a-f]{8})", head), re.search(rb"\nsize (\d{1,18})", head)
-        details = f" (oid {oid[1].decode()}…, real size {int(size[1]):,} bytes)" if oid and size else ""
-    return FormatError(kind.code, source.path, f"the file of {source.size:,} bytes is {kind.is_a}{details}", hint=kind.hint)
+    details = DETAILS[kind.code](head) if kind.code in DETAILS else None
+    why = f"the file of {source.size:,} bytes is {kind.is_a}{f' ({details})' if details else ''}"
+    return FormatError(kind.code, source.path, why, at=0, hint=kind.hint)
+
+
+def _pointed_to(head: bytes) -> str | None:
+    oid, size = re.search(rb"oid sha256:([0-9a-f]{8})", head), re.search(rb"\nsize (\d{1,18})", head)
+    return f"oid {oid[1].decode()}…, real size {int(size[1]):,} bytes" if oid and size else None
+
+
+def _first_member(head: bytes) -> str | None:
+    name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+    return f"its first member is {name.decode(errors='replace')!r}" if name else None
+
+
+def _first_line(head: bytes) -> str | None:
+    line = head.decode("ascii").strip().partition("\n")[0]
+    return repr(line[:80]) if line else None
+
+
+DETAILS: dict[str, Callable[[bytes], str | None]] = {"E-LFS-POINTER": _pointed_to, "E-FILE-ZIP": _first_member, "E-FILE-TEXT": _first_line}
+"""What else the first bytes of a kind of file say."""

@@ -207,7 +207,7 @@ def _look_unknown(source: Source, text: bool, options: ReadOptions) -> Iterator[
         if pattern.match(head):
             yield Finding(code, "warning", f"is {what}")
     promised = recognise.by_suffix(source.path)
-    if promised is not None and kind is None and not looks_like(source):
+    if promised is not None and (kind is None or kind.code == "E-FILE-TEXT") and not looks_like(source):
         try:
             promised.read(source, options)
         except Error as error:

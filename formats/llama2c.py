@@ -133,20 +133,27 @@ def read(source: Source, options: ReadOptions) -> Graph:
 def _header(source: Source) -> _Header:
     head = source.head(HEADERS[1])
     if len(head) < HEADERS[0]:
-        raise FormatError("E-LLAMA2C-TRUNCATED", source.path, "too short for a header", expected=f"{HEADERS[0]} bytes", found=len(head))
+        raise _short(source, HEADERS[0])
     if head[:4] != MAGIC:
         return _version_0(head)
     version, *sizes = struct.unpack_from("<8i", head.ljust(HEADERS[1], b"\0"), 4)
     if version not in (1, 2):
         raise UnsupportedError("E-LLAMA2C-VERSION", source.path, f"version {version} is not known", at=4, expected="1 or 2")
     if len(head) < HEADERS[version]:
-        raise FormatError("E-LLAMA2C-TRUNCATED", source.path, "too short for a header", expected=f"{HEADERS[version]} bytes", found=len(head))
+        raise _short(source, HEADERS[version])
     shared, group = struct.unpack_from("<Bi", head, 36)
     end = 41 if version == 2 else 37
     if shared > 1 or any(head[end:]) or (version == 2 and not 0 < group <= MAX_SIZE):
         why = f"the header goes on with classifier flag {shared} and group size {group}, or its rest is not zero"
         raise FormatError("E-LLAMA2C-HEADER", source.path, why, at=36)
     return _Header(version, dict(zip(SIZES, sizes, strict=True)), bool(shared), group if version == 2 else 0)
+
+
+def _short(source: Source, header: int) -> FormatError:
+    return FormatError(
+        "E-LLAMA2C-TRUNCATED", source.path, "too short for a header", at=source.size, expected=f"{header} bytes", found=source.size,
+        hint="The download is cut short; fetch the file again",
+    )
 
 
 def _version_0(head: bytes) -> _Header:

@@ -54,7 +54,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
 
 def _header(source: Source) -> tuple[dict[str, Any], int]:
     if source.size < 8:
-        raise FormatError("E-ST-SHORT", source.path, "too short for the header length", expected="8 bytes", found=f"{source.size}")
+        raise FormatError("E-ST-SHORT", source.path, "too short for the header length", at=0, expected="8 bytes", found=source.size)
     length = int.from_bytes(source.read(0, 8), "little")
     if length > source.size - 8:
         raise FormatError(
@@ -86,7 +86,10 @@ def _entry(source: Source, name: str, value: Any) -> tuple[str, DType, tuple[int
         raise refuse("E-ST-SHAPE", f"has the shape {shape}, which is more than any memory can address")
     dtype = BY_SAFETENSORS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
     if dtype is None:
-        raise UnsupportedError("E-ST-DTYPE", source.path, f"tensor {name!r} has the unknown dtype {value['dtype']!r}", at=8)
+        raise UnsupportedError(
+            "E-ST-DTYPE", source.path, f"tensor {name!r} has the unknown dtype {str(value['dtype'])[:80]!r}", at=8,
+            hint=f"Known are: {', '.join(WIDEST_FIRST)}",
+        )
     need, have = dtype.nbytes(math.prod(shape)), offsets[1] - offsets[0]
     if need is None:
         raise refuse("E-ST-SIZE", f"of {dtype.safetensors} {shape} does not fill whole bytes")

@@ -19,10 +19,11 @@ class Error(Exception):
         why: one sentence, without the path.
         at: byte offset in `file` where the fault was found.
         expected, found: the two sides of a mismatch, where there is one.
-        hint: what to do next.
+        hint: what to do next; None for what usually helps with errors of this kind.
     """
 
     exit_code = 70
+    usual_hint: str | None = None
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Error(Exception):
         self.offset = at
         self.expected = expected
         self.found = found
-        self.hint = hint
+        self.hint = self.usual_hint if hint is None else hint
 
     @property
     def message(self) -> str:
@@ -56,7 +57,7 @@ class Error(Exception):
 
     def __str__(self) -> str:
         text = f"{self.code}  {self.message}"
-        return f"{text}. {self.hint}" if self.hint else text
+        return f"{text}. {printable(self.hint)}" if self.hint else text
 
     def to_json(self) -> dict[str, Any]:
         """The error object of JSON mode."""
@@ -81,12 +82,14 @@ class FormatError(Error):
     """The file breaks its own format, or is not what its name says."""
 
     exit_code = 3
+    usual_hint = "The file is damaged, cut short, or was written by a faulty program; fetch or save it again"
 
 
 class UnsupportedError(Error):
     """A well-formed thing that cannot be read, held or run: a dtype, an op, an architecture."""
 
     exit_code = 4
+    usual_hint = "candle-convert formats and candle-convert types list what is supported"
 
 
 class UnsafeFileError(Error):

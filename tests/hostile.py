@@ -101,6 +101,7 @@ def attempt(path: Path, readable: int = 1 << 22) -> cc.Error | None:
         assert error.file is not None, str(error)
         assert Path(error.file.partition("!")[0]).parent == path.parent, str(error)
         assert error.code.startswith("E-"), str(error)
+        assert error.hint, str(error)
         assert error.exit_code in (3, 4, 5, 6, 7), str(error)
         assert str(error).isprintable(), repr(str(error))
     assert time.process_time() - began < SECONDS, f"slow: {raised}"

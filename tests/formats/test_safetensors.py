@@ -40,7 +40,7 @@ HOSTILE = [
     (1, "empty", b"", "E-FILE-EMPTY"),
     (1, "one-byte", b"\x02", "E-ST-SHORT"),
     (1, "seven-bytes", b"\x01" * 7, "E-ST-SHORT"),
-    (1, "only-a-length", struct.pack("<Q", 0), "E-ST-JSON"),
+    (1, "only-a-length", struct.pack("<Q", 0), "E-FILE-EMPTY"),
     (2, "header-2^63", struct.pack("<Q", BIG) + b"{}", "E-ST-HEADER-LENGTH"),
     (2, "header-2^64-1", struct.pack("<Q", (1 << 64) - 1) + b"{}", "E-ST-HEADER-LENGTH"),
     (2, "header-one-too-long", struct.pack("<Q", 3) + b"{}", "E-ST-HEADER-LENGTH"),
