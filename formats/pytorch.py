@@ -5,14 +5,12 @@ What lies in which container is told in `containers/torch_*.py`; here a file is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from ..runtime.dtype import BY_TORCH
 from ..runtime.errors import Error, FormatError
-from ..runtime.format import FileLayout, Finding, Format, Piece, ReadOptions, WriteOptions, shards
+from ..runtime.format import FileLayout, Finding, Format, ReadOptions, WriteOptions
 from ..runtime.graph import Graph
-from ..runtime.metadata import to_strings
 from ..runtime.source import Source
 from ..runtime.storage import Storage
 from .containers import tar, zip
@@ -20,6 +18,7 @@ from .containers.pickle import Persistent
 from .containers.pickle_bytes import DAMAGED
 from .containers.pickle_names import load
 from .containers.pickle_scan import is_pickle, scan_file
+from .containers.shards import sharded
 from .containers.state_dict import fill
 from .containers.torch_archive import read_archive
 from .containers.torch_legacy import APPENDED, MAGIC, Checkpoint, carrier_of, read_stream
@@ -86,19 +85,8 @@ def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
-    """One archive, or shards with an index in the way of the Hugging Face hub."""
-    groups = shards(graph.weights.items(), options)
-    metadata = to_strings(graph)
-    if len(groups) == 1:
-        return [file(f"{options.stem}.pth", groups[0], metadata)]
-    files, weight_map = [], {}
-    for number, group in enumerate(groups, 1):
-        name = f"{options.stem}-{number:05d}-of-{len(groups):05d}.bin"
-        files.append(file(name, group, metadata if number == 1 else {}))
-        weight_map.update(dict.fromkeys((tensor for tensor, _ in group), name))
-    index = {"metadata": {"total_size": graph.nbytes}, "weight_map": dict(sorted(weight_map.items()))}
-    text = json.dumps(index, indent=2, ensure_ascii=False).encode() + b"\n"
-    return [*files, FileLayout(f"{options.stem}.bin.index.json", len(text), (Piece(0, text),))]
+    """One archive, or shards with an index."""
+    return sharded(graph, graph.weights.items(), options, (".pth", ".bin"), file)
 
 
 def check(source: Source, options: ReadOptions) -> Iterator[Finding]:

@@ -12,13 +12,14 @@ from typing import Any
 
 from ..runtime.dtype import BY_SAFETENSORS, DType
 from ..runtime.errors import FormatError, UnsupportedError
-from ..runtime.format import FileLayout, Format, Piece, ReadOptions, WriteOptions, shards
+from ..runtime.format import FileLayout, Format, Piece, ReadOptions, WriteOptions
 from ..runtime.graph import Graph
-from ..runtime.metadata import from_strings, to_strings
+from ..runtime.metadata import from_strings
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor
 from .containers.json import parse
+from .containers.shards import sharded
 
 WIDEST_FIRST = (
     "U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "F8_E8M0", "F8_E4M3", "F8_E5M2",
@@ -119,20 +120,8 @@ def _check_cover(source: Source, entries: list[tuple[str, DType, tuple[int, ...]
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
-    """One file, or shards with an index, in the way of the Hugging Face hub."""
-    groups = shards(ordered(graph.weights), options)
-    metadata = to_strings(graph)
-    if len(groups) == 1:
-        return [_file(f"{options.stem}.safetensors", groups[0], metadata)]
-    files, weight_map = [], {}
-    for number, group in enumerate(groups, 1):
-        name = f"{options.stem}-{number:05d}-of-{len(groups):05d}.safetensors"
-        files.append(_file(name, group, metadata if number == 1 else {}))
-        weight_map.update(dict.fromkeys((tensor for tensor, _ in group), name))
-    index = {"metadata": {"total_size": graph.nbytes}, "weight_map": dict(sorted(weight_map.items()))}
-    text = json.dumps(index, indent=2, ensure_ascii=False).encode() + b"\n"
-    files.append(FileLayout(f"{options.stem}.safetensors.index.json", len(text), (Piece(0, text),)))
-    return files
+    """One file, or shards with an index."""
+    return sharded(graph, ordered(graph.weights), options, (".safetensors", ".safetensors"), _file)
 
 
 def ordered(weights: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
