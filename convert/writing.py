@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from ..runtime.errors import FileAccessError, LimitError
 from ..runtime.format import FileLayout, Piece
-from ..runtime.storage import Region
+from ..runtime.storage import Costly, Region
 from ..runtime.tensor import CHUNK, Tensor
 from .progress import Progress
 from .staging import Staging
 
 SPLIT = 64 * 2**20
+COSTLY_SPLIT, COSTLY_CHUNK = 8 * 2**20, 2**18
+"""Bytes of one job, and between two looks at the others, where bytes take long to compute."""
 SYNC_SECONDS = 0.5
 _NO_KERNEL_COPY = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
 
@@ -48,7 +50,8 @@ def _split(piece: Piece) -> int:
     if not isinstance(piece.data, Tensor) or piece.checksum is not None or piece.data.storage.sequential:
         return max(1, piece.nbytes)
     unit = piece.data.unit
-    return max(unit, SPLIT // unit * unit)
+    size = COSTLY_SPLIT if isinstance(piece.data.storage, Costly) else SPLIT
+    return max(unit, size // unit * unit)
 
 
 def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> None:
@@ -171,7 +174,8 @@ def _fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int
     elif isinstance(piece.data.storage, Region):
         yield from _copy(handle, offset, piece.data.storage, job.start, job.stop, buffer)
     else:
-        for data in piece.data.chunks(chunk, job.start, job.stop):
+        size = min(chunk, COSTLY_CHUNK) if isinstance(piece.data.storage, Costly) else chunk
+        for data in piece.data.chunks(size, job.start, job.stop):
             _write_all(handle, data, offset)
             offset += len(data)
             yield len(data)

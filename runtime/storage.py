@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
@@ -79,6 +80,32 @@ class Derived:
         self.nbytes = nbytes
         self.step = step
         self.read = read
+
+
+class Costly:
+    """Bytes that take longer to compute than to read back, encoded blocks above all: a checksum stays of every range that was read."""
+
+    key = None
+
+    def __init__(self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], *, sequential: bool = False) -> None:
+        self.sequential = sequential
+        self.nbytes = nbytes
+        self.step = step
+        self.checksums: dict[tuple[int, int], int] = {}
+        self._read = read
+
+    def read(self, start: int, stop: int) -> bytes | memoryview:
+        data = self._read(start, stop)
+        self.checksums[start, stop] = zlib.crc32(data)
+        return data
+
+    def covered(self) -> list[tuple[int, int]] | None:
+        """Ranges with a checksum that follow one another from the first byte to the last; None where some bytes were not read."""
+        ranges: list[tuple[int, int]] = []
+        for start, stop in sorted(self.checksums, key=lambda span: (span[0], -span[1])):
+            if start == (ranges[-1][1] if ranges else 0):
+                ranges.append((start, stop))
+        return ranges if ranges and ranges[-1][1] == self.nbytes else None
 
 
 class Stream:

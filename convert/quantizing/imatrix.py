@@ -1,0 +1,198 @@
+"""Importance matrices: for each column of a weight the mean square of its inputs, as llama-imatrix writes it.
+
+Two formats: GGUF with a tensor ``NAME.in_sum2`` of sums of squares and a tensor ``NAME.counts``, both f32, with one row or count for each
+expert; and the older one, all numbers little-endian: i32 entries, then for each i32 length, name, i32 calls, i32 values, f32 values (the
+mean times the calls); at the end, if there, i32 chunks, i32 length, name of the data set. Source: imatrix-loader.cpp of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...runtime.dtype import F32
+from ...runtime.errors import FormatError, UsageError
+from ...runtime.format import ReadOptions
+from ...runtime.graph import Graph, Note
+from ...runtime.source import Source
+from ..opening import read_file
+from .mixes import EMBEDDING
+from .model import Weight
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SUMS, COUNTS = ".in_sum2", ".counts"
+SMALLEST_ENTRY = 12 + 4
+EMPTY = "An importance matrix is made by llama-imatrix from a text"
+
+
+@dataclass
+class Importance:
+    """What an importance matrix says.
+
+    Attributes:
+        path: as the user named it.
+        values: float32, flat, by tensor name.
+        datasets: names of what it was computed from; chunks: how much of that.
+        notes: what the user should know about it.
+    """
+
+    path: str
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    datasets: list[str] = field(default_factory=list)
+    chunks: int = 0
+    notes: list[Note] = field(default_factory=list)
+
+    def limited(self, include: Iterable[str], exclude: Iterable[str]) -> Importance:
+        """Only the entries whose name holds one of `include` (all without any), and none of `exclude`."""
+        wanted, unwanted = tuple(include), tuple(exclude)
+        if wanted and unwanted:
+            raise UsageError("E-OPTION", None, "--include-weights and --exclude-weights exclude each other")
+        kept = {
+            name: values for name, values in self.values.items()
+            if (not wanted or any(part in name for part in wanted)) and not any(part in name for part in unwanted)
+        }
+        return Importance(self.path, kept, self.datasets, self.chunks, self.notes)
+
+    def of(self, weight: Weight, name: str) -> np.ndarray | None:
+        """The importance of a tensor that is called `name` here, float32 ``[matrices, columns]``; None where nothing is known.
+
+        Raises FormatError where the lengths differ, but for embeddings, whose inputs are no activations.
+        """
+        values = self.values.get(name)
+        if values is None:
+            return None
+        wanted = weight.matrices * weight.columns
+        if values.size == wanted:
+            return values.reshape(weight.matrices, weight.columns)
+        if re.search(EMBEDDING, weight.name):
+            return None
+        raise FormatError(
+            "E-IMATRIX-SHAPE", self.path, f"the importance of {name!r} does not fit the tensor", expected=f"{wanted:,} values",
+            found=f"{values.size:,}", hint="Was it made with this model, and with the same llama.cpp conventions for experts?",
+        )
+
+
+def read(path: str) -> Importance:
+    """The importance matrix in a file of either format."""
+    source = Source(path)
+    importance = _read_gguf(path) if source.head(4) == b"GGUF" else _read_old(source, path)
+    if not importance.values:
+        raise FormatError("E-IMATRIX-EMPTY", path, "holds no importance matrix", hint=EMPTY)
+    _check(importance)
+    return importance
+
+
+def _read_gguf(path: str) -> Importance:
+    import numpy
+
+    graph = read_file(Path(path), ReadOptions(), "gguf")
+    datasets = graph.metadata.get("imatrix.datasets", [])
+    chunks = graph.metadata.get("imatrix.chunk_count", 0)
+    found = Importance(path)
+    found.datasets = [text for text in datasets if isinstance(text, str)] if isinstance(datasets, list) else []
+    found.chunks = int(chunks) if isinstance(chunks, int | numpy.integer) else 0
+    for name in sorted({_owner(name) for name in graph.weights} - {""}):
+        sums, counts = (_numbers(graph, name + suffix, path) for suffix in (SUMS, COUNTS))
+        if not counts.size or sums.size % counts.size:
+            raise FormatError("E-IMATRIX-COUNTS", path, f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not go together", hint=EMPTY)
+        rounded = numpy.trunc(counts + numpy.copysign(0.5, counts.astype(numpy.float64))).astype(numpy.float32).reshape(-1, 1)
+        with numpy.errstate(all="ignore"):
+            values = numpy.where(rounded > 0, sums.reshape(counts.size, -1) / rounded, numpy.float32(1))
+        found.values[name] = numpy.ascontiguousarray(values, numpy.float32).reshape(-1)
+        unseen = int((rounded <= 0).sum())
+        if unseen:
+            what = f"{unseen} of {counts.size} experts were" if counts.size > 1 else "the tensor was"
+            found.notes.append(Note("W-IMATRIX-ZERO", name, f"{what} not used when the importance matrix was made; all columns count the same"))
+    return found
+
+
+def _owner(name: str) -> str:
+    """The tensor that an entry is about, "" for other tensors."""
+    return next((name.removesuffix(suffix) for suffix in (SUMS, COUNTS) if name.endswith(suffix)), "")
+
+
+def _numbers(graph: Graph, name: str, path: str) -> np.ndarray:
+    tensor = graph.weights.get(name)
+    if tensor is None:
+        raise FormatError("E-IMATRIX-COUNTS", path, f"there is no tensor {name!r}", hint="The file is damaged, or no importance matrix")
+    if tensor.dtype != F32:
+        raise FormatError("E-IMATRIX-DTYPE", path, f"tensor {name!r} is {tensor.dtype}", expected="f32", hint=EMPTY)
+    return tensor.numpy().reshape(-1)
+
+
+def _read_old(source: Source, path: str) -> Importance:
+    import numpy
+
+    reader = _Reader(source)
+    count = reader.number("the number of entries", 1)
+    if count > (source.size - 4) // SMALLEST_ENTRY:
+        why = f"is said to have {count:,} entries"
+        raise FormatError("E-IMATRIX-COUNT", path, why, at=0, expected=f"at most {(source.size - 4) // SMALLEST_ENTRY:,}", hint=EMPTY)
+    source.budget.entry(count, "entries")
+    found = Importance(path)
+    for _ in range(count):
+        name = reader.text("a name")
+        calls = reader.number("a number of calls")
+        values = numpy.frombuffer(reader.bytes(4 * reader.number("a number of values", 1), "values"), "<f4").astype(numpy.float32)
+        with numpy.errstate(all="ignore"):
+            found.values[name] = values / numpy.float32(calls) if calls > 0 else values
+    if reader.left:
+        found.chunks = reader.number("the number of chunks")
+        if reader.left:
+            found.datasets = [reader.text("a data set's name")]
+    return found
+
+
+class _Reader:
+    """A position in a file, every length checked against what is left of it."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.position = 0
+
+    @property
+    def left(self) -> int:
+        return self.source.size - self.position
+
+    def bytes(self, nbytes: int, what: str) -> bytes:
+        if nbytes > self.left:
+            why = f"{what} of {nbytes:,} bytes go beyond the end"
+            hint = "Is this an importance matrix? If so, it is cut short"
+            raise FormatError("E-IMATRIX-TRUNCATED", self.source.path, why, at=self.position, expected=nbytes, found=self.left, hint=hint)
+        data = self.source.read(self.position, nbytes)
+        self.position += nbytes
+        return data
+
+    def number(self, what: str, least: int | None = None) -> int:
+        at = self.position
+        (value,) = struct.unpack("<i", self.bytes(4, what))
+        if least is not None and value < least:
+            raise FormatError("E-IMATRIX-COUNT", self.source.path, f"{what} is {value:,}", at=at, expected=f"at least {least}", hint=EMPTY)
+        return int(value)
+
+    def text(self, what: str) -> str:
+        at = self.position
+        length = self.number(f"the length of {what}", 0)
+        if length <= self.left:
+            self.source.budget.charge(length, what, at=at)
+        return self.bytes(length, what).decode(errors="replace")
+
+
+def _check(importance: Importance) -> None:
+    import numpy
+
+    for name, values in importance.values.items():
+        wrong = ~(numpy.isfinite(values) & (values >= 0))
+        if wrong.any():
+            index = int(wrong.argmax())
+            why = f"the importance of {name!r} is {values[index]} at column {index:,}"
+            hint = "Make the importance matrix again"
+            raise FormatError("E-IMATRIX-VALUE", importance.path, why, expected="a number that is not negative", hint=hint)
+        if not values.any():
+            importance.notes.append(Note("W-IMATRIX-ZERO", name, "has no importance at all; types that need it will not be good"))

@@ -1,0 +1,290 @@
+"""Quantize weights: blocks are encoded when they are read, whole rows at a time, with what importance there is for their columns."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..cast import cast
+from ..dtype import F32, BlockType, DType
+from ..errors import FormatError, UnsupportedError
+from ..graph import Graph
+from ..quant import SLICE, Codec, Encoder, decoded
+from ..storage import Costly, Held
+from ..tensor import Tensor, nbytes
+from .cast import Audit
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SAFE = 4096.0
+"""Up to this magnitude, with importance everywhere, no scale of a block can overflow half precision."""
+SCALE_AT = {
+    **dict.fromkeys(("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q1_0", "q2_0", "q4_k", "q5_k"), 0),
+    **dict.fromkeys(("iq1_s", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_nl", "iq4_xs"), 0),
+    "q2_k": 80,
+    "q3_k": 108,
+    "q6_k": 208,
+    "tq1_0": 52,
+    "tq2_0": 64,
+}
+"""The byte of a block at which a half-precision scale stands that every element is multiplied with."""
+HALF_NAN = (0x00, 0x7E)
+FINITE = "NaN and infinity have no place in blocks; --nan keep makes the whole block NaN"
+
+
+@dataclass
+class Errors:
+    """Squared error, squared values and largest error of some elements."""
+
+    error: float = 0.0
+    value: float = 0.0
+    largest: float = 0.0
+    count: int = 0
+
+    def add(self, before: np.ndarray, after: np.ndarray, weights: np.ndarray | None = None) -> None:
+        """Count float32 rows ``[n, columns]``; `weights` ``[columns]`` weigh the squares."""
+        import numpy
+
+        with numpy.errstate(all="ignore"):
+            difference = before - after
+            squares, values = (numpy.square(each, dtype=numpy.float64).sum(axis=0) for each in (difference, before))
+        if weights is not None:
+            squares, values = squares * weights, values * weights
+        self.error += float(squares.sum())
+        self.value += float(values.sum())
+        self.largest = max(self.largest, float(numpy.abs(difference).max(initial=0.0)))
+        self.count += before.size
+
+    def merge(self, other: Errors) -> None:
+        """Add what another one counted."""
+        self.error += other.error
+        self.value += other.value
+        self.largest = max(self.largest, other.largest)
+        self.count += other.count
+
+    @property
+    def rmse(self) -> float:
+        return math.sqrt(self.error / self.count) if self.count else 0.0
+
+    @property
+    def snr(self) -> float:
+        """Signal to noise in decibels; infinite without error."""
+        if not self.error:
+            return math.inf
+        return 10 * math.log10(self.value / self.error) if self.value else -math.inf
+
+
+@dataclass
+class BlockAudit:
+    """What the encoding of one tensor met: values that are not finite, scales that overflowed, and, where asked for, its errors.
+
+    Rows may be encoded more than once and by several threads; counts are kept by first element.
+    """
+
+    tensor: str
+    nan: str
+    measure: bool = False
+    _bad: dict[int, int] = field(default_factory=dict)
+    _errors: dict[int, Errors] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def bad(self, first: int, wrong: np.ndarray, why: str, hint: str) -> None:
+        """Flags of elements that cannot be encoded, `first` being the number of the first; an error unless they are let through."""
+        if self.nan == "error":
+            index = first + int(wrong.reshape(-1).argmax())
+            raise FormatError("E-NAN", None, f"tensor {self.tensor!r} {why} at element {index:,}", hint=hint)
+        with self._lock:
+            self._bad[first] = int(wrong.sum())
+
+    def measured(self, first: int, errors: Errors) -> None:
+        with self._lock:
+            self._errors[first] = errors
+
+    @property
+    def nans(self) -> int:
+        """Values that could not be encoded."""
+        return sum(self._bad.values())
+
+    @property
+    def errors(self) -> Errors | None:
+        """Errors of all elements, None where they were not measured."""
+        if not self._errors:
+            return None
+        total = Errors()
+        for first in sorted(self._errors):
+            total.merge(self._errors[first])
+        return total
+
+
+@dataclass
+class Quantize:
+    """Which weights get which type.
+
+    Attributes:
+        types: dtype by name, block type or plain; other weights stay as they are.
+        codec: gives the codec of a block type.
+        importance: by name, float32 ``[matrices, columns]``, one weight for each column of each matrix that is stacked in the tensor.
+        nan: what values that are not finite do: error, or warn and keep, which make their block NaN.
+        measure: whether errors are counted while the weights are read.
+        audits, blocks: filled while the weights are read.
+    """
+
+    types: Mapping[str, DType]
+    codec: Callable[[BlockType], Codec]
+    importance: Mapping[str, np.ndarray] = field(default_factory=dict)
+    nan: str = "error"
+    measure: bool = False
+    audits: list[Audit] = field(default_factory=list)
+    blocks: list[BlockAudit] = field(default_factory=list)
+
+    def run(self, graph: Graph) -> bool:
+        """Change the dtypes of `graph.weights`; whether any changed."""
+        from ..quant import dequantized
+
+        changed = False
+        for name, dtype in self.types.items():
+            tensor = graph.weights[name]
+            if dtype == tensor.dtype:
+                continue
+            plain = tensor if tensor.qtype is None else dequantized(tensor, self.codec(tensor.qtype))
+            if isinstance(dtype, BlockType):
+                audit = BlockAudit(name, self.nan, self.measure)
+                self.blocks.append(audit)
+                graph.weights[name] = quantized(plain, self.codec(dtype), self.importance.get(name), audit)
+            else:
+                self.audits.append(Audit(name, self.nan))
+                graph.weights[name] = cast(plain, dtype, self.audits[-1])
+            changed = True
+        return changed
+
+
+def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> Tensor:
+    """`tensor`, of plain numbers, as blocks that are encoded when they are read; rows keep to their matrix's importance.
+
+    Raises UnsupportedError for a type that cannot be encoded, or not without importance, and FormatError for rows that are no whole blocks and
+    for importance that does not fit.
+    """
+    dtype = codec.dtype
+    size = nbytes(dtype, tensor.shape)
+    if size is None:
+        raise FormatError("E-QUANT-SHAPE", None, f"tensor {audit.tensor!r} of shape {list(tensor.shape)} is not rows of whole blocks of {dtype.name}")
+    encoder = _encoder(codec, importance, audit)
+    columns = tensor.shape[-1]
+    matrices = math.prod(tensor.shape[:-2])
+    if importance is not None and importance.shape != (matrices, columns):
+        raise FormatError(
+            "E-IMATRIX-SHAPE", None, f"the importance of tensor {audit.tensor!r} does not fit it", expected=[matrices, columns],
+            found=list(importance.shape), hint="Was the importance matrix made with this model?",
+        )
+    if size == 0:
+        return Tensor(dtype, tensor.shape, Held(b""))
+    source = cast(tensor, F32)
+    rows = _Rows(source, encoder, codec, importance, audit)
+    together = math.lcm(columns * F32.block_nbytes, source.storage.step) // (columns * F32.block_nbytes)
+    step = together * rows.nbytes
+
+    def read(start: int, stop: int) -> memoryview:
+        return rows.encode(start // rows.nbytes, stop // rows.nbytes, together)
+
+    return Tensor(dtype, tensor.shape, Costly(size, step, read, sequential=source.storage.sequential))
+
+
+def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> Callable[[], Encoder]:
+    name = codec.dtype.name
+    if codec.encoder is None:
+        raise UnsupportedError("E-QUANT-ENCODE", None, f"blocks of type {name} can only be decoded", hint="See candle-convert types")
+    if importance is None and codec.needs_importance:
+        why = f"tensor {audit.tensor!r} cannot be {name} without an importance matrix"
+        raise UnsupportedError("E-QUANT-IMPORTANCE", None, why, hint="Give one with --imatrix, or choose a wider type")
+    return codec.encoder
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of one tensor on their way into blocks."""
+
+    source: Tensor
+    encoder: Callable[[], Encoder]
+    codec: Codec
+    importance: np.ndarray | None
+    audit: BlockAudit
+
+    @property
+    def columns(self) -> int:
+        return self.source.shape[-1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of an encoded row."""
+        return self.columns // self.codec.dtype.block * self.codec.dtype.block_nbytes
+
+    def encode(self, start: int, stop: int, together: int) -> memoryview:
+        """The blocks of the rows ``[start, stop)``, worked on in slices of a multiple of `together` rows that fit into the cache."""
+        import numpy
+
+        encoder = self.encoder()
+        out = numpy.empty((stop - start, self.nbytes), dtype=numpy.uint8)
+        step = max(1, SLICE // self.columns // together) * together
+        for first in range(start, stop, step):
+            last = min(stop, first + step)
+            data = self.source.storage.read(first * self.columns * 4, last * self.columns * 4)
+            values = numpy.frombuffer(data, dtype="<f4").astype(numpy.float32, copy=False).reshape(last - first, self.columns)
+            if not values.flags.writeable:  # Numba would compile the kernel once more for such arrays
+                values = values.copy()
+            self._slice(encoder, values, out[first - start : last - start], first)
+        return out.reshape(-1).data
+
+    def _slice(self, encoder: Encoder, values: np.ndarray, out: np.ndarray, first: int) -> None:
+        """Encode rows that may belong to several matrices; `first` is the number of the first row."""
+        import numpy
+
+        low, high = float(values.min()), float(values.max())
+        wrong = None
+        if not math.isfinite(low + high):
+            wrong = ~numpy.isfinite(values)
+            self.audit.bad(first * self.columns, wrong, "holds NaN or infinity", FINITE)
+            values = numpy.where(wrong, numpy.float32(0), values)
+        done, height = 0, self.source.shape[-2] if len(self.source.shape) > 1 else 1
+        while done < len(values):
+            matrix = (first + done) // height
+            count = min(len(values) - done, (matrix + 1) * height - first - done)
+            weights = numpy.empty(0, numpy.float32) if self.importance is None else self.importance[matrix]
+            encoder(values[done : done + count], weights, out[done : done + count], 0, count)
+            done += count
+        if wrong is not None:
+            self._spoil(wrong, out)
+        self._look(values, out, first, careful=max(-low, high) > SAFE or self._has_zeros(), spoilt=wrong is not None)
+
+    def _has_zeros(self) -> bool:
+        return self.importance is not None and not self.importance.all()
+
+    def _spoil(self, wrong: np.ndarray, out: np.ndarray) -> None:
+        """Make NaN of the blocks that hold a flagged element."""
+        dtype = self.codec.dtype
+        at = SCALE_AT.get(dtype.name)
+        if at is None:
+            why = f"tensor {self.audit.tensor!r} holds NaN or infinity, which {dtype.name} cannot hold"
+            raise FormatError("E-NAN", None, why, hint="Clean the weights, or choose another type for this tensor")
+        blocks = out.reshape(-1, dtype.block_nbytes)
+        blocks[wrong.reshape(-1, dtype.block).any(axis=1), at : at + 2] = HALF_NAN
+
+    def _look(self, values: np.ndarray, out: np.ndarray, first: int, *, careful: bool, spoilt: bool) -> None:
+        """Decode what was encoded where scales may have overflowed, or where errors are to be measured."""
+        import numpy
+
+        if not (careful or self.audit.measure):
+            return
+        after = decoded(self.codec, out.reshape(-1).data).reshape(values.shape)
+        if careful and not spoilt:
+            lost = ~numpy.isfinite(after)
+            if lost.any():
+                why = f"is too large for the scales of {self.codec.dtype.name}, or has no importance,"
+                self.audit.bad(first * self.columns, lost, why, "Choose bf16 or f32 for this tensor, or look at the importance matrix")
+        if self.audit.measure:
+            errors = Errors()
+            errors.add(values, after)
+            self.audit.measured(first, errors)
