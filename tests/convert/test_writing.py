@@ -41,8 +41,11 @@ def _command(source, target, *more):
     return [sys.executable, *command, *more]
 
 
-@pytest.mark.parametrize("shards", [(), ("--shard-size", "20MB")], ids=["single", "shards"])
-def test_killed_at_any_moment_and_resumed(tmp_path, shards):
+KILLED = [("model.safetensors", ()), ("model.safetensors", ("--shard-size", "20MB")), ("model.npz", ()), ("model.gguf", ()), ("model.pth", ())]
+
+
+@pytest.mark.parametrize(("output", "shards"), KILLED, ids=["safetensors", "shards", "npz", "gguf", "pth"])
+def test_killed_at_any_moment_and_resumed(tmp_path, output, shards):
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     moments = random.Random(seed)
@@ -50,21 +53,23 @@ def test_killed_at_any_moment_and_resumed(tmp_path, shards):
     reference, target = tmp_path / "reference", tmp_path / "target"
     for folder in (reference, target):
         folder.mkdir()
-    subprocess.run(_command(source, reference / "model.safetensors", *shards), check=True, capture_output=True)
+    began = time.perf_counter()
+    subprocess.run(_command(source, reference / output, *shards), check=True, capture_output=True)
+    whole = time.perf_counter() - began
     names = sorted(path.name for path in reference.iterdir())
     for name in names:
         (target / name).write_bytes(OLD)
     kills, resumed = 0, 0
-    again = _command(source, target / "model.safetensors", *shards, "--resume")
-    for _ in range(15):
+    again = _command(source, target / output, *shards, "--resume")
+    for _ in range(8):
         process = subprocess.Popen(again, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
-            process.wait(moments.uniform(0.1, 1.2))
+            process.wait(moments.uniform(0.3, 0.9) * whole)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             kills += 1
-            journal = target / f"{'model' if shards else 'model.safetensors'}.partial.journal"
+            journal = target / f"{'model' if shards else output}.partial.journal"
             resumed += journal.exists() and journal.read_text().count("\n") > 1
             published = [(target / name).read_bytes() != OLD for name in names]
             assert not any(published) or shards
