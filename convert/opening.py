@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,11 @@ WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.b
 """What counts as the weights of a directory, the first pattern with a match being taken."""
 NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "rng_state.pth", "optimizer.pt", "scheduler.pt")
 ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".md", ".tiktoken")
+ATTACHED_STEMS = (
+    "config", "generation_config", "tokenizer", "special_tokens", "added_tokens", "vocab", "merges", "chat_template", "preprocessor_config",
+    "processor_config", "README",
+)  # fmt: skip
+ATTACHED_MOST = 100
 ATTACHED_LIMIT = 64 * 2**20
 
 
@@ -43,7 +49,7 @@ def open_model(
     """
     options = options or ReadOptions()
     local = hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path)
-    if local.is_dir():
+    if os.path.isdir(local):
         return _directory(local, options, format)
     if local.name.endswith(INDEX):
         return _index(local, options, format)
@@ -81,7 +87,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     shards = {}
     for name in sorted(set(names.values())):
         shard = contained(path.parent, name, source.path)
-        if not shard.exists():
+        if not os.path.exists(shard):
             raise FileAccessError("E-SHARD-MISSING", path, f"the shard {name!r} is not there", hint="Download all shards into the same folder")
         shards[name] = read_file(shard, options, format)
     for name, part in shards.items():
@@ -95,8 +101,9 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
 
 
 def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
+    names = _names(folder)
     for pattern in WEIGHTS:
-        found = sorted(path for path in folder.glob(pattern) if path.name not in NOT_WEIGHTS)
+        found = [folder / name for name in fnmatch.filter(names, pattern) if name not in NOT_WEIGHTS]
         if found:
             break
     else:
@@ -111,16 +118,30 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
     return graph
 
 
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise FileAccessError("E-IO-OPEN", folder, f"cannot be listed: {error.strerror}") from error
+
+
 def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
-    """The tokenizer, configuration and documentation files of a model directory; what is too large is noted on `graph`."""
+    """The tokenizer, configuration and documentation files of a model directory; what is left behind is noted on `graph`.
+
+    A folder of very many texts is a data set's as well as a model's; then only names that every model uses are taken.
+    """
+    names = [name for name in _names(folder) if name.endswith(ATTACHED_SUFFIXES) and not name.endswith(INDEX) and os.path.isfile(folder / name)]
+    if len(names) > ATTACHED_MOST:
+        usual = [name for name in names if name.startswith(ATTACHED_STEMS)][:ATTACHED_MOST]
+        graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are left behind")
+        names = usual
     found: dict[str, Storage] = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix in ATTACHED_SUFFIXES and not path.name.endswith(INDEX) and path.is_file():
-            attachment = Source(contained(folder, path.name, str(folder)))
-            if attachment.size <= ATTACHED_LIMIT:
-                found[path.name] = Region(attachment, 0, attachment.size)
-            else:
-                graph.note("W-ATTACHMENT", f"{path.name} has over {ATTACHED_LIMIT >> 20} MiB and is left behind")
+    for name in names:
+        attachment = Source(contained(folder, name, str(folder)))
+        if attachment.size <= ATTACHED_LIMIT:
+            found[name] = Region(attachment, 0, attachment.size)
+        else:
+            graph.note("W-ATTACHMENT", f"{name} has over {ATTACHED_LIMIT >> 20} MiB and is left behind")
     return found
 
 

@@ -108,6 +108,7 @@ class FileAccessError(Error):
     """The file or the network could not be reached, read or written."""
 
     exit_code = 7
+    usual_hint = "Check the path, its permissions and the disk"
 
 
 def printable(text: str) -> str:

@@ -21,6 +21,8 @@ class Source:
             self.fd = os.open(self.path, _FLAGS)
         except OSError as error:
             raise _unreachable(self.path, error) from error
+        except ValueError as error:
+            raise FileAccessError("E-IO-OPEN", self.path, "no file can have this name, which holds a NUL character") from error
         self._open = True
         status = os.fstat(self.fd)
         if not stat.S_ISREG(status.st_mode):
@@ -96,7 +98,7 @@ def contained(root: Path, name: str, named_in: str) -> Path:
     if not name or "\0" in name or name.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0]:
         raise refuse("which is not a plain relative path")
     path = root / name
-    resolved, base = path.resolve(), root.resolve()
+    resolved, base = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     if resolved.is_relative_to(base):
         return path
     repository = base.parent.parent
