@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from .storage import Held
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 TYPED_KEY = "candle_convert.metadata"
 FILES_KEY = "candle_convert.files"
+CONTAINERS = 1 << 17
+"""Lists and objects up to which a text is taken apart."""
+STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+SCALARS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)")
 
 
 def to_strings(graph: Graph) -> dict[str, str]:
@@ -41,7 +46,7 @@ def from_strings(strings: dict[str, str], graph: Graph) -> None:
 
 def _accept_typed(text: str, graph: Graph) -> bool:
     try:
-        graph.metadata.update({key: from_json(value) for key, value in json.loads(text).items()})
+        graph.metadata.update({key: from_json(value) for key, value in _loaded(text).items()})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return False
     return True
@@ -49,13 +54,21 @@ def _accept_typed(text: str, graph: Graph) -> bool:
 
 def _accept_files(text: str, graph: Graph) -> bool:
     try:
-        files = {name: Held(_bytes(value)) for name, value in json.loads(text).items()}
+        files = {name: Held(_bytes(value)) for name, value in _loaded(text).items()}
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return False
-    if any("/" in name or "\\" in name or name in ("", ".", "..") for name in files):
+    if any(set(name) & set("/\\\0") or name in ("", ".", "..") for name in files):
         return False
     graph.attachments.update(files)
     return True
+
+
+def _loaded(text: str) -> Any:
+    """The value of a JSON text; ValueError when it would take many times the text's size in memory."""
+    bare = STRINGS.sub("", text)
+    if bare.count("[") + bare.count("{") > CONTAINERS:
+        raise ValueError("too many lists and objects")
+    return json.loads(text)
 
 
 def to_json(value: Meta) -> Any:
@@ -92,10 +105,10 @@ def from_json(value: Any) -> Meta:
     if kind == "bytes":
         return data
     name = kind.removesuffix("[]")
-    if numpy.dtype(name).kind not in "biufc":
+    if not SCALARS.fullmatch(name):
         raise ValueError(kind)
     array = numpy.frombuffer(data, numpy.dtype(name).newbyteorder("<")).astype(name)
-    return array if kind.endswith("[]") else array[0]
+    return array if kind.endswith("[]") else array.reshape(())[()]
 
 
 def _text(data: bytes) -> Any:

@@ -159,6 +159,36 @@ def test_never_looser_than_the_library(number, name, data, code):
     assert code or _library_accepts(data)
 
 
+TYPED = [
+    '{"k": {"type": "float64", "base64": ""}}',
+    '{"k": {"type": "float64", "base64": "AAAA"}}',
+    '{"k": {"type": "float64", "base64": "?"}}',
+    '{"k": {"type": "O", "base64": "AAAAAAAAAAA="}}',
+    '{"k": {"type": "(2,", "base64": ""}}',
+    '{"k": {"type": "(1000000,1000000)f8", "base64": ""}}',
+    '{"k": {"type": ["f8"], "base64": ""}}',
+    '{"k": {"type": "dict", "items": [[[], 1]]}}',
+    '{"k": {"type": "dict", "items": [1]}}',
+    '{"k": {}}',
+    "[]",
+    "7",
+    "no JSON",
+    "[" * 100_000,
+    '{"k":' * 100_000,
+    '{"k":[' + "[]," * 1_500_000 + "[]]}",
+]
+
+
+@pytest.mark.parametrize("key", ["candle_convert.metadata", "candle_convert.files"])
+@pytest.mark.parametrize("number", range(len(TYPED)))
+def test_texts_that_are_not_our_metadata_stay_texts_18(key, number, tmp_path, sandbox):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(_file({"__metadata__": {key: TYPED[number]}}))
+    outcome = sandbox.outcome(path)
+    assert (outcome.code, outcome.quick) == ("", True), outcome
+    assert cc.open(path).metadata == {key: TYPED[number]}
+
+
 def test_header_over_the_limit_3(tmp_path, sandbox):
     path = tmp_path / "x.safetensors"
     with open(path, "wb") as file:
