@@ -22,7 +22,7 @@ class Options:
         dtype: dtype name or ``auto`` for floating-point weights, None keeps them.
         tensor_types: pairs of name pattern and dtype name.
         select: which weights, under which names.
-        shard_nbytes, shard_tensors: the most one output file holds.
+        shard_nbytes, shard_tensors: the most one output file holds; shard_groups: exactly how many tensors each of them holds.
         metadata: keys to set (None removes one).
         nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
         attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
@@ -38,6 +38,7 @@ class Options:
     select: Select = field(default_factory=Select)
     shard_nbytes: int | None = None
     shard_tensors: int | None = None
+    shard_groups: tuple[int, ...] | None = None
     metadata: dict[str, object] = field(default_factory=dict)
     nan: str = "error"
     tied: str = "clone"

@@ -14,7 +14,7 @@ from pathlib import Path
 from .. import __version__
 from ..ops.quants import dequantized
 from ..runtime.dtype import U8
-from ..runtime.errors import UnsupportedError, UsageError
+from ..runtime.errors import UnsafeFileError, UnsupportedError, UsageError
 from ..runtime.format import FileLayout, Format, Piece, WriteOptions
 from ..runtime.graph import Graph
 from ..runtime.passes.cast import Cast
@@ -90,7 +90,7 @@ def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str
 
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
     """The plan for an open graph, which it changes."""
-    format = _target_format(os.fspath(output), options)
+    format = target_format(os.fspath(output), options)
     _attach(graph, options)
     options.select.run(graph)
     Tied(options.tied).run(graph)
@@ -105,7 +105,11 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     loose = sorted(graph.attachments.items()) if beside else []
     held = dataclasses.replace(graph, attachments={}) if beside else graph
     assert format.layout is not None
-    files = format.layout(held, WriteOptions(stem, options.shard_nbytes, options.shard_tensors))
+    files = format.layout(held, WriteOptions(stem, options.shard_nbytes, options.shard_tensors, options.shard_groups))
+    taken = {file.name for file in files} & graph.attachments.keys() if beside else set()
+    if taken:
+        why = f"the model carries a file {min(taken)!r}, which is the name of a file to be written"
+        raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Leave it behind with --no-tokenizer")
     files += [_attachment_file(name, storage) for name, storage in loose]
     return Plan(
         list(inputs), graph, graph.format, format, folder, stem, files, frozenset(name for name, _ in loose), options, casts,
@@ -113,7 +117,8 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     )
 
 
-def _target_format(output: str, options: Options) -> Format:
+def target_format(output: str, options: Options) -> Format:
+    """The format that the options name, or the suffix of `output`."""
     format = recognise.by_name(options.to) if options.to is not None else recognise.by_suffix(output)
     writable = [known.name for known in recognise.formats() if known.layout is not None]
     if format is None:

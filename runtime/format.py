@@ -6,6 +6,7 @@ declarative: `layout` says which bytes stand where in which file before any is w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -37,11 +38,13 @@ class WriteOptions:
     Attributes:
         stem: file name without suffix, from which shard names are made.
         shard_nbytes, shard_tensors: the most one file holds, None for one file.
+        shard_groups: how many tensors, in order, each file holds, instead.
     """
 
     stem: str = "model"
     shard_nbytes: int | None = None
     shard_tensors: int | None = None
+    shard_groups: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,9 @@ class Format:
 
 def shards(tensors: Iterable[tuple[str, Tensor]], options: WriteOptions) -> list[list[tuple[str, Tensor]]]:
     """Tensors in order, cut into groups that keep to the options; a tensor larger than a shard gets its own."""
+    if options.shard_groups is not None:
+        items = iter(tensors)
+        return [list(itertools.islice(items, count)) for count in options.shard_groups]
     groups: list[list[tuple[str, Tensor]]] = [[]]
     filled = 0
     for name, tensor in tensors:

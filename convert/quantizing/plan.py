@@ -1,0 +1,162 @@
+"""Planning a quantization: which tensors get which types, what is noted about it, and the conversion that writes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...ops.quants import codec_of
+from ...runtime.errors import UnsupportedError
+from ...runtime.graph import Graph, Note
+from ...runtime.passes.quantize import Errors, Quantize
+from ...runtime.passes.tied import Tied
+from ...runtime.storage import Region
+from ...runtime.tensor import Tensor
+from .. import plan as planning
+from ..options import Options
+from . import filetypes, sampling
+from .choosing import Choice, Chooser, Wishes
+from .model import Model, Weight, model_of, order, weight_of
+from .pruning import prune
+from .remarks import describe, note, refuse
+from .request import Quantization, check, recipe_of
+from .rules import Recipe
+from .target import within_target
+
+
+@dataclass(eq=False)
+class Quantized:
+    """A planned quantization.
+
+    Attributes:
+        plan: of the conversion that writes it.
+        recipe: that decided; for ``auto`` the one that was found.
+        choices: in the order of the output.
+        quantize: the pass, with what it meets while the file is written.
+        sources: the tensors as they were read, by their name in the output; importance: by name.
+    """
+
+    plan: planning.Plan
+    recipe: Recipe
+    choices: list[Choice]
+    quantize: Quantize
+    sources: dict[str, Tensor]
+    importance: dict[str, Any]
+
+    def sampled(self, threads: int | None = None) -> dict[str, Errors]:
+        """The expected errors of all tensors whose type changes, from some of their rows."""
+        changed = [choice for choice in self.choices if choice.changes and self.sources[choice.weight.name].count]
+
+        def measure(choice: Choice) -> Errors:
+            name = choice.weight.name
+            return sampling.errors(sampling.sample(self.sources[name]), choice.dtype, self.importance.get(name))
+
+        with ThreadPoolExecutor(threads or self.plan.threads) as pool:
+            return {choice.weight.name: errors for choice, errors in zip(changed, pool.map(measure, changed), strict=True)}
+
+    def block_notes(self) -> list[Note]:
+        """What the encoding met, known when the file is written."""
+        met = [audit for audit in self.quantize.blocks if audit.nans and audit.nan == "warn"]
+        return [Note("W-NAN", audit.tensor, f"{audit.nans:,} values are not finite or too large; their blocks are NaN") for audit in met]
+
+
+def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, options: Options, inputs: Sequence[str] = ()) -> Quantized:
+    """The plan for an open graph, which it changes.
+
+    Raises:
+        UsageError: options that contradict each other, or a target that cannot be reached.
+        UnsafeFileError: fallbacks or requantizing that were not allowed.
+        UnsupportedError: types that need an importance matrix and have none.
+    """
+    check(request)
+    format = planning.target_format(os.fspath(output), options)
+    to_gguf = format.name == "gguf"
+    options.select.run(graph)
+    Tied("clone").run(graph)
+    file_type = _file_type_of(graph)
+    hyper = Graph(graph.weights, {**graph.metadata, **dict(request.overrides)})
+    model = model_of(hyper)
+    shards = _shard_numbers(graph) if request.keep_split else {}
+    old_names = prune(graph, request.prune)
+    _sort(graph, shards, old_names, to_gguf)
+    weights = [weight_of(name, tensor) for name, tensor in graph.weights.items()]
+    importance = _importance(request, weights, old_names)
+    recipe = recipe_of(request)
+    if request.automatic:
+        deciding = _chooser(recipe, model, weights, request)
+        recipe = within_target(graph, request, deciding, weights, importance, format, options.threads or min(4, os.cpu_count() or 1))
+    chooser = _chooser(recipe, model, weights, request)
+    choices = [chooser.choose(weight) for weight in weights]
+    refuse(choices, recipe, request, importance)
+    note(graph, choices, chooser, request, importance)
+    pass_ = Quantize({choice.weight.name: choice.dtype for choice in choices if choice.changes}, codec_of, importance, options.nan, request.measure)
+    sources = dict(graph.weights)
+    pass_.run(graph)
+    describe(graph, request, recipe, choices, file_type, to_gguf)
+    groups = _groups(graph, shards, old_names) if request.keep_split else None
+    kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups)
+    if request.importance is not None:
+        graph.files.append(request.importance.path)
+    notes = list(graph.notes)
+    made = planning.plan_graph(graph, Path(output), kept, inputs)
+    graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
+    made.casts.audits += pass_.audits
+    return Quantized(made, recipe, choices, pass_, sources, importance)
+
+
+def _file_type_of(graph: Graph) -> int:
+    """What general.file_type says, or what llama.cpp guesses where it is missing."""
+    import numpy
+
+    value = graph.metadata.get(filetypes.FILE_TYPE_KEY)
+    if isinstance(value, int | numpy.integer):
+        return int(value)
+    return filetypes.guessed(graph.weights[name].dtype for name in sorted(graph.weights, key=order)) | filetypes.GUESSED
+
+
+def _shard_numbers(graph: Graph) -> dict[str, int]:
+    """For each tensor the number of the input file that it is in."""
+    numbers = {path: number for number, path in enumerate(graph.files)}
+    shards = {}
+    for name, tensor in graph.weights.items():
+        number = numbers.get(tensor.storage.source.path or "") if isinstance(tensor.storage, Region) else None
+        if number is None:
+            hint = "Leave --keep-split out, or say --shard-size"
+            raise UnsupportedError("E-QUANT-SPLIT", None, f"it is not known which file tensor {name!r} is in", hint=hint)
+        shards[name] = number
+    return shards
+
+
+def _sort(graph: Graph, shards: dict[str, int], old_names: dict[str, str], to_gguf: bool) -> None:
+    """Put the weights in the order of the output: that of llama-quantize in GGUF, file after file where these stay apart."""
+    if shards:
+        place = {name: (shard, number) for number, (name, shard) in enumerate(shards.items())}
+        places = {name: place[old_names.get(name, name)] for name in graph.weights}
+        names = sorted(places, key=places.__getitem__)
+    else:
+        names = sorted(graph.weights, key=order) if to_gguf else list(graph.weights)
+    graph.weights = {name: graph.weights[name] for name in names}
+
+
+def _groups(graph: Graph, shards: dict[str, int], old_names: dict[str, str]) -> tuple[int, ...]:
+    numbers = [shards[old_names.get(name, name)] for name in graph.weights]
+    return tuple(numbers.count(number) for number in sorted(set(numbers)))
+
+
+def _importance(request: Quantization, weights: Sequence[Weight], old_names: dict[str, str]) -> dict[str, Any]:
+    if request.importance is None:
+        return {}
+    found = {weight.name: request.importance.of(weight, old_names.get(weight.name, weight.name)) for weight in weights}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def _chooser(recipe: Recipe, model: Model, weights: Sequence[Weight], request: Quantization) -> Chooser:
+    wishes = request.wishes
+    if request.copying:
+        wishes = Wishes(copy=True)
+    return Chooser(recipe, model, weights, wishes, importance=request.importance is not None)

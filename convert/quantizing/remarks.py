@@ -1,0 +1,112 @@
+"""Remarks on a quantization: what is refused, what the user should know, and what the metadata of the output says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...ops.quants import codec_of
+from ...runtime.dtype import BlockType, DType
+from ...runtime.errors import UnsafeFileError, UnsupportedError
+from ...runtime.graph import Graph
+from . import filetypes
+from .choosing import Choice, Chooser, needs_importance
+from .imatrix import Importance
+from .request import Quantization
+from .rules import Recipe
+
+
+def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, importance: dict[str, Any]) -> None:
+    """Raise for fallbacks and second quantizations that were not allowed, and for types that cannot be encoded so."""
+    changed = [choice for choice in choices if choice.changes]
+    again = [choice for choice in changed if choice.weight.dtype.kind == "block"]
+    if again and not request.allow_requantize:
+        why = f"{len(again)} tensors are quantized already, such as {_named(again[0])}"
+        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint="Begin with the original model, or say --allow-requantize: each time loses more")
+    fallen = [choice for choice in choices if choice.fallback]
+    if fallen and (request.no_fallback or recipe.on_fallback == "error"):
+        first = fallen[0]
+        why = f"{len(fallen)} tensors cannot have the chosen type, such as {first.weight.name!r} with rows of {first.weight.columns:,} elements"
+        hint = f"Without --no-fallback it gets {first.dtype.name}; --tensor-type can name another"
+        raise UnsafeFileError("E-QUANT-FALLBACK", None, why, expected=f"a multiple of {first.wanted.block} for {first.wanted.name}", hint=hint)
+    lacking = [choice for choice in changed if choice.weight.name not in importance and _lacks(choice, recipe)]
+    if lacking:
+        what = "an importance matrix" if request.importance is None else "importance for it, which the matrix does not hold"
+        why = f"{len(lacking)} tensors need {what}, such as {lacking[0].weight.name!r} to become {lacking[0].dtype.name}"
+        raise UnsupportedError("E-QUANT-IMPORTANCE", None, why, hint="Make one with llama-imatrix and name it with --imatrix, or choose a wider type")
+    unable = [choice for choice in changed if isinstance(choice.dtype, BlockType) and codec_of(choice.dtype).encoder is None]
+    if unable:
+        raise UnsupportedError("E-QUANT-ENCODE", None, f"blocks of type {unable[0].dtype.name} can only be decoded", hint="See candle-convert types")
+
+
+def _named(choice: Choice) -> str:
+    return f"{choice.weight.name!r} ({choice.weight.dtype.name})"
+
+
+def _lacks(choice: Choice, recipe: Recipe) -> bool:
+    never = isinstance(choice.dtype, BlockType) and codec_of(choice.dtype).needs_importance
+    return never or needs_importance(choice, recipe)
+
+
+def note(graph: Graph, choices: Sequence[Choice], chooser: Chooser, request: Quantization, importance: dict[str, Any]) -> None:
+    """What the user should know before and after."""
+    groups: dict[tuple[DType, DType], list[Choice]] = {}
+    for choice in choices:
+        if choice.fallback:
+            groups.setdefault((choice.wanted, choice.dtype), []).append(choice)
+    for (wanted, dtype), fallen in groups.items():
+        why = f"{_count(fallen, 'tensor')} whose rows are no multiple of {wanted.block} become {dtype.name} in place of {wanted.name}"
+        graph.note("W-FALLBACK", why, fallen[0].weight.name)
+    for pattern in chooser.unused:
+        graph.note("W-RULE-UNUSED", f"--tensor-type {pattern!r} decides nothing: no tensor that is quantized matches")
+    if request.importance is not None:
+        graph.notes += request.importance.notes
+        without = [choice for choice in choices if choice.changes and choice.dtype.kind == "block" and choice.weight.name not in importance]
+        without = [choice for choice in without if choice.weight.name not in ("token_embd.weight", "output.weight")]
+        if without:
+            graph.note("W-IMATRIX-MISSING", f"{_count(without, 'tensor')} not in the importance matrix", without[0].weight.name)
+    if not chooser.model.arch and any(choice.chosen for choice in choices):
+        graph.note("W-QUANT-NAMES", "the model does not say its architecture in general.architecture; rules go by tensor names alone")
+
+
+def _count(choices: Sequence[Choice], what: str) -> str:
+    return f"{len(choices)} {what}{'s' if len(choices) != 1 else ''}"
+
+
+def describe(graph: Graph, request: Quantization, recipe: Recipe, choices: Sequence[Choice], file_type: int, to_gguf: bool) -> None:
+    """The metadata that llama-quantize writes, in its order: version and file type, overrides, the importance matrix, the number of blocks."""
+    import numpy
+
+    keys: list[tuple[str, Any]] = []
+    if to_gguf:
+        number = file_type if request.copying else recipe.file_type
+        if number is None:
+            number = filetypes.guessed(choice.dtype for choice in choices if choice.chosen)
+        keys += [(filetypes.VERSION_KEY, numpy.uint32(filetypes.QUANTIZATION_VERSION)), (filetypes.FILE_TYPE_KEY, numpy.uint32(number))]
+    keys += request.overrides
+    if request.importance is not None and request.importance.values:
+        keys += _importance_keys(request.importance)
+    block_count = f"{graph.metadata.get('general.architecture')}.block_count"
+    if request.prune and block_count in graph.metadata:
+        keys.append((block_count, graph.metadata[block_count]))
+    keys += recipe.metadata
+    for key, value in keys:
+        graph.metadata.pop(key, None)
+        graph.metadata[key] = value
+
+
+def _cut(text: str) -> str:
+    """As much of a text as llama.cpp keeps."""
+    return text.encode(errors="replace")[:127].decode(errors="ignore")
+
+
+def _importance_keys(importance: Importance) -> list[tuple[str, Any]]:
+    import numpy
+
+    keys: list[tuple[str, Any]] = [("quantize.imatrix.file", _cut(importance.path))]
+    if importance.datasets:
+        keys.append(("quantize.imatrix.dataset", _cut(importance.datasets[0])))
+    keys.append(("quantize.imatrix.entries_count", numpy.uint32(len(importance.values))))
+    if importance.chunks > 0:
+        keys.append(("quantize.imatrix.chunks_count", numpy.uint32(importance.chunks)))
+    return keys

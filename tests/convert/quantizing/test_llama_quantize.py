@@ -1,0 +1,46 @@
+"""Whole files against llama-quantize: by the digests of what it wrote (vectors/make_files.py), and by itself where CANDLE_LLAMA_QUANTIZE names it."""
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from candle_convert.convert.cli import run
+
+from noise_models import LISTED, MODELS, RUNS, name_of, write_importance, write_model
+
+DIGESTS = json.loads((Path(__file__).parent / "vectors" / "files.json").read_text())
+TOOL = os.environ.get("CANDLE_LLAMA_QUANTIZE")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder for each model, with its importance matrix."""
+    folder = tmp_path_factory.mktemp("models")
+    for model, lengths in MODELS.items():
+        (folder / model).mkdir()
+        write_importance(folder / model / "imatrix.gguf", write_model(folder / model / "model.gguf", **lengths))
+    return folder
+
+
+@pytest.mark.parametrize("case", RUNS, ids=name_of)
+def test_files_are_those_of_llama_quantize(models, monkeypatch, case):
+    model, options, file_type = case
+    monkeypatch.chdir(models / model)
+    assert run(["quantize", "model.gguf", "out.gguf", file_type, *options, "-q", "-f"]) == 0
+    assert hashlib.sha256(Path("out.gguf").read_bytes()).hexdigest() == DIGESTS[name_of(case)]
+
+
+def test_every_run_has_a_digest():
+    assert [name_of(case) for case in RUNS] == list(DIGESTS)
+
+
+@pytest.mark.skipif(TOOL is None, reason="CANDLE_LLAMA_QUANTIZE does not name llama-quantize")
+@pytest.mark.parametrize("file_type", LISTED)
+def test_files_are_those_of_this_llama_quantize(models, monkeypatch, file_type):
+    monkeypatch.chdir(models / "moe")
+    subprocess.run([TOOL, "--imatrix", "imatrix.gguf", "model.gguf", "theirs.gguf", file_type, "2"], check=True, capture_output=True)
+    assert run(["quantize", "model.gguf", "ours.gguf", file_type, "--imatrix", "imatrix.gguf", "-q", "-f"]) == 0
+    assert Path("ours.gguf").read_bytes() == Path("theirs.gguf").read_bytes()
