@@ -1,5 +1,6 @@
-"""hf:// addresses against a cache that the test builds in the hub's layout; nothing here touches the network."""
+"""hf:// addresses against a cache of huggingface_hub's that the test lays out by hand; no network."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -8,91 +9,128 @@ import sys
 import candle_convert as cc
 import numpy as np
 import pytest
+from candle_convert.convert import hub
+from safetensors.numpy import save
 
-REVISION = "0123456789abcdef0123456789abcdef01234567"
-OLDER = "89abcdef0123456789abcdef0123456789abcdef"
-WEIGHTS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(4, np.float16)}
-
-
-def _cached(cache, revision, files):
-    """Files of one revision as the hub's cache has them: blobs, and links to them in a snapshot."""
-    repository = cache / "models--owner--repo"
-    snapshot = repository / "snapshots" / revision
-    snapshot.mkdir(parents=True)
-    (repository / "blobs").mkdir(exist_ok=True)
-    for name, data in files.items():
-        blob = repository / "blobs" / f"{abs(hash((revision, name))):064x}"
-        blob.write_bytes(data)
-        os.symlink(os.path.relpath(blob, snapshot), snapshot / name)
-    return repository
+MAIN, OLD = "1" * 40, "2" * 40
+REPO = "models--own.er--re-po_1"
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A cache with two revisions of one repository, the newer one being main."""
-    folder = tmp_path / "hub"
-    cc.save_file(WEIGHTS, tmp_path / "whole.safetensors")
-    cc.convert(tmp_path / "whole.safetensors", tmp_path / "model", to="safetensors", shard_nbytes=10)
-    shards = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
-    repository = _cached(folder, REVISION, {**shards, "config.json": b'{"model_type": "none"}'})
-    _cached(folder, OLDER, {"model.safetensors": (tmp_path / "whole.safetensors").read_bytes()})
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(REVISION)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder))
-    return folder
+def _shard(number):
+    return f"model-{number:05d}-of-00002.safetensors"
 
 
-def test_a_repository_opens_as_one_model(cache):
-    graph = cc.open("hf://owner/repo", offline=True)
-    assert {name: tensor.shape for name, tensor in graph.weights.items()} == {name: array.shape for name, array in WEIGHTS.items()}
-    assert list(graph.attachments) == ["config.json"]
+def _weights(value):
+    return save({"w": np.full(3, value, np.float32)})
 
 
-def test_a_revision_is_pinned_in_the_address_or_beside_it(cache):
-    assert len(cc.open(f"hf://owner/repo@{OLDER}", offline=True).files) == 1
-    assert len(cc.open("hf://owner/repo", revision=OLDER, offline=True).files) == 1
-    assert len(cc.open(f"hf://owner/repo@{REVISION}", offline=True).files) == 2
+SHARDS = {_shard(number): save({f"w{number}": np.full(2, number, np.float32)}) for number in (1, 2)}
+INDEX = {"model.safetensors.index.json": json.dumps({"weight_map": {f"w{number}": _shard(number) for number in (1, 2)}}).encode()}
+TEXTS = {"config.json": b'{"model_type": "none"}', "tokenizer.json": b"{}"}
+SNAPSHOTS = {
+    (REPO, MAIN): {"model.safetensors": _weights(7), **TEXTS},
+    (REPO, OLD): {"model.safetensors": _weights(5)},
+    ("models--own.er--sharded", MAIN): {**SHARDS, **INDEX, **TEXTS},
+    ("models--own.er--half", MAIN): {_shard(1): SHARDS[_shard(1)], **INDEX},
+    ("models--own.er--texts", MAIN): TEXTS,
+}
 
 
-def test_one_file_of_a_repository(cache):
-    graph = cc.open(f"hf://owner/repo@{OLDER}/model.safetensors", offline=True)
-    assert np.array_equal(graph["a"].numpy(), WEIGHTS["a"])
-    index = cc.open("hf://owner/repo/model.safetensors.index.json", offline=True)
-    assert len(index) == len(WEIGHTS)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """HF_HOME with a cache: blobs named by their hash, snapshots of links to them, refs."""
+    home = tmp_path_factory.mktemp("home")
+    for (repo, revision), files in SNAPSHOTS.items():
+        root = home / "hub" / repo
+        for folder in ("blobs", "refs", f"snapshots/{revision}"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            blob = hashlib.sha256(data).hexdigest()
+            (root / "blobs" / blob).write_bytes(data)
+            (root / "snapshots" / revision / name).symlink_to(f"../../blobs/{blob}")
+        if revision == MAIN:
+            (root / "refs" / "main").write_text(revision)
+    (home / "hub" / REPO / "refs" / "v1.0").write_text(OLD)
+    return home
 
 
-def test_a_repository_converts_into_a_directory(cache, tmp_path):
-    cc.convert("hf://owner/repo", tmp_path / "out", to="safetensors", offline=True)
-    assert json.loads((tmp_path / "out" / "config.json").read_text()) == {"model_type": "none"}
-    assert cc.hash(tmp_path / "out") == cc.hash(tmp_path / "whole.safetensors")
+def run(home, *words, variable="HF_HOME", **more):
+    """A command of ours with that cache, in a process of its own, since huggingface_hub reads the environment when it is loaded."""
+    keep = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    place = home if variable == "HF_HOME" else home / "hub"
+    command = [sys.executable, "-m", "candle_convert.convert", *map(str, words), "--json"]
+    done = subprocess.run(command, env={**keep, variable: str(place), **more}, capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("uri", ["hf://owner/absent", "hf://owner/repo@nothing", "hf://owner/repo/absent.safetensors"])
-def test_what_the_cache_lacks_is_one_clear_error(cache, uri):
-    with pytest.raises(cc.FileAccessError) as caught:
-        cc.open(uri, offline=True)
-    assert caught.value.code == "E-HUB-FETCH"
-    assert "--offline" in caught.value.hint
+OPENED = [
+    ("repository", "hf://own.er/re-po_1", [], 7),
+    ("file", "hf://own.er/re-po_1/model.safetensors", [], 7),
+    ("tag", "hf://own.er/re-po_1@v1.0", [], 5),
+    ("commit", f"hf://own.er/re-po_1@{OLD}/model.safetensors", [], 5),
+    ("revision-option", "hf://own.er/re-po_1", ["--revision", "v1.0"], 5),
+    ("address-before-option", "hf://own.er/re-po_1@main", ["--revision", "v1.0"], 7),
+]
 
 
-@pytest.mark.parametrize("uri", ["hf://", "hf://owner", "hf://owner/", "hf:///x/y", "hf://a b/c", "hf://owner/repo@"])
-def test_what_is_no_address_is_a_usage_error(uri):
-    with pytest.raises(cc.UsageError, match="E-HUB-URI"):
-        cc.open(uri)
+@pytest.mark.parametrize(("name", "uri", "options", "value"), OPENED, ids=[row[0] for row in OPENED])
+def test_a_cached_model_is_found_without_a_network(name, uri, options, value, home, tmp_path):
+    code, answer = run(home, "convert", uri, tmp_path / "out.safetensors", "--offline", *options)
+    assert code == 0, answer
+    assert cc.open(tmp_path / "out.safetensors")["w"].numpy().tolist() == [value] * 3
 
 
-@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", None])
-def test_the_command_respects_cache_and_offline_mode(cache, variable):
-    environment = {**os.environ, "HF_HUB_CACHE": str(cache), **({variable: "1"} if variable else {})}
-    command = [sys.executable, "-m", "candle_convert.convert", "inspect", "hf://owner/repo", "--json", *([] if variable else ["--offline"])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(json.loads(done.stdout)["tensors"]) == len(WEIGHTS)
-    done = subprocess.run([*command[:4], "hf://owner/absent", "--offline"], env=environment, capture_output=True, text=True)
-    assert done.returncode == 7
+@pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE"])
+def test_the_environment_names_the_cache_and_switches_the_network_off(variable, home, tmp_path):
+    code, answer = run(home, "convert", "hf://own.er/re-po_1", tmp_path / "out", "-t", "safetensors", variable=variable, HF_HUB_OFFLINE="1")
+    assert code == 0, answer
+    assert sorted(os.listdir(tmp_path / "out")) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert (tmp_path / "out" / "config.json").read_bytes() == TEXTS["config.json"]
+    assert not (tmp_path / "out" / "model.safetensors").is_symlink()
 
 
-def test_without_the_library_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(cc.UnsupportedError, match=r"candle-convert\[hub\]"):
-        cc.open("hf://owner/repo")
+@pytest.mark.parametrize("file", ["", "/model.safetensors.index.json"])
+def test_shards_are_found_with_their_index(file, home, tmp_path):
+    code, answer = run(home, "convert", f"hf://own.er/sharded{file}", tmp_path / "out.npz", "--offline")
+    assert code == 0, answer
+    assert set(cc.open(tmp_path / "out.npz")) == {"w1", "w2"}
+
+
+MISSING = [
+    ("repository", "hf://own.er/nothing", [], "E-HUB-FETCH"),
+    ("file", "hf://own.er/re-po_1/other.safetensors", [], "E-HUB-FETCH"),
+    ("revision", "hf://own.er/re-po_1@v2", [], "E-HUB-FETCH"),
+    ("revision-option", "hf://own.er/re-po_1", ["--revision", "3" * 40], "E-HUB-FETCH"),
+    ("shard", "hf://own.er/half", [], "E-SHARD-MISSING"),
+]
+
+
+@pytest.mark.parametrize(("name", "uri", "options", "code"), MISSING, ids=[row[0] for row in MISSING])
+def test_what_is_not_cached_is_exit_7_with_a_hint(name, uri, options, code, home):
+    exit_code, answer = run(home, "inspect", uri, "--offline", *options)
+    assert (exit_code, answer["error"]["code"]) == (7, code), answer
+    assert "ownload" in answer["error"]["hint"]
+
+
+def test_a_repository_whose_weights_are_not_cached(home):
+    exit_code, answer = run(home, "inspect", "hf://own.er/texts", "--offline")
+    assert (exit_code, answer["error"]["code"]) == (7, "E-HUB-FETCH"), answer
+
+
+@pytest.mark.parametrize("uri", ["hf://", "hf://one", "hf://a/b/", "hf://a/b@", "hf://a b/c", "hf://a/b/../../../etc/passwd", "hf:///a/b", "hf://a/..b/@/x\n"])
+def test_addresses_that_are_none(uri):
+    with pytest.raises((cc.UsageError, cc.FileAccessError)) as caught:
+        hub.resolve(uri, offline=True)
+    assert caught.value.hint
+
+
+SIBLINGS = [
+    ("model.safetensors.index.json", "model-*.safetensors"),
+    ("sub/pytorch_model.bin.index.json", "sub/pytorch_model-*.bin"),
+    ("q8-00001-of-00003.gguf", "q8-*-of-00003.gguf"),
+]
+
+
+@pytest.mark.parametrize(("file", "pattern"), SIBLINGS)
+def test_what_is_fetched_with_a_file(file, pattern):
+    assert hub._siblings(file) == pattern
