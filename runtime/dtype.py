@@ -183,8 +183,12 @@ LEGACY_BLOCK_TYPES = tuple(
 """Block types of GGML files before GGUF, whose layouts `ops/quants/legacy.py` has: ``_v1`` up to GGJT 1 (q8_0_v1 up to 2), ``_v2`` in GGJT 2."""
 
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in (*ELEMENT_TYPES, *BLOCK_TYPES, *LEGACY_BLOCK_TYPES)}
+STRING = DType("string", "text", 0, "object", onnx=8)
+"""Text: only in graphs, where it is an array of str objects; no weights format of ours stores it."""
+
 BY_SAFETENSORS = {dtype.safetensors: dtype for dtype in DTYPES.values() if dtype.safetensors is not None}
 BY_TORCH = {dtype.torch: dtype for dtype in DTYPES.values() if dtype.torch is not None}
+BY_ONNX = {dtype.onnx: dtype for dtype in (*DTYPES.values(), STRING) if dtype.onnx is not None}
 BY_GGML = {dtype.ggml: dtype for dtype in DTYPES.values() if dtype.ggml is not None}
 
 F64, F32, F16, BF16 = (DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))

@@ -27,26 +27,47 @@ class Note:
     message: str
 
 
+Dim = int | str | None
+"""A length: known, symbolic, or unknown."""
+
+
 @dataclass(eq=False)
 class Value:
-    """An edge of the graph: its name, type, and shape (a str is a symbolic length, None an unknown one)."""
+    """An edge of the graph.
+
+    Attributes:
+        name: unique in a graph and the subgraphs below it; "" for an output that nobody asks for.
+        dtype, shape: of the tensor, or of the tensors in a container; None where they are not known.
+        container: what wraps the tensor, from outside: ``("optional", "sequence")``; a map names its key type, ``("map:i64",)``.
+        producer: the node that computes it, None for inputs and weights.
+    """
 
     name: str
     dtype: DType | None = None
-    shape: tuple[int | str | None, ...] | None = None
+    shape: tuple[Dim, ...] | None = None
+    container: tuple[str, ...] = ()
     producer: Node | None = None
-    uses: list[Node] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class Node:
-    """One application of an operator."""
+    """One application of an operator.
+
+    Attributes:
+        inputs: values of this graph or of one around it; None for an optional input that is absent.
+        attributes: int, float, str, bytes, a numpy array (tensors), a `Graph` (subgraphs), or lists of these.
+    """
 
     op: Op
     inputs: list[Value | None]
     outputs: list[Value]
     attributes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
+
+    @property
+    def subgraphs(self) -> list[Graph]:
+        """The graphs among the attributes."""
+        return [item for value in self.attributes.values() for item in (value if isinstance(value, list) else [value]) if isinstance(item, Graph)]
 
 
 @dataclass(eq=False)
@@ -61,6 +82,9 @@ class Graph:
         notes: what the reader found noteworthy.
         files: the paths that were read.
         arch: name of the recognised architecture, None when there is none.
+        nodes: in an order in which every value is computed before it is used.
+        values: the values by name, weights included, those of subgraphs left out.
+        opsets: opset by domain that the file was written for; nodes are of the newest.
     """
 
     weights: dict[str, Tensor] = field(default_factory=dict)
@@ -73,6 +97,29 @@ class Graph:
     format: str = ""
     files: list[str] = field(default_factory=list)
     arch: str | None = None
+    name: str = ""
+    values: dict[str, Value] = field(default_factory=dict)
+    opsets: dict[str, int] = field(default_factory=dict)
+    parent: Graph | None = None
+    _fresh: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def fresh(self, stem: str) -> str:
+        """A name for a new value, the same on every run: `stem` with a number that makes it unique."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        while True:
+            count = root._fresh[stem] = root._fresh.get(stem, -1) + 1
+            name = f"{stem}.{count}" if count else stem
+            if name not in root.values and name not in root.weights and (not count or name not in root._fresh):
+                return name
+
+    def reserve(self, name: str) -> None:
+        """Keep a name that a subgraph uses from being given to a new value."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        root._fresh.setdefault(name, 0)
 
     @property
     def nbytes(self) -> int:

@@ -22,18 +22,18 @@ def kernel(function: F) -> F:
     """Compile a function on its first call, without the GIL; the machine code is kept in the user's cache folder."""
     folder = cache_folder()
     if folder is None:
-        return numba.njit(nogil=True, **EXACT)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, **EXACT)(function)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(nogil=True, cache=True, **EXACT)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, cache=True, **EXACT)(function)
     finally:
         numba.config.CACHE_DIR = before
 
 
 def inner(function: F) -> F:
     """Mark a function that kernels call; it stays a plain Python function outside of them."""
-    return register_jitable(**EXACT)(function)  # type: ignore[no-any-return]
+    return register_jitable(**EXACT)(function)
 
 
 @functools.cache

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .op import Op
 
 
 @functools.cache
@@ -23,3 +26,22 @@ def load(package: str, name: str, constant: str) -> Any:
 def all_of(package: str, constant: str) -> tuple[Any, ...]:
     """That constant of every module."""
     return tuple(load(package, name, constant) for name in names(package))
+
+
+@functools.cache
+def operators() -> dict[tuple[str, str], Op]:
+    """Every operator in the modules of ``ops``, by domain ("" is ai.onnx) and name. Block codecs (``ops.quants``) are no operators."""
+    from .op import Op
+
+    package = importlib.import_module("..ops", __package__)
+    found = {}
+    for module in sorted(pkgutil.walk_packages(package.__path__, f"{package.__name__}."), key=lambda module: module.name):
+        if not module.ispkg and ".quants." not in module.name:
+            made = vars(importlib.import_module(module.name)).values()
+            found.update({(item.domain, item.name): item for item in made if isinstance(item, Op)})
+    return found
+
+
+def operator(name: str, domain: str = "") -> Op | None:
+    """The operator of that name; "ai.onnx" is the same domain as ""."""
+    return operators().get(("" if domain == "ai.onnx" else domain, name))

@@ -25,7 +25,7 @@ def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to ``starts[n + 1]``, uint16, are the
     points at its `shells` smallest distances, nearest first, then by index; the list is filled up to whole vectors with its first point.
     """
-    return _build(grid.coordinates, grid.width, len(grid.values), shells)  # type: ignore[no-any-return]
+    return _build(grid.coordinates, grid.width, len(grid.values), shells)
 
 
 @kernel

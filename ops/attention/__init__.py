@@ -1,0 +1,1 @@
+"""Attention, rotary embedding, linear attention and their states."""

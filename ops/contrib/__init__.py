@@ -1,0 +1,1 @@
+"""The com.microsoft operators that exporters, optimizers and quantizers emit."""

@@ -1,0 +1,1 @@
+"""Control flow: subgraphs that run on condition or repeatedly."""

@@ -1,0 +1,1 @@
+"""Arithmetic: element by element, reductions, matrix products."""

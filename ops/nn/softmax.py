@@ -1,0 +1,29 @@
+"""Softmax: exp(x - max) / sum along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.graph import Node
+from ...runtime.op import case, op, upgrade
+from ..precision import widened
+from ..rules import same_as_input
+
+
+@op("Softmax", since=13, infer=same_as_input, examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)])
+@widened
+def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    """Shape of `x`; sums to one along `axis`."""
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
+    return powers / np.sum(powers, axis=axis, keepdims=True)
+
+
+@upgrade(softmax, below=13)
+def over_flattened(node: Node, build: Builder) -> None:
+    """Before opset 13 the input was taken as a matrix whose rows start at `axis` (1 where it is not given)."""
+    axis = node.attributes.pop("axis", 1)
+    (x,) = node.inputs
+    flat = build.add("Flatten", [x], {"axis": axis})
+    rows = build.add(softmax, [flat], {"axis": -1})
+    build.add("Reshape", [rows, build.add("Shape", [x])], outputs=node.outputs)

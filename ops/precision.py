@@ -1,0 +1,34 @@
+"""Precision: storage dtypes that have no arithmetic of their own are computed in f32 and rounded once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_narrow(array: Any) -> bool:
+    """Whether an input is an array of a floating-point dtype below 32 bits."""
+    return isinstance(array, np.ndarray) and (array.dtype == np.float16 or (array.dtype.kind == "V" and array.dtype.itemsize <= 2))
+
+
+def widened(compute: F) -> F:
+    """Compute f16, bf16 and f8 inputs in f32; f32 results are rounded to the dtype of the first narrow input."""
+
+    @functools.wraps(compute)
+    def wide(*inputs: Any, **attributes: Any) -> Any:
+        narrow = next((item.dtype for item in inputs if is_narrow(item)), None)
+        if narrow is None:
+            return compute(*inputs, **attributes)
+        results = compute(*(item.astype(np.float32) if is_narrow(item) else item for item in inputs), **attributes)
+
+        def rounded(item: Any) -> Any:
+            return item.astype(narrow) if isinstance(item, np.ndarray | np.generic) and item.dtype == np.float32 else item
+
+        return tuple(rounded(item) for item in results) if isinstance(results, tuple) else rounded(results)
+
+    return wide  # type: ignore[return-value]

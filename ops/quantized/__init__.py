@@ -1,0 +1,1 @@
+"""Linear quantization: numbers as integers with scale and zero point."""

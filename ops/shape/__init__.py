@@ -1,0 +1,1 @@
+"""Moving data: shapes, slices, gathers, concatenation."""

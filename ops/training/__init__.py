@@ -1,0 +1,1 @@
+"""Training: optimizers and gradients of graphs."""

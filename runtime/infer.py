@@ -1,0 +1,157 @@
+"""Shape and type inference: each operator's rule sees what is known of a node's inputs and says what follows for its outputs.
+
+What is known of an integer tensor may be partial: `data` holds its elements as dims, symbolic and unknown ones included, so that shapes
+that are computed (Shape, Gather, Concat, Reshape) stay known. Rules never fail because something is unknown; they raise FormatError through
+`Inference.refuse` when a node contradicts its operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .dtype import DType
+from .errors import FormatError
+from .graph import Dim, Graph, Node, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Shape = tuple[Dim, ...]
+
+CHECK = "The model is malformed: candle-convert check lists all of it"
+
+MAX_DATA = 4096
+"""Elements of an integer tensor that are followed through shape arithmetic."""
+
+
+class Inference:
+    """One node as its operator's rule sees it.
+
+    Attributes:
+        attributes: all of them, defaults filled in.
+    """
+
+    def __init__(self, node: Node, facts: Facts) -> None:
+        self.node = node
+        self.facts = facts
+        self.attributes: dict[str, Any] = {**node.op.defaults, **node.attributes}
+
+    def __len__(self) -> int:
+        return len(self.node.inputs)
+
+    def value(self, index: int) -> Value | None:
+        """Input `index`, None where it is absent."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def dtype(self, index: int) -> DType | None:
+        """Dtype of an input."""
+        value = self.value(index)
+        return None if value is None else value.dtype
+
+    def shape(self, index: int) -> Shape | None:
+        """Shape of an input."""
+        value = self.value(index)
+        return None if value is None else value.shape
+
+    def array(self, index: int) -> np.ndarray | None:
+        """Values of an input that is constant and small enough to look at."""
+        value = self.value(index)
+        return None if value is None else self.facts.array(value)
+
+    def data(self, index: int) -> Shape | None:
+        """Elements of a scalar or 1-D integer input as dims, where some of them are known."""
+        value = self.value(index)
+        return None if value is None else self.facts.data(value)
+
+    def set(
+        self, index: int, dtype: DType | None, shape: Sequence[Dim] | None, *, data: Sequence[Dim] | None = None, container: tuple[str, ...] = ()
+    ) -> None:
+        """Say what output `index` is; outputs that the node does not have are passed over."""
+        if index >= len(self.node.outputs):
+            return
+        value = self.node.outputs[index]
+        value.dtype = dtype or value.dtype
+        value.container = container or value.container
+        if shape is not None:
+            value.shape = merged(value.shape, tuple(shape), f"output {value.name!r} of {self.node.op.name}")
+        if data is not None and len(data) <= MAX_DATA:
+            self.facts.partial[value] = tuple(data)
+
+    def subgraph(self, name: str) -> Graph:
+        """A graph attribute, its nodes inferred by `infer_subgraph`."""
+        graph = self.attributes[name]
+        assert isinstance(graph, Graph)
+        return graph
+
+    def infer_subgraph(self, graph: Graph) -> None:
+        """Infer a subgraph whose inputs have been given their types."""
+        self.facts.infer(graph)
+
+    def refuse(self, why: str) -> NoReturn:
+        """The node contradicts its operator."""
+        name = f" {self.node.name!r}" if self.node.name else ""
+        raise FormatError("E-ONNX-NODE", None, f"{self.node.op.name} node{name}: {why}", hint=CHECK)
+
+
+class Facts:
+    """What is known of the values of a graph beyond dtype and shape."""
+
+    def __init__(self, weights: dict[str, Any] | None = None) -> None:
+        self.partial: dict[Value, Shape] = {}
+        self.weights = weights or {}
+        self.graphs: list[Graph] = []
+
+    def array(self, value: Value) -> np.ndarray | None:
+        """The array of a small constant."""
+        for graph in reversed(self.graphs):
+            tensor = graph.weights.get(value.name)
+            if tensor is not None and graph.values.get(value.name) is value:
+                return tensor.numpy() if tensor.count <= MAX_DATA else None
+        known = self.partial.get(value)
+        if known is not None and value.dtype is not None and value.shape is not None and all(isinstance(dim, int) for dim in known):
+            import numpy
+
+            return numpy.array(known, value.dtype.as_numpy()).reshape([dim for dim in value.shape if isinstance(dim, int)])
+        return None
+
+    def data(self, value: Value) -> Shape | None:
+        """Elements of a scalar or 1-D integer value."""
+        if value in self.partial:
+            return self.partial[value]
+        array = self.array(value)
+        if array is None or array.ndim > 1 or array.dtype.kind not in "iu":
+            return None
+        return tuple(int(item) for item in array.reshape(-1))
+
+    def infer(self, graph: Graph) -> None:
+        """Infer every node of a graph in order."""
+        self.graphs.append(graph)
+        for node in graph.nodes:
+            if node.op.infer is not None:
+                node.op.infer(Inference(node, self))
+        self.graphs.pop()
+
+
+def infer(graph: Graph) -> Facts:
+    """Fill in dtypes and shapes of all values of a graph from its inputs and weights; what is known of the values' elements."""
+    facts = Facts()
+    facts.infer(graph)
+    return facts
+
+
+def merged(one: Shape | None, other: Shape | None, what: str) -> Shape | None:
+    """What two descriptions of one shape say together; FormatError where they contradict each other."""
+    if one is None or other is None:
+        return other if one is None else one
+    if len(one) != len(other):
+        raise FormatError("E-ONNX-SHAPE", None, f"{what} has two ranks", expected=len(one), found=len(other), hint=CHECK)
+    return tuple(_dim(first, second, what) for first, second in zip(one, other, strict=True))
+
+
+def _dim(one: Dim, other: Dim, what: str) -> Dim:
+    if isinstance(one, int) and isinstance(other, int) and one != other:
+        raise FormatError("E-ONNX-SHAPE", None, f"{what} has two lengths", expected=one, found=other, hint=CHECK)
+    if isinstance(one, int):
+        return one
+    return other if other is not None else one
