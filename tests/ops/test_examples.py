@@ -1,0 +1,69 @@
+"""Every operator's examples: results against onnxruntime and the ONNX reference evaluator, inference against the results."""
+
+import candle_convert.formats.containers.onnx_graph as onnx_graph
+import ml_dtypes
+import numpy as np
+import pytest
+from candle_convert.runtime.dtype import STRING, of_numpy
+from candle_convert.runtime.infer import infer
+from candle_convert.runtime.registry import operators
+from candle_convert.runtime.session import Session
+from single_node import model, with_onnxruntime, with_reference
+
+CASES = [
+    pytest.param(operator, example, id=f"{operator.domain}{'.' if operator.domain else ''}{operator.name}-{index}")
+    for operator in operators().values()
+    for index, example in enumerate(operator.examples)
+]
+
+
+def same(got, expected, tolerance):
+    if isinstance(expected, list):
+        assert isinstance(got, list)
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            same(one, other, tolerance)
+        return
+    expected = np.asarray(expected)
+    assert got.shape == expected.shape
+    if got.dtype.kind in "OUT":
+        assert got.tolist() == expected.tolist()
+        return
+    assert got.dtype == expected.dtype
+    if got.dtype.kind == "V" or got.dtype == ml_dtypes.bfloat16:
+        got, expected = got.astype(np.float32), expected.astype(np.float32)
+    rough = {np.dtype(np.float16): 2e-3, np.dtype(ml_dtypes.bfloat16): 2e-2}.get(got.dtype, 0)
+    np.testing.assert_allclose(got, expected, rtol=max(tolerance.rtol, rough), atol=max(tolerance.atol, rough / 10))
+
+
+@pytest.mark.parametrize(("operator", "example"), CASES)
+def test_result(operator, example):
+    made, feeds = model(operator, example)
+    got = Session(onnx_graph.graph_of(made)).run(None, feeds)
+    answers = [answer(operator, example) for answer in (with_onnxruntime, with_reference)]
+    right = [answer for answer in answers if not isinstance(answer, str)]
+    if not right:
+        pytest.skip(f"no oracle runs it: {'; '.join(answers)}")
+    failures = []
+    for answer in right:
+        try:
+            same(got, list(answer), operator.tolerance)
+        except AssertionError as error:
+            failures.append(str(error))
+    assert len(failures) < len(right), "\n".join(failures)
+
+
+@pytest.mark.parametrize("constant", [False, True], ids=["fed", "constant"])
+@pytest.mark.parametrize(("operator", "example"), CASES)
+def test_inference(operator, example, constant):
+    made, feeds = model(operator, example, constant=constant)
+    graph = onnx_graph.graph_of(made)
+    infer(graph)
+    for value, result in zip(graph.outputs, Session(graph).run(None, feeds), strict=True):
+        if result is None or isinstance(result, list | dict):
+            assert value.container
+            continue
+        assert value.dtype is (STRING if result.dtype.kind in "OUT" else of_numpy(result.dtype))
+        assert value.shape is not None
+        assert len(value.shape) == result.ndim
+        assert all(not isinstance(dim, int) or dim == length for dim, length in zip(value.shape, result.shape, strict=True))
