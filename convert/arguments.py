@@ -153,11 +153,12 @@ def open_input(path: str, values: dict[str, Any]) -> Graph:
 
 
 def progress(values: dict[str, Any]) -> Progress:
-    """The progress display that was asked for; nothing in quiet mode."""
+    """The progress display that was asked for; none of its own accord in quiet and JSON mode."""
     from .progress import of
 
     style = values["progress_style"]
-    return of("none" if current().quiet and style == "auto" else style)
+    silent = current().quiet or current().json
+    return of("none" if silent and style == "auto" else style)
 
 
 def convert_options(values: dict[str, Any]) -> Options:

@@ -53,6 +53,22 @@ def built_in() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def title(name: str) -> str:
+    """The first line of a built-in recipe, which says what it is."""
+    with open(FOLDER / f"{name}.toml", encoding="utf-8") as file:
+        return file.readline().removeprefix("#").strip()
+
+
+def source(name: str, recipe: Recipe) -> str:
+    """The text of a recipe that `find` gives for `name`: the file's own, or made from the mix."""
+    path = Path(name)
+    if path.suffix != ".toml" and not path.exists():
+        path = FOLDER / f"{name.lower()}.toml"
+    if path.exists():
+        return path.read_text(encoding="utf-8")
+    return to_toml(recipe, f"{recipe.name}: {BY_NAME[recipe.name].title}")
+
+
 def read(path: Path) -> Recipe:
     """The recipe in a file; UsageError says what is wrong with it."""
     try:

@@ -113,6 +113,11 @@ SUCCESS = [
     (["metadata", "set", "m.safetensors", "name", "z"], {"changes": LIST, "outputs": LIST}),
     (["metadata", "unset", "m.safetensors", "name"], {"changes": LIST}),
     (["metadata", "copy", "n.safetensors", "m.safetensors"], {"changes": LIST}),
+    (["quantize", "m.safetensors", "q.gguf", "q8_0"], {"outputs": LIST, "types": OBJECT, "recipe": TEXT, "bits_per_weight": NUMBER}),
+    (["quantize", "m.safetensors", "q.gguf", "q8_0", "--dry-run"], {"dry_run": {"const": True}, "types": OBJECT}),
+    (["dequantize", "m.safetensors", "q.gguf"], {"outputs": LIST, "content_hash": TEXT}),
+    (["recipes", "list"], {"recipes": LIST}),
+    (["recipes", "show", "q4_k_m"], {"rules": LIST, "base": TEXT, "toml": TEXT}),
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
     (["doctor"], {"packages": LIST, "hardware": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),
@@ -120,8 +125,11 @@ SUCCESS = [
 ]
 
 
+GROUPS = ("metadata", "recipes")
+
+
 def schema(words, properties):
-    name = "-".join(words[: 2 if words[0] == "metadata" else 1])
+    name = "-".join(words[: 2 if words[0] in GROUPS else 1])
     head = {"schema": {"const": f"candle-convert/{name}/1"}, "ok": {"const": True}}
     return {"type": "object", "required": [*head, *properties], "properties": {**head, **properties}}
 
@@ -137,7 +145,7 @@ def test_json_of_success(folder, capsys, words, properties):
 
 
 def test_every_command_has_a_json_case():
-    assert {tuple(words[: 2 if words[0] == "metadata" else 1]) for words, _ in SUCCESS} >= {words for words in COMMANDS if words != ("metadata",)}
+    assert {tuple(words[: 2 if words[0] in GROUPS else 1]) for words, _ in SUCCESS} >= {words for words in COMMANDS if words[-1] not in GROUPS}
 
 
 CODES = [
@@ -159,6 +167,12 @@ CODES = [
     (["scan", "short.safetensors"], 3),
     (["hash", "short.safetensors"], 3),
     (["convert", "m.safetensors", "o.safetensors", "--tensor-type", ".=q4_k"], 4),
+    (["quantize", "m.safetensors", "q.gguf", "q4_k", "--no-fallback"], 5),
+    (["quantize", "m.safetensors", "q.npz", "q8_0"], 4),
+    (["quantize", "m.safetensors", "q.gguf"], 2),
+    (["quantize", "m.safetensors", "q.gguf", "q4_k", "--imatrix", "text.txt"], 3),
+    (["dequantize", "m.safetensors", "q.gguf", "--dtype", "i8"], 2),
+    (["recipes", "show", "nothing"], 2),
     (["scan", "evil.txt"], 5),
     (["scan", "."], 5),
     (["convert", "m.safetensors", "n.safetensors"], 5),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from candle_convert.convert.cli import run
-
 from noise_models import LISTED, MODELS, RUNS, name_of, write_importance, write_model
 
 DIGESTS = json.loads((Path(__file__).parent / "vectors" / "files.json").read_text())
