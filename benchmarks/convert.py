@@ -1,6 +1,6 @@
 """Conversion of a large checkpoint in memory-backed storage, against `cp`, torch and gguf-py: speed and peak resident memory.
 
-    python benchmarks/convert.py [--gigabytes 4] [--runs 7] [--folder /dev/shm]
+    python benchmarks/convert.py [--gigabytes 4] [--runs 7] [--folder /dev/shm] [--rows RE]
 
 Every row is a whole process. The rows are run in turn, round after round, and medians are printed; the ratio is cp's time divided by
 the row's. Memory is the process's peak resident memory above that of the same program doing nothing. Peers that are not installed
@@ -13,6 +13,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import statistics
 import struct
 import subprocess
@@ -61,12 +62,13 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=4)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm"))
+    parser.add_argument("--rows", type=re.compile, default=re.compile(""), metavar="RE", help="only rows whose name matches, and cp")
     arguments = parser.parse_args()
     folder = arguments.folder / "candle-convert-benchmark"
     folder.mkdir(exist_ok=True)
     try:
         source = make_checkpoint(folder / "in.safetensors", int(arguments.gigabytes * 1e9))
-        rows = list(rows_of(source, folder))
+        rows = [row for row in rows_of(source, folder) if row.name == "cp" or arguments.rows.search(row.name)]
         for _ in range(arguments.runs):
             for row in rows:
                 run(row)
