@@ -65,7 +65,9 @@ class Op:
         compute: NumPy on the host, for every dtype of the standard.
         infer: dtypes and shapes of the outputs.
         scalar: one element of the output from one element of each input, for operators that work element by element. Kernels are
-            made from it; it is plain Python that means the same in Python, Numba and CUDA.
+            made from its source, with numbers in the element type; it is plain Python that means the same in Python, Numba and CUDA:
+            a `def` at module level of comparisons, arithmetic, conditional expressions, `math` and other such functions.
+            Numeric attributes that it needs are further parameters, by their names.
         lower: the same expressed by other operators: what a standard calls the function body.
         upgrades: rules from older definitions, in any order.
         examples, tolerance: what the tests over all operators run, and how closely it must agree.
