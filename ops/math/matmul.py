@@ -1,0 +1,43 @@
+"""MatMul: products of matrices, stacks of them, and vectors, with NumPy's rules."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.infer import Inference, Shape
+from ...runtime.op import case, op
+from ..precision import widened
+from ..rules import broadcast
+from .elementwise import quiet
+
+
+def product(node: Inference) -> None:
+    """(..., m, k) x (..., k, n) gives (..., m, n); a vector stands for a row on the left and for a column on the right."""
+    left, right = node.shape(0), node.shape(1)
+    if left is None or right is None:
+        node.set(0, node.dtype(0), None)
+        return
+    if not left or not right:
+        node.refuse("a scalar has no matrix product")
+    inner, other = left[-1], right[-2] if len(right) > 1 else right[0]
+    if isinstance(inner, int) and isinstance(other, int) and inner != other:
+        node.refuse(f"columns of the first input ({inner}) are not as many as rows of the second ({other})")
+    stack: Shape | None = broadcast(left[:-2], right[:-2])
+    rows, columns = left[-2:-1] if len(left) > 1 else (), right[-1:] if len(right) > 1 else ()
+    node.set(0, node.dtype(0), None if stack is None else (*stack, *rows, *columns))
+
+
+@op(
+    "MatMul", since=13, infer=product,
+    examples=[
+        case("f32[2,3]", "f32[3,4]"), case("f32[2,1,3,5]", "f32[4,5,2]"), case("f32[3]", "f32[3]"), case("f32[2,3,4]", "f32[4]"),
+        case("f32[3]", "f32[2,3,4]"), case("f32[2,0]", "f32[0,3]"), case("i32[2,3]", "i32[3,4]"), case("f32[2,3,4]", "f32[4,5]"),
+    ],
+)
+@quiet
+@widened
+def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product; a stack of matrices times one matrix is one product of BLAS."""
+    if b.ndim == 2 and a.ndim > 2 and a.shape[-1]:
+        return np.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return np.matmul(a, b)

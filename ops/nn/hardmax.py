@@ -1,0 +1,33 @@
+"""Hardmax: 1 where an axis has its first largest element, else 0."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.graph import Node
+from ...runtime.op import case, op, upgrade
+from ..precision import widened
+from ..rules import same_as_input
+
+
+@op(
+    "Hardmax", since=13, infer=same_as_input,
+    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case(np.array([[3, 3, 1]], np.float32)), case("f32[0,3]", axis=1)],
+)
+@widened
+def hardmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    """Shape of `x`; sums to one along `axis`."""
+    found = np.zeros_like(x)
+    if x.size:
+        np.put_along_axis(found, np.expand_dims(np.argmax(x, axis=axis), axis), 1, axis=axis)
+    return found
+
+
+@upgrade(hardmax, below=13)
+def over_flattened(node: Node, build: Builder) -> None:
+    """Before opset 13 the input was taken as a matrix whose rows start at `axis` (1 where it is not given)."""
+    axis = node.attributes.pop("axis", 1)
+    (x,) = node.inputs
+    rows = build.add(hardmax, [build.add("Flatten", [x], {"axis": axis})], {"axis": -1})
+    build.add("Reshape", [rows, build.add("Shape", [x])], outputs=node.outputs)

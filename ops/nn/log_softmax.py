@@ -1,0 +1,32 @@
+"""LogSoftmax: the logarithm of Softmax, x - max - log(sum(exp(x - max))) along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.graph import Node
+from ...runtime.op import case, op, upgrade
+from ..precision import widened
+from ..rules import same_as_input
+
+
+@op(
+    "LogSoftmax", since=13, infer=same_as_input,
+    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case(np.array([[1e4, 0, -1e4]], np.float32)), case("f32[0,3]", axis=1)],
+)
+@widened
+def log_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    """Shape of `x`; exponentials sum to one along `axis`."""
+    moved = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    with np.errstate(divide="ignore"):
+        return moved - np.log(np.sum(np.exp(moved), axis=axis, keepdims=True))
+
+
+@upgrade(log_softmax, below=13)
+def over_flattened(node: Node, build: Builder) -> None:
+    """Before opset 13 the input was taken as a matrix whose rows start at `axis` (1 where it is not given)."""
+    axis = node.attributes.pop("axis", 1)
+    (x,) = node.inputs
+    rows = build.add(log_softmax, [build.add("Flatten", [x], {"axis": axis})], {"axis": -1})
+    build.add("Reshape", [rows, build.add("Shape", [x])], outputs=node.outputs)
