@@ -13,27 +13,28 @@ import numpy as np
 from ....runtime.kernel import inner, kernel
 from ....runtime.quant import Encoder
 from ....runtime.simd import LANES
+from .tiles import turn_in, turn_out
 
 
 @inner
-def _load(source: Any, first: int, count: int, blocks: int, length: int, lanes: Any) -> None:
-    """Blocks `first`, ... of `source`, counted modulo `blocks`, one per lane; lanes from `count` are zero."""
+def _load(source: Any, first: int, count: int, blocks: int, length: int, starts: Any, lanes: Any) -> None:
+    """Blocks `first`, ... of `source`, counted modulo `blocks`, one per lane; lanes from `count` repeat the last one."""
     for lane in range(LANES):
-        if lane < count:
-            base = (first + lane) % blocks * length
-            for i in range(length):
-                lanes[i * LANES + lane] = source[base + i]
-        else:
-            for i in range(length):
-                lanes[i * LANES + lane] = np.float32(0)
+        starts[lane] = (first + min(lane, count - 1)) % blocks * length
+    for i in range(0, length, LANES):
+        turn_in(source, starts, i, lanes)
 
 
 @inner
 def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
-    for lane in range(count):
-        base = (first + lane) * nbytes
-        for i in range(nbytes):
-            out[base + i] = lanes[i * LANES + lane]
+    if count == LANES:
+        for i in range(0, nbytes - LANES, LANES):
+            turn_out(lanes, i, out, first * nbytes + i, nbytes)
+        turn_out(lanes, nbytes - LANES, out, (first + 1) * nbytes - LANES, nbytes)
+    else:
+        for lane in range(count):
+            for i in range(nbytes):
+                out[(first + lane) * nbytes + i] = lanes[i * LANES + lane]
 
 
 @inner
@@ -66,15 +67,16 @@ def lane_encoder(
         columns = rows.shape[1]
         per_row = columns // length
         flat, flat_out = rows.reshape(-1), out.reshape(-1)
+        starts = np.empty(LANES, np.int64)
         x = np.empty(length * LANES, np.float32)
         weights = np.empty(length * LANES if importance.size else 0, np.float32)
         means = np.zeros(LANES, np.float32)
         y = np.empty(nbytes * LANES, np.uint8)
         for first in range(start * per_row, stop * per_row, LANES):
             count = min(LANES, stop * per_row - first)
-            _load(flat, first, count, rows.shape[0] * per_row, length, x)
+            _load(flat, first, count, rows.shape[0] * per_row, length, starts, x)
             if importance.size:
-                _load(importance, first, count, per_row, length, weights)
+                _load(importance, first, count, per_row, length, starts, weights)
                 if row_means:
                     _row_means(flat, columns, per_row, first, count, means)
             encode(x, weights, means, points, y)
