@@ -1,0 +1,1 @@
+"""Drawing: a model as one self-contained page, its graph laid out in layers."""
