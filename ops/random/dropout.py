@@ -1,0 +1,70 @@
+"""Dropout: elements set to zero at random in training; otherwise the input itself (Srivastava et al., 2014)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.dtype import BOOL
+from ...runtime.errors import UsageError
+from ...runtime.graph import Node, Value
+from ...runtime.infer import Inference
+from ...runtime.op import Call, case, op, upgrade
+from ..precision import widened
+from .stream import stream
+
+
+def with_mask(node: Inference) -> None:
+    """As the input, and a bool mask of its shape."""
+    node.set(0, node.dtype(0), node.shape(0))
+    node.set(1, BOOL, node.shape(0))
+
+
+TRAINING = np.array(True)
+
+
+@op(
+    "Dropout", since=22, infer=with_mask,
+    examples=[
+        case("f32[2,3]"), case("f32[2,3]", np.float32(0.7), outputs=2), case("f32[4,5]", np.float32(0.3), TRAINING, seed=7, outputs=2),
+        case("f32[4,5]", np.float32(0.5), TRAINING, seed=7), case("f32[0,3]", np.float32(0.3), TRAINING, seed=7, outputs=2),
+    ],
+)
+@widened
+def dropout(
+    x: np.ndarray, ratio: np.ndarray | None = None, training_mode: np.ndarray | None = None, *, seed: int | None = None, call: Call
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """`x` and where it was kept; in training each element is dropped with probability `ratio` (0.5), the others are scaled by 1 / (1 - ratio)."""
+    chance = 0.5 if ratio is None else float(ratio.reshape(()))
+    wants_mask = len(call.wanted) > 1 and call.wanted[1]
+    if training_mode is None or not training_mode.item() or chance == 0:
+        return x, np.ones(x.shape, bool) if wants_mask else None
+    if not 0 <= chance < 1:
+        raise UsageError("E-OP-VALUE", None, "Dropout drops a share of its input", expected="0 up to 1", found=chance, hint="Correct the model")
+    kept = np.asarray(stream(seed).uniform(0, 1, x.shape)) >= chance
+    return (kept * x * (1 / (1 - chance))).astype(x.dtype), kept
+
+
+@upgrade(dropout, below=7)
+def trained_unless_told(node: Node, build: Builder) -> None:
+    """Before opset 7 a node trained unless it said that it is a test."""
+    node.attributes.pop("consumed_inputs", None)
+    if not node.attributes.pop("is_test", 0):
+        node.inputs += [build.constant(node.attributes.get("ratio", 0.5), "float32"), build.constant(1, "bool")]
+
+
+@upgrade(dropout, below=10)
+def mask_was_a_number(node: Node, build: Builder) -> None:
+    """Before opset 10 the mask had the input's dtype."""
+    node.attributes.pop("ratio", None)
+    if len(node.outputs) > 1 and node.outputs[1].name:
+        output, mask = node.outputs
+        node.outputs = [output, Value(build.name("mask"))]
+        build.keep(node)
+        build.add("CastLike", [node.outputs[1], node.inputs[0]], outputs=[mask])
+
+
+@upgrade(dropout, below=12)
+def ratio_was_an_attribute(node: Node, build: Builder) -> None:
+    """Before opset 12 the ratio was an attribute, which only training looks at."""
+    node.attributes.pop("ratio", None)
