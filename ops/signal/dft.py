@@ -1,4 +1,4 @@
-"""DFT and STFT: the discrete Fourier transform, of a whole signal or of windows of it, in f64."""
+"""DFT and STFT: the discrete Fourier transform, of a whole signal or of windows of it, in the precision of its input (f32 at least)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _complex(x: np.ndarray, what: str) -> np.ndarray:
     """Without the last dim, which holds a real number, or its real and imaginary parts."""
     if x.ndim < 2 or x.shape[-1] not in (1, 2):
         raise UsageError("E-OP-SHAPE", None, f"{what} of no numbers", expected="(..., 1) or (..., 2)", found=x.shape, hint="Correct the model")
-    wide = x.astype(np.float64)
+    wide = x if x.dtype == np.float64 else x.astype(np.float32)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
 
