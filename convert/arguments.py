@@ -16,6 +16,7 @@ from .output import current
 if TYPE_CHECKING:
     from ..runtime.format import ReadOptions
     from ..runtime.graph import Graph
+    from ..runtime.passes.select import Select
     from .options import Options
     from .progress import Progress
 
@@ -163,18 +164,15 @@ def progress(values: dict[str, Any]) -> Progress:
 
 def convert_options(values: dict[str, Any]) -> Options:
     """All writing options as plain data; those that a command does not have keep their defaults."""
-    from ..runtime.passes.select import Select
     from .options import Options
 
-    split = [pair(text, "RE=REPL") for text in values.get("rename", ())]
-    select = Select(values.get("include", ()), values.get("exclude", ()), tuple(split), _map(values.get("map_file")))
     return Options(
         to=values.get("to"),
         source_format=values["source_format"],
         read=read_options(values),
         dtype=values.get("dtype"),
         tensor_types=tuple(pair(text, "RE=DTYPE") for text in values.get("tensor_type", ())),
-        select=select,
+        select=selection(values),
         shard_nbytes=None if values.get("shard_size") is None else limits.size(values["shard_size"]),
         shard_tensors=values.get("shard_tensors"),
         metadata=_metadata(values),
@@ -190,6 +188,14 @@ def convert_options(values: dict[str, Any]) -> Options:
         revision=values["revision"],
         offline=values["offline"],
     )
+
+
+def selection(values: dict[str, Any]) -> Select:
+    """Which tensors, under which names."""
+    from ..runtime.passes.select import Select
+
+    split = [pair(text, "RE=REPL") for text in values.get("rename", ())]
+    return Select(values.get("include", ()), values.get("exclude", ()), tuple(split), _map(values.get("map_file")))
 
 
 def _map(path: str | None) -> tuple[tuple[str, str], ...]:

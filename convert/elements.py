@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 EXACT_KINDS = ("int", "uint")
 
 
+def load() -> None:
+    """Import what computes with elements; threads that did it at the same moment could meet one half of it."""
+    import ml_dtypes  # noqa: F401
+    import numpy  # noqa: F401
+
+
 def plain(tensor: Tensor) -> Tensor | None:
     """The tensor as numbers that numpy has, blocks decoded when they are read; None where nothing can decode it."""
     if tensor.qtype is not None:

@@ -14,6 +14,7 @@ from ..runtime.errors import FileAccessError, LimitError
 from ..runtime.format import FileLayout, Piece
 from ..runtime.storage import Costly, Region
 from ..runtime.tensor import CHUNK, Tensor
+from . import elements
 from .progress import Progress
 from .staging import Staging
 
@@ -57,6 +58,8 @@ def _split(piece: Piece) -> int:
 def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> None:
     """Fill all files of `staging`, sync them, and leave them staged. On an interrupt the journal allows a later resume."""
     handles: list[int] = []
+    if any(isinstance(piece.data, Tensor) and not isinstance(piece.data.storage, Region) for file in staging.files for piece in file.pieces):
+        elements.load()
     try:
         done = staging.open(resume)
         for file in staging.files:

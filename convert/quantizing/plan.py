@@ -17,6 +17,7 @@ from ...runtime.passes.quantize import Errors, Quantize
 from ...runtime.passes.tied import Tied
 from ...runtime.storage import Region
 from ...runtime.tensor import Tensor
+from .. import elements
 from .. import plan as planning
 from ..options import Options
 from . import filetypes, sampling
@@ -74,6 +75,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
         UnsupportedError: types that need an importance matrix and have none.
     """
     check(request)
+    elements.load()
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"
     options.select.run(graph)
