@@ -81,9 +81,9 @@ def div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _mod(a: float, b: float, fmod: int) -> float:
+    rest = math.copysign(abs(a) % abs(b), a)
     if fmod:
-        return math.fmod(a, b)
-    rest = math.fmod(a, b)
+        return rest
     if rest == 0:
         return math.copysign(rest, b)
     return rest + b if (rest < 0) != (b < 0) else rest

@@ -1,7 +1,7 @@
 """What element-wise operators share: how they are declared, shape arithmetic, and the broadcasting of the oldest opsets.
 
-A `scalar` function takes one element of each input and then the numeric attributes, in the order of `compute`'s keywords; it is exact for
-Python floats. Operators that are no single expression for integers say so in `compute`.
+A `scalar` function takes one element of each input, and then attributes, whose names its parameters have. It is exact for Python floats;
+integers that need another rule (Div, Mod, Pow) have it in `compute` only.
 """
 
 from __future__ import annotations

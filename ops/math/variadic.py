@@ -32,7 +32,7 @@ def min_(*tensors: np.ndarray) -> np.ndarray:
 
 
 @elementwise(
-    "Sum", 13, case("f32[2,3]", "f32[3]", "f32[2,1]"), case("f32[3]"), case("f32[0,3]", "f32[3]"),
+    "Sum", 13, case("f32[2,3]", "f32[3]", "f32[2,1]"), case("f32[3]"), case("f32[2,3]", "f32[3]"), case("f32[0,3]", "f32[3]"),
     scalar=lambda a, b: a + b, infer=broadcast_all,
 )
 def sum_(*tensors: np.ndarray) -> np.ndarray:
