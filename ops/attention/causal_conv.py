@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
+from ..math.sigmoid import sigmoid_of
 from ..nn.window import refuse
 from ..precision import widened
 
@@ -54,5 +55,5 @@ def causal_conv_with_state(
     if bias is not None:
         y += bias[:, None]
     if activation != "none":
-        y /= 1 + np.exp(-y)
+        y *= sigmoid_of(y)
     return y, np.ascontiguousarray(whole[:, :, length:])

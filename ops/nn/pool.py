@@ -29,9 +29,9 @@ def _infer(node: Inference) -> None:
     node.set(1, I64, shape)
 
 
-def fold(combine: Callable[..., Any], x: np.ndarray, axes: Sequence[Axis], start: float) -> np.ndarray:
-    """Combine all elements of each window, one spatial axis after another; `start` is the neutral element."""
-    for index, axis in enumerate(axes, 2):
+def fold(combine: Callable[..., Any], x: np.ndarray, axes: Sequence[Axis], start: float, first: int = 2) -> np.ndarray:
+    """Combine all elements of each window over the axes from `first` on, one after another; `start` is the neutral element."""
+    for index, axis in enumerate(axes, first):
         ahead = (slice(None),) * index
         made = np.full(allowed((*x.shape[:index], axis.out, *x.shape[index + 1 :]), x.itemsize, "a pooling window"), start, x.dtype)
         for tap in range(axis.kernel):

@@ -1,0 +1,32 @@
+"""SwiGLU: a Swish gate on a second input (Shazeer 2020, arXiv:2002.05202)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...runtime.infer import Inference
+from ...runtime.op import case
+from ..math.elementwise import elementwise
+from ..math.sigmoid import sigmoid_of
+from ..rules import same_as_input
+from .window import refuse
+
+
+def _infer(node: Inference) -> None:
+    gate, linear = node.shape(0), node.shape(1)
+    if gate is not None and linear is not None and len(gate) != len(linear):
+        node.refuse(f"inputs of shapes {gate} and {linear} differ")
+    same_as_input(node)
+
+
+@elementwise(
+    "SwiGLU", 28, case("f32[2,3]", "f32[2,3]"), case("f32[2,3]", "f32[2,3]", alpha=1.7), case("f32[0,2]", "f32[0,2]"), infer=_infer,
+    scalar=lambda gate, linear, alpha: gate / (1 + math.exp(-alpha * gate)) * linear,
+)
+def swiglu(a: np.ndarray, b: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    """``a * sigmoid(alpha * a) * b``, of two arrays of one shape."""
+    if a.shape != b.shape:
+        raise refuse("SwiGLU", f"inputs of shapes {a.shape} and {b.shape} differ")
+    return a * sigmoid_of(alpha * a) * b
