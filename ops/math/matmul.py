@@ -11,20 +11,23 @@ from ..rules import broadcast
 from .elementwise import quiet
 
 
-def product(node: Inference) -> None:
+def product_shape(node: Inference, left: Shape | None, right: Shape | None) -> Shape | None:
     """(..., m, k) x (..., k, n) gives (..., m, n); a vector stands for a row on the left and for a column on the right."""
-    left, right = node.shape(0), node.shape(1)
     if left is None or right is None:
-        node.set(0, node.dtype(0), None)
-        return
+        return None
     if not left or not right:
         node.refuse("a scalar has no matrix product")
     inner, other = left[-1], right[-2] if len(right) > 1 else right[0]
     if isinstance(inner, int) and isinstance(other, int) and inner != other:
         node.refuse(f"columns of the first input ({inner}) are not as many as rows of the second ({other})")
-    stack: Shape | None = broadcast(left[:-2], right[:-2])
+    stack = broadcast(left[:-2], right[:-2])
     rows, columns = left[-2:-1] if len(left) > 1 else (), right[-1:] if len(right) > 1 else ()
-    node.set(0, node.dtype(0), None if stack is None else (*stack, *rows, *columns))
+    return None if stack is None else (*stack, *rows, *columns)
+
+
+def product(node: Inference) -> None:
+    """The product of the first two inputs."""
+    node.set(0, node.dtype(0), product_shape(node, node.shape(0), node.shape(1)))
 
 
 @op(
