@@ -70,7 +70,8 @@ def test_sizes_are_refused_before_they_are_allocated():
 
 X = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 INFERENCE = [
-    (1, {"is_test": 1, "ratio": 0.9, "consumed_inputs": [0]}), (6, {"is_test": 1, "ratio": 0.9}), (7, {"ratio": 0.9}), (10, {}), (12, {"seed": 3}), (22, {}),
+    (1, {"is_test": 1, "ratio": 0.9, "consumed_inputs": [0]}), (6, {"is_test": 1, "ratio": 0.9}), (7, {"ratio": 0.9}), (10, {}),
+    (12, {"seed": 3}), (22, {}),
 ]  # fmt: skip
 
 
