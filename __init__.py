@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from .convert.api import open as open
     from .convert.api import plan as plan
     from .convert.api import save_file as save_file
+    from .convert.certifying import verify as verify
     from .convert.diff import diff as diff
     from .convert.options import Options as Options
     from .convert.progress import RichProgress as RichProgress
+    from .convert.quantizing.arrays import decode as decode
+    from .convert.quantizing.arrays import encode as encode
+    from .convert.quantizing.library import Recipe as Recipe
+    from .convert.quantizing.library import quantize as quantize
     from .convert.scan import scan as scan
     from .runtime.errors import Error as Error
     from .runtime.errors import FileAccessError as FileAccessError
@@ -34,9 +39,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "convert.api": ("hash", "load_file", "open", "plan", "save_file"),
+    "convert.certifying": ("verify",),
     "convert.diff": ("diff",),
     "convert.options": ("Options",),
     "convert.progress": ("RichProgress",),
+    "convert.quantizing.arrays": ("decode", "encode"),
+    "convert.quantizing.library": ("Recipe", "quantize"),
     "convert.scan": ("scan",),
     "runtime.errors": ("Error", "FileAccessError", "FormatError", "LimitError", "UnsafeFileError", "UnsupportedError", "UsageError"),
     "runtime.graph": ("Graph",),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
@@ -14,11 +13,13 @@ from ..runtime.graph import Graph
 from ..runtime.tensor import Tensor
 from . import hashing, opening, pipeline
 from . import plan as planning
-from .options import Options
+from .options import Options, changed
 from .progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .quantizing.library import QuantizationPlan, Recipe
 
 PathLike = str | os.PathLike[str]
 
@@ -34,10 +35,24 @@ def open(path: PathLike, *, key: str | None = None, format: str | None = None, r
     return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), format=format, revision=revision, offline=offline)
 
 
-def plan(inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, **changes: Any) -> planning.Plan:
-    """What `convert` would do, from headers alone."""
+@overload
+def plan(inputs: PathLike | Graph, output: Recipe, options: Options | None = None, **changes: Any) -> QuantizationPlan: ...
+@overload
+def plan(inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, **changes: Any) -> planning.Plan: ...
+def plan(
+    inputs: PathLike | Graph | Sequence[PathLike], output: PathLike | Recipe, options: Options | None = None, **changes: Any
+) -> planning.Plan | QuantizationPlan:
+    """What `convert` would do, from headers alone; with a `Recipe` in place of the output, what quantizing would do."""
+    from .quantizing.library import QuantizationPlan, Recipe
+
+    if isinstance(output, Recipe):
+        if not isinstance(inputs, str | os.PathLike | Graph):
+            raise UsageError("E-OPTION", None, "several inputs cannot be quantized at once", hint="Merge them first")
+        return QuantizationPlan(inputs, output, changed(options, changes))
+    if isinstance(inputs, Graph):
+        raise UsageError("E-OPTION", None, "an open model is planned with a Recipe", hint="cc.plan(model, cc.Recipe('Q4_K_M'))")
     paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
-    return planning.plan(paths, output, _options(options, changes))
+    return planning.plan(paths, output, changed(options, changes))
 
 
 def convert(
@@ -62,19 +77,6 @@ def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, st
 def hash(path: PathLike, *, key: str | None = None) -> str:
     """Content hash of a model: equal for equal names, dtypes, shapes and values in any format."""
     return hashing.content_hash(open(path, key=key))
-
-
-def _options(options: Options | None, changes: dict[str, Any]) -> Options:
-    from ..runtime.limits import size
-
-    for name in ("max_memory", "shard_nbytes"):
-        if isinstance(changes.get(name), str):
-            changes[name] = size(changes[name])
-    try:
-        return dataclasses.replace(options or Options(), **changes)
-    except TypeError as error:
-        names = ", ".join(field.name for field in dataclasses.fields(Options))
-        raise UsageError("E-OPTION", None, str(error), hint=f"Options: {names}") from error
 
 
 def _tensor(name: str, value: Any) -> Tensor:

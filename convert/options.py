@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
+from typing import Any
 
+from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.passes.cast import NAN_POLICIES
 from ..runtime.passes.select import Select
 
 VERIFY_LEVELS = ("none", "sample", "full")
 TIED_POLICIES = ("clone", "dedupe", "error")
-__all__ = ["NAN_POLICIES", "TIED_POLICIES", "VERIFY_LEVELS", "Options"]
+__all__ = ["NAN_POLICIES", "TIED_POLICIES", "VERIFY_LEVELS", "Options", "changed"]
 
 
 @dataclass(frozen=True)
@@ -51,3 +54,17 @@ class Options:
     threads: int | None = None
     revision: str | None = None
     offline: bool = False
+
+
+def changed(options: Options | None, changes: dict[str, Any]) -> Options:
+    """`options` (or the defaults) with some fields changed; sizes may be text such as "2GiB"."""
+    from ..runtime.limits import size
+
+    plain: dict[str, Any] = {}
+    for name, value in changes.items():
+        plain[name] = size(value) if name in ("max_memory", "shard_nbytes") and isinstance(value, str) else value
+    try:
+        return dataclasses.replace(options or Options(), **plain)
+    except TypeError as error:
+        names = ", ".join(field.name for field in dataclasses.fields(Options))
+        raise UsageError("E-OPTION", None, str(error), hint=f"Options: {names}") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import arguments
-from ..output import current, human_size, notes_json
+from ..output import current, notes_json
 from .convert import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
         current().emit({**plan_json(made.plan), **_types_json(made, errors), "warnings": notes_json(notes)})
         return
     if _is_automatic(values):
-        _show_table(made, {})
+        _show_table(made, made.sampled())
     current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
     report = execute(made.plan, arguments.progress(values))
     report.notes += made.block_notes()
@@ -166,21 +166,10 @@ def _save_recipe(made: Quantized, values: dict[str, Any]) -> None:
 
 def _show_table(made: Quantized, errors: dict[str, Any]) -> None:
     """Tensors by the rule that decided and the type they get."""
-    from ..quantizing.table import rows, total
+    from ..quantizing.table import text
 
-    lines = [
-        (row.rule, row.type + " ⚠" * row.fallback, row.tensors, f"{row.share:.1%}", f"{row.bits:.2f}", human_size(row.nbytes), _snr(row.snr))
-        for row in rows(made.choices, errors)
-    ]
-    whole = total(made.choices)
-    before = sum(tensor.nbytes for tensor in made.sources.values())
-    smaller = f" (×{before / whole.nbytes:.1f} smaller)" if whole.nbytes else ""
-    current().table(("rule", "type", "tensors", "params", "bpw", "size", "SNR dB"), lines, right=(2, 3, 4, 5, 6))
-    current().say(f"total {whole.bits:.2f} bpw {human_size(whole.nbytes)}{smaller}")
-
-
-def _snr(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
+    for line in text(made.choices, errors):
+        current().say(line)
 
 
 def _types_json(made: Quantized, errors: dict[str, Any]) -> dict[str, Any]:
