@@ -28,7 +28,8 @@ Examples
 def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 (the name that the registry looks for)
     """List dtypes and quantized block types.
 
-    Bits are per weight, exactly; a block type packs a run of weights of one row into a fixed number of bytes.
+    Bits are per weight, exactly; a block type packs a run of weights of one row into a fixed number of bytes. SNR is what normally distributed
+    numbers keep of their signal, measured; 6 dB more is half the error.
     """
     from ...ops.quants import codecs
     from ...runtime.dtype import DTYPES
@@ -42,18 +43,21 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 
         holders = [name for name, dtypes in writers.items() if dtype in dtypes]
         if not wanted or wanted & set(holders):
             rows.append(_row(dtype, holders, dtype.kind != "block" or dtype in codecs()))
-    columns = ("type", "bits", "block", "bytes", "numpy", "torch", "safetensors", "ggml", "written by")
+    columns = ("type", "bits", "SNR dB", "block", "bytes", "numpy", "torch", "safetensors", "ggml", "written by")
     out = current()
-    out.table(columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3))
+    out.table(columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3, 4))
     out.emit({"types": rows})
 
 
 def _row(dtype: DType, formats: list[str], decodes: bool) -> dict[str, Any]:
+    from ..quantizing.quality import SNR_DB
+
     bits = Fraction(dtype.block_nbytes * 8, dtype.block)
     return {
         "name": dtype.name,
         "kind": dtype.kind,
         "bits_per_weight": float(bits),
+        "snr_db": SNR_DB.get(dtype.name),
         "block": dtype.block,
         "block_bytes": dtype.block_nbytes,
         "numpy": dtype.numpy,
@@ -69,4 +73,5 @@ def _row(dtype: DType, formats: list[str], decodes: bool) -> dict[str, Any]:
 def _cells(row: dict[str, Any]) -> list[str]:
     bits = f"{row['bits_per_weight']:g}"
     ggml = "" if row["ggml"] is None else f"{row['ggml']['name']} ({row['ggml']['id']})"
-    return [row["name"], bits, row["block"], row["block_bytes"], *(row[name] or "" for name in ("numpy", "torch", "safetensors")), ggml]
+    quality = "" if row["snr_db"] is None else f"{row['snr_db']:.1f}"
+    return [row["name"], bits, quality, row["block"], row["block_bytes"], *(row[name] or "" for name in ("numpy", "torch", "safetensors")), ggml]
