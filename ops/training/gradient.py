@@ -1,0 +1,116 @@
+"""Gradient: derivatives of one value of a graph with respect to others, by reverse-mode differentiation.
+
+A Gradient node names values of the graph it stands in, so it is written out where the graph is read: what comes before it is
+differentiated, and the derivatives are computed by nodes of ordinary operators, which a further Gradient node may differentiate again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.build import Builder
+from ...runtime.errors import FormatError, UnsupportedError
+from ...runtime.graph import Graph, Node, Value
+from ...runtime.infer import CHECK, Inference
+from ...runtime.op import Op, upgrade
+from .term import Term
+
+
+def as_differentiated(node: Inference) -> None:
+    """Each derivative is as the value by which was derived."""
+    for index in range(len(node.node.outputs)):
+        node.set(index, node.dtype(index), node.shape(index))
+
+
+gradient_of = Op("Gradient", "ai.onnx.preview.training", 1, infer=as_differentiated)
+
+
+@upgrade(gradient_of, below=2)
+def written_out(node: Node, build: Builder) -> None:
+    """Build the derivatives of `y` by `xs` in place of the node, at the values that its inputs give."""
+    xs, zs, y = node.attributes.get("xs", []), node.attributes.get("zs", []), node.attributes.get("y", "")
+    if len(node.inputs) != len(xs) + len(zs) or None in node.inputs or len(node.outputs) > len(xs):
+        raise FormatError("E-ONNX-NODE", None, "Gradient node: its inputs are not those that xs and zs name", hint=CHECK)
+    named = [_named(build.graph, name) for name in (*xs, *zs)]
+    target = _named(build.graph, y)
+    nodes = between(build.graph.nodes, named, target)
+    if not nodes and target not in named:
+        raise FormatError("E-ONNX-NODE", None, f"Gradient node: {y!r} is not computed before it", hint=CHECK)
+    sources = named[: len(xs)]
+    if any(value is not name for name, value in zip(named, node.inputs, strict=True)):
+        given = {name: Value(build.name(name.name), name.dtype, name.shape) for name in named}
+        for name, value in zip(named, node.inputs, strict=True):
+            build.add("Identity", [value], outputs=[given[name]])
+        nodes, stands = copied(nodes, given, build)
+        target, sources = stands.get(target, target), [given[value] for value in sources]
+    for source, found, output in zip(sources, derivatives(build, nodes, target, sources), node.outputs, strict=False):
+        if output.name:
+            build.add("Identity", [(found or Term(source, build).filled(0)).value], outputs=[output])
+
+
+def _named(graph: Graph, name: str) -> Value:
+    around: Graph | None = graph
+    while around is not None:
+        if name in around.values:
+            return around.values[name]
+        around = around.parent
+    raise FormatError("E-ONNX-NODE", None, f"Gradient node: it names {name!r}, which is not computed before it", hint=CHECK)
+
+
+def between(nodes: Sequence[Node], sources: Sequence[Value], target: Value) -> list[Node]:
+    """The nodes that compute `target` from `sources`, in the order of `nodes`."""
+    needed, stops = {target}, set(sources)
+    found = []
+    for node in reversed(nodes):
+        if any(value in needed and value not in stops for value in node.outputs):
+            found.append(node)
+            needed.update(value for value in node.inputs if value is not None)
+            needed.update(value for inner in node.subgraphs for value in _captured(inner))
+    return found[::-1]
+
+
+def _captured(graph: Graph) -> list[Value]:
+    """All values that nodes of a subgraph and of those below it use."""
+    found: list[Value] = []
+    waiting = [graph]
+    while waiting:
+        inner = waiting.pop()
+        found += [value for node in inner.nodes for value in node.inputs if value is not None] + inner.outputs
+        waiting += [below for node in inner.nodes for below in node.subgraphs]
+    return found
+
+
+def copied(nodes: Sequence[Node], given: dict[Value, Value], build: Builder) -> tuple[list[Node], dict[Value, Value]]:
+    """The nodes once more, with other values in place of the keys of `given`; what stands for each value."""
+    stands: dict[Value, Value] = dict(given)
+    copies = []
+    for node in nodes:
+        if node.subgraphs:
+            raise UnsupportedError("E-OP-GRADIENT", None, f"a Gradient at other values of a graph with {node.op.name}", hint="Feed it")
+        inputs = [None if value is None else stands.get(value, value) for value in node.inputs]
+        outputs = [Value(build.name(value.name) if value.name else "", value.dtype, value.shape) for value in node.outputs]
+        copies.append(build.node(node.op, inputs, node.attributes, outputs=outputs))
+        stands.update((value, copy) for value, copy in zip(node.outputs, outputs, strict=True) if value not in given)
+    return copies, stands
+
+
+def derivatives(build: Builder, nodes: Sequence[Node], target: Value, sources: Sequence[Value]) -> list[Term | None]:
+    """The derivatives of the sum of `target` by each of `sources`; None where it does not depend on one."""
+    active = set(sources)
+    for node in nodes:
+        if any(value in active for value in node.inputs) or any(value in active for inner in node.subgraphs for value in _captured(inner)):
+            active.update(node.outputs)
+    missing = sorted({node.op.name for node in nodes if not node.op.gradients and any(value in active for value in node.outputs)})
+    if missing:
+        raise UnsupportedError("E-OP-GRADIENT", None, f"no derivative of {', '.join(missing)} is known", hint="Compute it in the model itself")
+    found: dict[Value, Term] = {target: Term(target, build).filled(1)} if target in active else {}
+    stops = set(sources)
+    for node in reversed(nodes):
+        slopes = [found.get(value) if value not in stops else None for value in node.outputs]
+        if any(slope is not None for slope in slopes):
+            parts = node.op.gradients[0](node, build, [None if slope is None else slope.value for slope in slopes])
+            for value, part in zip(node.inputs, parts, strict=False):
+                if value is not None and part is not None and value in active:
+                    term = Term(part, build)
+                    found[value] = found[value] + term if value in found else term
+    return [found.get(source) for source in sources]

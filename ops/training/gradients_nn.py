@@ -1,0 +1,241 @@
+"""Gradients of convolution, pooling and normalization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.errors import UnsupportedError
+from ..nn import batch_norm, conv, conv_transpose, global_pool, group_norm, layer_norm, lp_norm, pool, swiglu
+from .rule import Step, differentiated
+from .term import Term
+
+
+class Window:
+    """The window of a node: its attributes as lists, and lengths that are known when it runs, as i64 tensors of one element an axis."""
+
+    def __init__(self, step: Step, image: Term, kernel: Term | None, result: Term) -> None:
+        given = next((step.attributes[name] for name in ("kernel_shape", "strides", "dilations") if step.attributes.get(name)), None)
+        ranks = [term.rank - 2 for term in (image, kernel, result) if term is not None and term.rank is not None]
+        if given is None and not ranks:
+            what = f"no derivative of {step.node.op.name} of unknown rank is known"
+            raise UnsupportedError("E-OP-GRADIENT", None, what, hint="Give its kernel_shape")
+        self.axes = len(given) if given is not None else ranks[0]
+        self.step = step
+        self.strides = list(step.attributes["strides"] or [1] * self.axes)
+        self.dilations = list(step.attributes["dilations"] or [1] * self.axes)
+        self.size, self.out = self.lengths(image), self.lengths(result)
+        kernel_shape = step.attributes.get("kernel_shape")
+        self.kernel = step.integers(list(kernel_shape)) if kernel_shape else self.lengths(kernel or image)
+        reach = (self.kernel.call("Sub", step.integers(1))).call("Mul", step.integers(self.dilations))
+        last = (self.out.call("Sub", step.integers(1))).call("Mul", step.integers(self.strides))
+        self.span = reach.call("Add", last).call("Add", step.integers(1))
+
+    def lengths(self, term: Term) -> Term:
+        """Spatial lengths."""
+        return term.call("Shape", start=2)
+
+    @property
+    def begin(self) -> Term:
+        """Padding before the first element."""
+        mode = self.step.attributes["auto_pad"]
+        if not mode.startswith("SAME"):
+            pads = self.step.attributes["pads"] if mode == "NOTSET" else None
+            return self.step.integers(list(pads[: self.axes]) if pads else [0] * self.axes)
+        total = self.span.call("Sub", self.size).call("Max", self.step.integers(0))
+        half = total.call("Div", self.step.integers(2))
+        return half if mode == "SAME_UPPER" else total.call("Sub", half)
+
+    def cut_begin(self) -> Term:
+        """What a transposed convolution cuts off in front where its output's size decides that."""
+        extra = self.step.attributes["output_padding"] or [0] * self.axes
+        total = self.span.call("Add", self.step.integers(extra)).call("Sub", self.size).call("Max", self.step.integers(0))
+        half = total.call("Div", self.step.integers(2))
+        return half if self.step.attributes["auto_pad"] == "SAME_UPPER" else total.call("Sub", half)
+
+    def padded_size(self) -> Term:
+        """Length of the input with its padding."""
+        mode, pads = self.step.attributes["auto_pad"], self.step.attributes["pads"]
+        if mode == "NOTSET" and pads:
+            return self.size.call("Add", self.step.integers([a + b for a, b in zip(pads[: self.axes], pads[self.axes :], strict=True)]))
+        return self.size if mode in ("NOTSET", "VALID") else self.size.call("Max", self.span)
+
+    def moved(self, term: Term, before: Term, length: Term) -> Term:
+        """Spatial axes with `before` zeros in front (or elements less), and as long as `length`."""
+        none = self.step.integers([0, 0])
+        behind = length.call("Sub", self.lengths(term)).call("Sub", before)
+        return term.call("Pad", self.step.of("Concat", [none, before, none, behind], axis=0))
+
+    def turned(self, term: Term) -> Term:
+        """The first two axes exchanged."""
+        return term.call("Transpose", perm=[1, 0, *range(2, self.axes + 2)])
+
+    def ones(self, like: Term, lengths: Term) -> Term:
+        """One image of one channel, full of ones."""
+        return like.number(1).call("Expand", self.step.of("Concat", [self.step.integers([1, 1]), lengths], axis=0))
+
+    def kernel_slope(self, image: Term, slope: Term, group: int) -> Term:
+        """The derivative by the kernel: the padded image convolved with the slope, strides and dilations exchanged."""
+        if group > 1:
+            split = self.step.of("Concat", [self.step.integers([0, group, -1]), self.span], axis=0)
+            joined = self.step.of("Concat", [self.step.integers([0, -1]), self.span], axis=0)
+            image = image.call("Reshape", split).call("Transpose", perm=[2, 1, 0, *range(3, self.axes + 3)]).call("Reshape", joined)
+        else:
+            image = self.turned(image)
+        found = image.call("Conv", self.turned(slope), strides=self.dilations, dilations=self.strides, group=group)
+        return self.turned(found)
+
+    def bias_slope(self, slope: Term) -> Term:
+        """The derivative by the bias."""
+        return slope.call("ReduceSum", self.step.integers([0, *range(2, self.axes + 2)]), keepdims=0)
+
+
+@differentiated(conv.conv)
+def _conv(step: Step) -> list[Term | None]:
+    x, w, g, group = step.input(0), step.input(1), step.slope, step.attributes["group"]
+    window = Window(step, x, w, g)
+    whole = g.call("ConvTranspose", w, strides=window.strides, dilations=window.dilations, group=group)
+    by_x = window.moved(whole, window.begin.call("Neg"), window.size)
+    return [by_x, window.kernel_slope(window.moved(x, window.begin, window.span), g, group), window.bias_slope(g) if len(step.x) > 2 else None]
+
+
+@differentiated(conv_transpose.conv_transpose)
+def _conv_transpose(step: Step) -> list[Term | None]:
+    x, w, g, group = step.input(0), step.input(1), step.slope, step.attributes["group"]
+    window = Window(step, g, w, x)
+    begin = window.cut_begin() if step.attributes["output_shape"] or step.attributes["auto_pad"].startswith("SAME") else window.begin
+    image = window.moved(g, begin, window.span)
+    by_x = image.call("Conv", w, strides=window.strides, dilations=window.dilations, group=group)
+    return [by_x, window.kernel_slope(image, x, group), window.bias_slope(g) if len(step.x) > 2 else None]
+
+
+@differentiated(pool.max_pool)
+def _max_pool(step: Step) -> list[Term | None]:
+    """The slope goes to the element that each window found."""
+    x, g = step.input(0), step.slope
+    places = step.build.node("MaxPool", [x.value], {**step.node.attributes, "storage_order": 0}, outputs=2).outputs[1]
+    flat = step.integers([-1])
+    zeros = x.filled(0).call("Reshape", flat)
+    return [zeros.call("ScatterElements", Term(places, step.build).call("Reshape", flat), g.call("Reshape", flat), axis=0, reduction="add").like(x)]
+
+
+@differentiated(pool.average_pool)
+def _average_pool(step: Step) -> list[Term | None]:
+    """Each window gives its elements equal shares."""
+    x, g = step.input(0), step.slope
+    window = Window(step, x, None, g)
+    ones = window.ones(x, window.kernel)
+    options: dict[str, Any] = {"strides": window.strides, "dilations": window.dilations}
+    padded = step.attributes["count_include_pad"]
+    none = step.integers([0] * window.axes)
+    counted = window.ones(x, window.padded_size() if padded else window.size)
+    share = g / window.moved(counted, none if padded else window.begin, window.span).call("Conv", ones, **options)
+    flat = share.call("Reshape", step.of("Concat", [step.integers([-1, 1]), window.out], axis=0))
+    whole = flat.call("ConvTranspose", ones, **options)
+    return [window.moved(whole, window.begin.call("Neg"), window.size).like(x)]
+
+
+@differentiated(global_pool.global_average_pool)
+def _global_average_pool(step: Step) -> list[Term | None]:
+    x, g = step.input(0), step.slope
+    share = g.call("Size").call("CastLike", g) / x.call("Size").call("CastLike", g)
+    return [(g * share).call("Expand", x.shape)]
+
+
+@differentiated(global_pool.global_max_pool)
+def _global_max_pool(step: Step) -> list[Term | None]:
+    """Elements that are equally large share the slope."""
+    x, g = step.input(0), step.slope
+    hits = x.call("Equal", step.output(0)).call("CastLike", g)
+    return [hits * (g / _by_channel(step, hits).call("ReduceSum", step.integers([2])).like(g))]
+
+
+def _only_first(step: Step) -> Term:
+    """The slope of the first output, when no other one has any."""
+    if step.g[0] is None or any(slope is not None for slope in step.g[1:]):
+        raise UnsupportedError("E-OP-GRADIENT", None, f"no derivative of the statistics of {step.node.op.name} is known", hint="Compute them apart")
+    return step.g[0]
+
+
+def _last_axes(step: Step) -> Term:
+    axis, rank = step.attributes["axis"], step.input(0).rank
+    if axis < 0 or rank is not None:
+        return step.integers(list(range(axis, 0) if axis < 0 else range(axis, rank or 0)))
+    return step.of("Range", [step.integers(axis), step.input(0).shape.call("Size"), step.integers(1)])
+
+
+def _standardized(x: Term, axes: Term, epsilon: float) -> tuple[Term, Term]:
+    """Zero mean and unit variance along axes, and the reciprocal of the deviation."""
+    moved = x - x.call("ReduceMean", axes)
+    scale = 1 / ((moved * moved).call("ReduceMean", axes) + epsilon).call("Sqrt")
+    return moved * scale, scale
+
+
+def _through_standardized(slope: Term, normal: Term, scale: Term, axes: Term) -> Term:
+    return scale * (slope - slope.call("ReduceMean", axes) - normal * (slope * normal).call("ReduceMean", axes))
+
+
+@differentiated(layer_norm.layer_normalization)
+def _layer_normalization(step: Step) -> list[Term | None]:
+    x, weight, g, axes = step.input(0), step.input(1), _only_first(step), _last_axes(step)
+    normal, scale = _standardized(x, axes, step.attributes["epsilon"])
+    bias = step.x[2] if len(step.x) > 2 else None
+    by_x = _through_standardized(g * weight, normal, scale, axes)
+    return [by_x, (g * normal).summed_to(weight), None if bias is None else g.summed_to(bias)]
+
+
+@differentiated(layer_norm.rms_normalization)
+def _rms_normalization(step: Step) -> list[Term | None]:
+    x, weight, g, axes = step.input(0), step.input(1), step.slope, _last_axes(step)
+    scale = 1 / ((x * x).call("ReduceMean", axes) + step.attributes["epsilon"]).call("Sqrt")
+    normal, slope = x * scale, g * weight
+    return [scale * (slope - normal * (slope * normal).call("ReduceMean", axes)), (g * normal).summed_to(weight)]
+
+
+def _by_channel(step: Step, term: Term, groups: int = 0) -> Term:
+    """(n, channels, the rest), or so many groups of channels."""
+    images, channels = term.length(0), step.integers([groups]) if groups else term.length(1)
+    rest = term.call("Shape", start=1).call("ReduceProd", keepdims=1).call("Div", channels.call("Max", step.integers(1)))
+    return term.call("Reshape", step.of("Concat", [images, channels, rest], axis=0), allowzero=1)
+
+
+@differentiated(group_norm.group_normalization, group_norm.instance_normalization)
+def _group_normalization(step: Step) -> list[Term | None]:
+    x, weight, bias, g = step.input(0), step.input(1), step.input(2), step.slope
+    last, groups = step.integers([2]), step.attributes.get("num_groups", 0)
+    normal, scale = _standardized(_by_channel(step, x, groups), last, step.attributes["epsilon"])
+    slope = _by_channel(step, g) * weight.call("Unsqueeze", step.integers([1]))
+    by_x = _through_standardized(_by_channel(step, slope.like(x), groups), normal, scale, last).like(x)
+    others = step.integers([0, 2])
+    by_weight = _by_channel(step, g * normal.like(x)).call("ReduceSum", others, keepdims=0)
+    return [by_x, by_weight.like(weight), _by_channel(step, g).call("ReduceSum", others, keepdims=0).like(bias)]
+
+
+@differentiated(batch_norm.batch_normalization)
+def _batch_normalization(step: Step) -> list[Term | None]:
+    x, weight, bias, mean, variance = (step.input(index) for index in range(5))
+    g, others = _by_channel(step, _only_first(step)), step.integers([0, 2])
+    columns, wide = step.integers([1]), _by_channel(step, x)
+    if step.attributes["training_mode"]:
+        normal, scale = _standardized(wide, others, step.attributes["epsilon"])
+        by_x = _through_standardized(g * weight.call("Unsqueeze", columns), normal, scale, others)
+        return [by_x.like(x), (g * normal).call("ReduceSum", others, keepdims=0), g.call("ReduceSum", others, keepdims=0)]
+    scale = 1 / (variance + step.attributes["epsilon"]).call("Sqrt")
+    normal = (wide - mean.call("Unsqueeze", columns)) * scale.call("Unsqueeze", columns)
+    by_x = g * (weight * scale).call("Unsqueeze", columns)
+    by_weight, by_bias = (term.call("ReduceSum", others, keepdims=0) for term in (g * normal, g))
+    return [by_x.like(x), by_weight, by_bias.like(bias), -(by_bias * weight * scale), -0.5 * (by_weight * weight * scale * scale)]
+
+
+@differentiated(lp_norm.lp_normalization)
+def _lp_normalization(step: Step) -> list[Term | None]:
+    x, y, g, axis = step.input(0), step.output(0), step.slope, step.integers([step.attributes["axis"]])
+    size = x.call("ReduceL1" if step.attributes["p"] == 1 else "ReduceL2", axis)
+    direction = x.call("Sign") if step.attributes["p"] == 1 else y
+    return [(g - direction * (g * y).call("ReduceSum", axis)) / size]
+
+
+@differentiated(swiglu.swiglu)
+def _swiglu(step: Step) -> list[Term | None]:
+    a, b, g, alpha = step.input(0), step.input(1), step.slope, step.attributes["alpha"]
+    share = (a * alpha).call("Sigmoid")
+    return [g * b * (share + alpha * a * share * (1 - share)), g * a * share]

@@ -1,0 +1,115 @@
+"""Terms: values of a graph under construction with Python's operators, in which gradients are written like formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.graph import Value
+
+Operand = Union["Term", float]
+
+
+class Term:
+    """A value, and the builder that adds what is computed from it. Numbers take the dtype of the term that they meet."""
+
+    def __init__(self, value: Value, build: Builder) -> None:
+        self.value = value
+        self.build = build
+
+    def call(self, operator: str, *others: Term | None, **attributes: Any) -> Term:
+        """The operator's first output, with this term as first input."""
+        inputs = [self.value, *(None if other is None else other.value for other in others)]
+        return Term(self.build.add(operator, inputs, attributes), self.build)
+
+    def integers(self, items: Sequence[int] | int) -> Term:
+        """An i64 constant."""
+        return Term(self.build.constant(items), self.build)
+
+    def number(self, value: float) -> Term:
+        """A constant scalar of this term's dtype."""
+        if self.value.dtype is not None and self.value.dtype.is_float:
+            return Term(self.build.constant(np.array(value, self.value.dtype.as_numpy())), self.build)
+        return Term(self.build.add("CastLike", [self.build.constant(value, "float64"), self.value]), self.build)
+
+    def filled(self, value: float) -> Term:
+        """A tensor of this shape and dtype full of one number."""
+        return self.number(value).call("Expand", self.shape)
+
+    @property
+    def shape(self) -> Term:
+        """Lengths as an i64 tensor."""
+        return self.call("Shape")
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dims where it is known."""
+        return None if self.value.shape is None else len(self.value.shape)
+
+    def length(self, axis: int) -> Term:
+        """The length of an axis as an i64 tensor of one element."""
+        return self.shape.call("Gather", self.integers([axis]))
+
+    def like(self, other: Term) -> Term:
+        """The same elements in the shape of `other`."""
+        return self.call("Reshape", other.shape, allowzero=1)
+
+    def summed_to(self, other: Term) -> Term:
+        """The gradient of `other`, which was broadcast to this shape: summed over the dims that `other` lacks or has once."""
+        if self.value.shape is not None and self.value.shape == other.value.shape and None not in self.value.shape:
+            return self
+        here, there = self.shape, other.shape
+        missing = here.call("Size").call("Sub", there.call("Size")).call("Reshape", self.integers([1]))
+        ones = missing.call("ConstantOfShape", value=np.array([1], np.int64))
+        whole = ones.call("Concat", there, axis=0)
+        axes = whole.call("Equal", here).call("Not").call("NonZero").call("Reshape", self.integers([-1]))
+        return self.call("ReduceSum", axes, keepdims=1, noop_with_empty_axes=1).like(other)
+
+    def where(self, yes: Operand, no: Operand) -> Term:
+        """`yes` where this term is true, else `no`; one of them is a term."""
+        term = yes if isinstance(yes, Term) else no
+        assert isinstance(term, Term)
+        chosen, other = (item if isinstance(item, Term) else term.number(item) for item in (yes, no))
+        return self.call("Where", chosen, other)
+
+    def _with(self, operator: str, other: Operand) -> Term:
+        return self.call(operator, other if isinstance(other, Term) else self.number(other))
+
+    def __add__(self, other: Operand) -> Term:
+        return self._with("Add", other)
+
+    def __sub__(self, other: Operand) -> Term:
+        return self._with("Sub", other)
+
+    def __mul__(self, other: Operand) -> Term:
+        return self._with("Mul", other)
+
+    def __truediv__(self, other: Operand) -> Term:
+        return self._with("Div", other)
+
+    def __neg__(self) -> Term:
+        return self.call("Neg")
+
+    def __rsub__(self, other: float) -> Term:
+        return self.number(other) - self
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rtruediv__(self, other: float) -> Term:
+        return self.number(other) / self
+
+    def __lt__(self, other: Operand) -> Term:
+        return self._with("Less", other)
+
+    def __gt__(self, other: Operand) -> Term:
+        return self._with("Greater", other)
+
+    def __le__(self, other: Operand) -> Term:
+        return self._with("LessOrEqual", other)
+
+    def __ge__(self, other: Operand) -> Term:
+        return self._with("GreaterOrEqual", other)
