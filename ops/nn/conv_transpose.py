@@ -41,7 +41,7 @@ def transposed_axes(
         if not isinstance(size, int):
             return None
         full = step * (size - 1) + more[axis] + gaps[axis] * (kernel[axis] - 1) + 1 if size else begin + end
-        length = lengths[axis] if lengths else size * step if mode.startswith("SAME") else full - begin - end
+        length = lengths[axis] if lengths else min(size * step, full) if mode.startswith("SAME") else full - begin - end
         if lengths or mode.startswith("SAME"):
             total = max(full - length, 0)
             begin = total // 2 if mode == "SAME_UPPER" else total - total // 2
