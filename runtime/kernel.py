@@ -36,6 +36,11 @@ def inner(function: F) -> F:
     return register_jitable(**EXACT)(function)
 
 
+def inlined(function: F) -> F:
+    """As `inner`, but copied into its callers however long it is, so that their loops become vector code."""
+    return register_jitable(forceinline=True, **EXACT)(function)
+
+
 @functools.cache
 def cache_folder() -> Path | None:
     """Where machine code is kept: a folder for the very sources that kernels can call, since Numba looks at one file only.

@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.core.typeconv import Conversion
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model
+from numba.np.arrayobj import populate_array
 
 LANES = 16
 _LLVM = {types.float32: ir.FloatType(), types.int32: ir.IntType(32), types.boolean: ir.IntType(1)}
@@ -168,6 +169,28 @@ def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
     return types.void(array, types.intp, vector), lower
 
 
+@intrinsic(prefer_literal=True)
+def room(typing: Any, dtype: Any, vectors: Any) -> Any:
+    """An array of `vectors` times sixteen numbers on the stack, unfilled; `vectors` is a constant. It ends with the function that made it."""
+    if not isinstance(vectors, types.IntegerLiteral):
+        return None
+    count = vectors.literal_value * LANES
+    kind = types.Array(dtype.dtype, 1, "C")
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        element = context.get_data_type(kind.dtype)
+        with builder.goto_entry_block():
+            place = builder.alloca(ir.ArrayType(element, count))
+        place.align = 64
+        array = context.make_array(kind)(context, builder)
+        sizes = [ir.Constant(ir.IntType(64), each) for each in (count, context.get_abi_sizeof(element))]
+        data = builder.bitcast(place, element.as_pointer())
+        populate_array(array, data=data, shape=sizes[:1], strides=sizes[1:], itemsize=sizes[1], meminfo=None)
+        return array._getvalue()
+
+    return kind(dtype, vectors), lower
+
+
 @intrinsic
 def gather(typing: Any, array: Any, indices: Any) -> Any:
     """Elements of a flat float32 or int32 array, one per lane."""
@@ -271,3 +294,23 @@ def any_lane(typing: Any, mask: Any) -> Any:
         return builder.icmp_unsigned("!=", word, ir.Constant(ir.IntType(LANES), 0))
 
     return types.boolean(mask), lower
+
+
+@intrinsic
+def lane_bits(typing: Any, mask: Any) -> Any:
+    """A mask as an integer, lane 0 in its lowest bit."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(builder.bitcast(args[0], ir.IntType(LANES)), ir.IntType(64))
+
+    return types.int64(mask), lower
+
+
+@intrinsic
+def lowest_bit(typing: Any, value: Any) -> Any:
+    """The place of the lowest bit that is set in an integer other than zero."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), lower

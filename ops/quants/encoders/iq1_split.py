@@ -89,7 +89,7 @@ def split_codes(ranks: Any, count: int, low: Any, high: Any, negative: Any, code
 @inner
 def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up: Any, active: Any, codes: Any) -> Any:
     """Replace combinations that are not on the lattice, in the active lanes; gives where that was needed."""
-    places, starts, neighbours = lattice
+    places, starts, _, neighbours = lattice
     place = gather(places, load(codes, point * LANES))
     strayed = active & (place < 0)
     if any_lane(strayed):

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, gather, load, select, splat, sqrt, store, to_float, to_int
+from ....runtime.simd import LANES, any_lane, gather, load, room, select, splat, sqrt, store, to_float, to_int
 from .lattice import nearest_of_eight, nearest_of_three
 from .rounding import clamp, nearest
+from .tries import best_try
 
 
 @inner
@@ -87,13 +88,12 @@ def _combine(magnitudes: Any, first: int, dims: int, width: int, top: int, inver
 @inner
 def _snap(lattice: Any, magnitudes: Any, roots: Any, first: int, dims: int, scale: Any, codes: Any, at: int, active: Any) -> Any:
     """Replace combinations that are not on the lattice, in the active lanes; gives which were on it."""
-    places, starts, neighbours = lattice
+    places, starts, _, neighbours = lattice
     combination = load(codes, at * LANES)
     place = gather(places, combination)
     on_grid = place >= 0
     if any_lane(active & ~on_grid):
-        wanted, scales = np.empty(LANES, np.int32), np.empty(LANES, np.float32)
-        terms = np.empty(24, np.float32)
+        wanted, scales, terms = room(np.int32, 1), room(np.float32, 1), room(np.float32, 2)
         store(wanted, 0, select(active & ~on_grid, -1 - place, -1))
         store(scales, 0, scale)
         for lane in range(LANES):
@@ -145,24 +145,18 @@ def lattice_scale(
         refine: where codes are found again for the best scale: 0 where points were off the lattice, 1 everywhere if one was or if no try was
             any good, 2 everywhere.
     """
-    count, dims, width, top = shape
-    points = count // dims
-    trial = np.empty(points * LANES, np.int32)
-    strays, trial_strays = np.full(points * LANES, refine & 1, np.int32), np.empty(points * LANES, np.int32)
-    scale, best = start, splat(np.float32(0))
-    for step in range(-spread[0], spread[0] + 1):
-        inverse = (np.float32(2 * top + 1) + np.float32(step) * spread[1]) / reach
-        for point in range(points):
-            store(trial, point * LANES, _combine(magnitudes, point * dims, dims, width, top, inverse))
-            on_grid = _snap(lattice, magnitudes, roots, point * dims, dims, 1.0 / inverse, trial, point, active)
-            store(trial_strays, point * LANES, select(on_grid, 0, 1))
-        sum_qx, sum_q2 = _sums(magnitudes, weights, count, dims, width, trial)
-        better = (sum_q2 > 0) & (sum_qx * sum_qx > best * sum_q2)
-        scale = select(better, sum_qx / sum_q2, scale)
-        best = select(better, scale * sum_qx, best)
-        for point in range(points):
-            store(codes, point * LANES, select(better, load(trial, point * LANES), load(codes, point * LANES)))
-            store(strays, point * LANES, select(better, load(trial_strays, point * LANES), load(strays, point * LANES)))
+    points = shape[0] // shape[1]
+    strays, tried = room(np.int32, 8), room(np.int32, 1)
+    scales, reaches = room(np.float32, 1), room(np.float32, 1)
+    for point in range(points):
+        store(strays, point * LANES, splat(np.int32(refine & 1)))
+    store(tried, 0, select(active, 1, splat(np.int32(0))))
+    store(scales, 0, start)
+    store(reaches, 0, reach)
+    for lane in range(LANES):
+        if tried[lane]:
+            scales[lane] = best_try(lattice, magnitudes, weights, roots, lane, shape, spread, scales[lane], reaches[lane], codes, strays)
+    scale = load(scales, 0)
     return _refined(lattice, magnitudes, weights, roots, shape, scale, strays, active, refine, codes)
 
 
@@ -178,7 +172,7 @@ def _refined(
     again = active & (strayed != 0) & (scale > 0)
     if not any_lane(again):
         return scale
-    trial = np.empty(points * LANES, np.int32)
+    trial = room(np.int32, 8)
     for point in range(points):
         here = again & (load(strays, point * LANES) != 0) if refine == 0 else again
         store(trial, point * LANES, _combine(magnitudes, point * dims, dims, width, top, 1.0 / scale))

@@ -19,11 +19,11 @@ FAR = np.float32(np.finfo(np.float32).max)
 
 
 @functools.cache
-def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """``(places, starts, neighbours)`` of a grid.
+def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """``(places, starts, stops, neighbours)`` of a grid.
 
-    `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to ``starts[n + 1]``, uint16, are the
-    points at its `shells` smallest distances, nearest first, then by index; the list is filled up to whole vectors with its first point.
+    `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to ``stops[n]``, uint16, are the points
+    at its `shells` smallest distances, nearest first, then by index; up to ``starts[n + 1]`` the first point fills whole vectors.
     """
     return _build(grid.coordinates, grid.width, len(grid.values), shells)
 
@@ -35,7 +35,7 @@ def _build(coordinates: Any, width: int, levels: int, shells: int) -> Any:
     for point in range(points):
         places[_packed(coordinates[point], width)] = point
     combination = np.zeros(dims, np.uint8)
-    starts = [np.int32(0)]
+    starts, stops = [np.int32(0)], [np.int32(0) for _ in range(0)]
     neighbours = [np.uint16(0) for _ in range(0)]
     distances = np.empty(points, np.int64)
     while True:
@@ -43,9 +43,12 @@ def _build(coordinates: Any, width: int, levels: int, shells: int) -> Any:
         if places[at] == NOWHERE:
             places[at] = -len(starts)
             _near(coordinates, combination, width, shells, distances, neighbours)
+            stops.append(np.int32(len(neighbours)))
+            while len(neighbours) % LANES:
+                neighbours.append(neighbours[starts[-1]])
             starts.append(np.int32(len(neighbours)))
         if not _advance(combination, levels):
-            return places, np.array(starts), np.array(neighbours)
+            return places, np.array(starts), np.array(stops), np.array(neighbours)
 
 
 @inner
@@ -78,7 +81,6 @@ def _near(coordinates: Any, combination: Any, width: int, shells: int, distances
             distance += step * step
         distances[point] = distance
         counts[distance] += 1
-    first = len(neighbours)
     found = 0
     for distance in range(256):
         if counts[distance]:
@@ -88,8 +90,6 @@ def _near(coordinates: Any, combination: Any, width: int, shells: int, distances
             found += 1
             if found == shells:
                 break
-    while (len(neighbours) - first) % LANES:
-        neighbours.append(neighbours[first])
 
 
 @inner

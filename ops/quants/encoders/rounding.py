@@ -17,6 +17,12 @@ def nearest(value: Any) -> Any:
 
 
 @inner
+def nearest_integer(value: Any) -> Any:
+    """`nearest` as an integer."""
+    return (bits(value + MAGIC) & 0x7FFFFF) - 0x400000
+
+
+@inner
 def clamp(value: Any, low: Any, high: Any) -> Any:
     """`value` within bounds, as ``MAX(low, MIN(high, value))``."""
     value = select(value < high, value, high)
