@@ -1,88 +1,122 @@
-"""Taking elements by index: Gather, GatherElements, GatherND."""
+"""Gather, GatherElements, GatherND: elements by index."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.errors import UsageError
+from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
-from ..rules import axis_of
-
-CHECK = "Check the indices fed to the model"
+from .axes import axis_in, axis_of, constants, refused
 
 
-def checked(indices: np.ndarray, length: int, what: str) -> np.ndarray:
-    """Indices from 0, negative ones counted from the end; UsageError for those outside."""
-    if indices.size and (int(indices.min()) < -length or int(indices.max()) >= length):
-        far = int(indices.min()) if int(indices.min()) < -length else int(indices.max())
-        raise UsageError("E-OP-INDEX", None, f"{what} has index {far} in a dimension of length {length}", hint=CHECK)
-    return np.where(indices < 0, indices + length, indices) if indices.size and int(indices.min()) < 0 else indices
-
-
-def _gather(node: Inference) -> None:
-    shape, indices = node.shape(0), node.shape(1)
-    if shape is None or indices is None:
+def taken(node: Inference) -> None:
+    """Dims of the indices in place of the axis; elements of 1-D integers stay known."""
+    shape, indices, axis = node.shape(0), node.shape(1), node.attributes["axis"]
+    if shape is None:
         node.set(0, node.dtype(0), None)
         return
-    if not shape:
-        node.refuse("its data is a scalar")
-    axis = axis_of(node, "axis", len(shape))
-    data, places = node.data(0), node.data(1)
-    taken = None
-    if len(shape) == 1 and len(indices) <= 1 and data is not None and places is not None:
-        length = len(data)
-        if any(isinstance(place, int) and not -length <= place < length for place in places):
-            node.refuse(f"an index is outside its {length} elements")
-        taken = [data[place] if isinstance(place, int) else None for place in places]
-    node.set(0, node.dtype(0), (*shape[:axis], *indices, *shape[axis + 1 :]), data=taken)
+    at = axis_of(node, axis, len(shape))
+    if indices is None:
+        node.set(0, node.dtype(0), None)
+        return
+    known, wanted = node.data(0), constants(node.data(1))
+    data = None
+    if known is not None and wanted is not None and len(shape) == 1 and len(indices) <= 1:
+        if any(not -len(known) <= index < len(known) for index in wanted):
+            node.refuse(f"indices {list(wanted)} are outside of {len(known)} elements")
+        data = [known[index] for index in wanted]
+    node.set(0, node.dtype(0), (*shape[:at], *indices, *shape[at + 1 :]), data=data)
+
+
+def checked(operator: str, indices: np.ndarray, length: int) -> None:
+    """UsageError where an index is outside of an axis of that length."""
+    if indices.size and not (-length <= indices.min() and indices.max() < length):
+        raise refused(
+            operator, "an index is outside of the axis", "E-OP-INDEX", expected=f"from {-length} to {length - 1}",
+            found=f"{indices.min()} to {indices.max()}",
+        )
 
 
 @op(
-    "Gather", since=13, infer=_gather,
+    "Gather", since=13, infer=taken,
     examples=[
-        case("f32[5,3]", [[0, 2], [-1, 4]]), case("f32[2,4]", np.array(3), axis=1), case("i64[4]", [1], axis=-1),
-        case("f32[3,2]", np.zeros((0, 2), np.int64)),
+        case("f32[4,3]", np.array([[0, -1], [2, 2]])), case("f32[4,3]", np.array([2, 0], np.int32), axis=1), case("i64[4]", np.array(2)),
+        case("string[3,2]", np.array([1]), axis=-1), case("f32[4,3]", np.zeros((0, 2), np.int64)), case("f32[4,0]", np.array([1, 3])),
     ],
 )
 def gather(data: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
-    """Slices of `data` along `axis`, one for each index."""
-    return np.take(data, checked(indices, data.shape[axis], "Gather"), axis=axis)
+    """Entries of `data` along `axis`; negative indices count from the back."""
+    at = axis_in("Gather", axis, data.ndim)
+    checked("Gather", indices, data.shape[at])
+    return np.asarray(np.take(data, indices, at))
 
 
-def _elements(node: Inference) -> None:
-    node.set(0, node.dtype(0), node.shape(1))
+def as_the_indices(node: Inference) -> None:
+    """The shape of the indices."""
+    shape, indices = node.shape(0), node.shape(1)
+    if shape is not None and indices is not None and len(shape) != len(indices):
+        node.refuse(f"the data has {len(shape)} dims, the indices have {len(indices)}")
+    if shape is not None:
+        axis_of(node, node.attributes["axis"], len(shape))
+    node.set(0, node.dtype(0), indices)
 
 
-@op("GatherElements", since=13, infer=_elements, examples=[case("f32[3,3]", [[1, 2, 0], [2, 0, -1]]), case("f32[2,3]", [[0, -1], [2, 2]], axis=1)])
-def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
-    """The element at each place of `indices`, moved along `axis` to that index."""
-    if indices.ndim != data.ndim:
-        raise UsageError("E-OP-INDEX", None, f"GatherElements has data of rank {data.ndim} and indices of rank {indices.ndim}", hint=CHECK)
-    region = tuple(slice(None) if place == axis % data.ndim else slice(length) for place, length in enumerate(indices.shape))
-    return np.take_along_axis(data[region], checked(indices, data.shape[axis], "GatherElements").astype(np.intp), axis)
-
-
-def _nd(node: Inference) -> None:
-    shape, indices, batch = node.shape(0), node.shape(1), node.attributes["batch_dims"]
-    if shape is None or indices is None or not indices or not isinstance(indices[-1], int):
-        node.set(0, node.dtype(0), None)
-        return
-    if batch + indices[-1] > len(shape):
-        node.refuse(f"indices of {indices[-1]} dimensions, behind {batch} of the batch, in a tensor of rank {len(shape)}")
-    node.set(0, node.dtype(0), (*indices[:-1], *shape[batch + indices[-1] :]))
+def positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """Index arrays of the elements of a tensor of that shape that `indices` name along an axis."""
+    at = axis_in(operator, axis, len(shape))
+    if indices.ndim != len(shape) or any(length > shape[i] for i, length in enumerate(indices.shape) if i != at):
+        raise refused(operator, "the indices are longer than the data", expected=list(shape), found=list(indices.shape))
+    checked(operator, indices, shape[at])
+    index = list(np.ogrid[tuple(slice(length) for length in indices.shape)])
+    index[at] = indices
+    return tuple(index)
 
 
 @op(
-    "GatherND", since=13, infer=_nd,
-    examples=[case("f32[2,2]", [[0, 0], [1, -1]]), case("f32[2,3,4]", [[[1]], [[0]]], batch_dims=1), case("f32[2,3]", [[1]])],
+    "GatherElements", since=13, infer=as_the_indices,
+    examples=[
+        case("f32[3,4]", np.array([[0, 2, 1, 0], [2, -1, 0, 1]])), case("f32[3,4]", np.array([[3], [0], [-4]], np.int32), axis=-1),
+        case("string[2,2]", np.array([[1, 0]])), case("f32[3,4]", np.zeros((0, 4), np.int64)),
+    ],
+)
+def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
+    """One element for each index: the position is the index's own, but for `axis`, where it is the index."""
+    return np.asarray(data[positions("GatherElements", data.shape, indices, axis)])
+
+
+def tuples(node: Inference) -> None:
+    """The dims of the indices but the last, and those that the tuples leave."""
+    shape, indices, batch = node.shape(0), node.shape(1), node.attributes["batch_dims"]
+    depth = indices[-1] if indices else None
+    if shape is None or indices is None or not isinstance(depth, int):
+        node.set(0, node.dtype(0), None)
+        return
+    if not 0 < depth <= len(shape) - batch or batch >= len(indices):
+        node.refuse(f"tuples of {depth} indices with {batch} batch dims into {len(shape)} dims")
+    shared: list[Dim] = [one if isinstance(one, int) else other for one, other in zip(shape[:batch], indices[:batch], strict=True)]
+    node.set(0, node.dtype(0), (*shared, *indices[batch:-1], *shape[batch + depth :]))
+
+
+def tuple_positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, batch: int = 0) -> tuple[np.ndarray, ...]:
+    """Index arrays for tuples of indices in the last axis of `indices`."""
+    depth = indices.shape[-1] if indices.ndim else 0
+    if not 0 <= batch < indices.ndim or not 0 < depth <= len(shape) - batch or indices.shape[:batch] != shape[:batch]:
+        raise refused(operator, "the tuples of indices do not fit the data", expected=list(shape), found=list(indices.shape))
+    for axis in range(depth):
+        checked(operator, indices[..., axis], shape[batch + axis])
+    shared = np.ogrid[tuple(slice(length) for length in indices.shape[:-1])][:batch] if indices.ndim > 1 else ()
+    return (*shared, *(indices[..., axis] for axis in range(depth)))
+
+
+@op(
+    "GatherND", since=13, infer=tuples,
+    examples=[
+        case("f32[3,4]", np.array([[0, 1], [-1, 3]])), case("f32[3,4,2]", np.array([[1], [0]])),
+        case("f32[2,3,4]", np.array([[1], [2]]), batch_dims=1),
+        case("string[2,2]", np.array([[0, 1]])), case("f32[3,4]", np.zeros((0, 2), np.int64)),
+    ],
 )
 def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.ndarray:
-    """Slices of `data` at the index tuples in the last dimension of `indices`, batch by batch."""
-    depth = indices.shape[-1]
-    if indices.shape[:batch_dims] != data.shape[:batch_dims] or batch_dims + depth > data.ndim:
-        raise UsageError("E-OP-INDEX", None, f"GatherND has indices {list(indices.shape)} for data {list(data.shape)}", hint=CHECK)
-    batch = np.ix_(*(np.arange(length) for length in indices.shape[:batch_dims]))
-    spread = [place.reshape(*place.shape, *(1,) * (indices.ndim - 1 - batch_dims)) for place in batch]
-    places = [checked(indices[..., part], data.shape[batch_dims + part], "GatherND") for part in range(depth)]
-    return data[(*spread, *places)] if spread or places else np.broadcast_to(data, (*indices.shape[:-1], *data.shape)).copy()
+    """Entries of `data` by tuples of indices, which are the last axis of `indices`; the first `batch_dims` axes are common to both."""
+    return np.asarray(data[tuple_positions("GatherND", data.shape, indices, batch_dims)])

@@ -1,41 +1,46 @@
-"""Shapes as values: Shape, Size."""
+"""Shape and Size: what a tensor's dims are, as a tensor."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from ...runtime.dtype import I64
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
+from .axes import product
 
 
-def _shape(node: Inference) -> None:
-    shape = node.shape(0)
-    if shape is None:
+def lengths(node: Inference) -> None:
+    """One element for each dim, known as far as the dim is."""
+    dims = node.shape(0)
+    if dims is None:
         node.set(0, I64, (None,))
         return
-    dims = shape[node.attributes["start"] : node.attributes["end"]]
-    node.set(0, I64, (len(dims),), data=dims)
+    part = dims[_window(len(dims), node.attributes["start"], node.attributes["end"])]
+    node.set(0, I64, (len(part),), data=part)
 
 
-@op(
-    "Shape", since=25, infer=_shape,
-    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", start=1), case("f32[2,0,4]", start=-2, end=10), case("f32[2,3]", end=-1)],
-)
-def shape(data: np.ndarray, *, start: int = 0, end: int | None = None) -> np.ndarray:
-    """The lengths from `start` up to and without `end`, both clamped to the rank."""
-    return np.array(np.shape(data)[start:end], np.int64)
+def _window(rank: int, start: int, end: int | None) -> slice:
+    first, last = (min(max(at + rank if at < 0 else at, 0), rank) for at in (start, rank if end is None else end))
+    return slice(first, last)
 
 
-def _size(node: Inference) -> None:
+@op("Shape", since=25, infer=lengths, examples=[case("f32[2,3,4]"), case("f32[2,3,4]", start=1), case("f32[2,3,4]", start=-2, end=-1),
+                                                case("f32[0,3]"),
+                                                case("f32[]"), case("i8[2,3]", start=2, end=1)])
+def shape(x: np.ndarray, *, end: int | None = None, start: int = 0) -> np.ndarray:
+    """Lengths of the axes from `start` to before `end`, i64; both count from the back where negative, and are cut to the rank."""
+    return np.array(x.shape[_window(x.ndim, start, end)], np.int64)
+
+
+def count(node: Inference) -> None:
+    """A scalar, known where the product of the dims is."""
     dims = node.shape(0)
-    known = dims is not None and all(isinstance(dim, int) for dim in dims)
-    node.set(0, I64, (), data=[math.prod(dim for dim in dims if isinstance(dim, int))] if known and dims is not None else None)
+    known = None if dims is None else product(dims)
+    node.set(0, I64, (), data=None if known is None else [known])
 
 
-@op("Size", since=25, infer=_size, examples=[case("f32[2,3,4]"), case("f32[0,3]")])
-def size(data: np.ndarray) -> np.ndarray:
-    """The number of elements."""
-    return np.array(np.size(data), np.int64)
+@op("Size", since=25, infer=count, examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")])
+def size(x: np.ndarray) -> np.ndarray:
+    """The number of elements, an i64 scalar."""
+    return np.array(x.size, np.int64)

@@ -1,94 +1,101 @@
-"""Slice: a range of each axis, with steps."""
+"""Slice: windows along axes, with steps."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...runtime.build import Builder
-from ...runtime.errors import UsageError
 from ...runtime.graph import Dim, Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
+from .axes import axes_in, axes_of, constants, elements, refused
+
+TO_THE_END = 2**31 - 1
+"""Ends from here on stand for "all that is left" in exported models."""
 
 
-def _slice(node: Inference) -> None:
+def bounds(start: int, end: int, step: int, length: int) -> range:
+    """Positions along an axis: negative ends count from the back, and all are cut to the axis."""
+    low, high = (0, length) if step > 0 else (-1, length - 1)
+    first = min(max(start + length if start < 0 else start, max(low, 0)), high)
+    last = min(max(end + length if end < 0 else end, low), high)
+    return range(first, last, step)
+
+
+def window(node: Inference) -> None:
+    """Lengths where start, end and step are known; elements of 1-D integers stay known."""
     shape = node.shape(0)
     if shape is None:
         node.set(0, node.dtype(0), None)
         return
-    starts, ends = node.data(1), node.data(2)
-    axes = node.data(3) if node.value(3) is not None else _leading(node)
-    steps = node.data(4) if node.value(4) is not None else (1,) * len(axes or ())
-    if axes is None or any(not isinstance(axis, int) for axis in axes):
-        node.set(0, node.dtype(0), (None,) * len(shape))
+    starts, ends = elements(node, 1), elements(node, 2)
+    count = len(starts) if starts is not None else len(ends) if ends is not None else None
+    axes = constants(elements(node, 3)) if node.value(3) is not None else None if count is None else tuple(range(count))
+    steps = elements(node, 4) if node.value(4) is not None else None if count is None else (1,) * count
+    if axes is None:
+        node.set(0, node.dtype(0), [None] * len(shape))
         return
-    dims: list[Dim] = list(shape)
-    known: list[slice] = []
-    for index, axis in enumerate(axes):
-        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-            node.refuse(f"axis {axis} is outside a tensor of rank {len(shape)}")
-        part = [None if items is None or index >= len(items) else items[index] for items in (starts, ends, steps)]
-        dims[axis], found = _length(shape[axis], *part)
-        known += [found] if found is not None else []
-    data = node.data(0)
-    exact = data is not None and len(known) == len(axes) and len(shape) == 1
-    for part_of in known if exact else ():
-        data = data[part_of] if data is not None else None
-    node.set(0, node.dtype(0), dims, data=data if exact else None)
+    missing = (None,) * len(axes)
+    triples = list(zip(starts or missing, ends or missing, steps or missing, strict=False))
+    if len(triples) != len(axes):
+        node.refuse(f"{len(axes)} axes and {len(triples)} windows")
+    result = list(shape)
+    for axis, (start, end, step) in zip(axes_of(node, axes, len(shape)), triples, strict=True):
+        if step == 0:
+            node.refuse("a step is zero")
+        result[axis] = _length(shape[axis], start, end, step)
+    data = node.data(0) if len(shape) == 1 and axes else None
+    numbers = constants(triples[0]) if data is not None else None
+    if data is not None and numbers is not None:
+        node.set(0, node.dtype(0), result, data=[data[index] for index in bounds(numbers[0], numbers[1], numbers[2], len(data))])
+    else:
+        node.set(0, node.dtype(0), result, data=node.data(0) if not axes else None)
 
 
-def _leading(node: Inference) -> tuple[int, ...] | None:
-    """The axes where none are named: as many as there are starts."""
-    count = (node.shape(1) or (None,))[0]
-    return tuple(range(count)) if isinstance(count, int) else None
-
-
-def _length(dim: Dim, start: Dim, end: Dim, step: Dim) -> tuple[Dim, slice | None]:
-    """The length that is left of a dimension, and the slice where all is known."""
-    if not (isinstance(start, int) and isinstance(end, int) and isinstance(step, int) and step):
-        return None, None
-    if isinstance(dim, int):
-        found = _clamped(start, end, step, dim)
-        return len(range(dim)[found]), found
-    whole = start == 0 and step == 1 and end >= 2**31 - 1
-    return (dim if whole else None), None
-
-
-def _clamped(start: int, end: int, step: int, length: int) -> slice:
-    """The slice with numbers as the standard clamps them, where a backward one may end before the first element."""
-    first = start + length if start < 0 else start
-    last = end + length if end < 0 else end
-    if step > 0:
-        return slice(min(max(first, 0), length), min(max(last, 0), length), step)
-    first, last = min(max(first, 0), length - 1), min(max(last, -1), length - 1)
-    return slice(first, None if last < 0 else last, step) if length else slice(0, 0, 1)
+def _length(length: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        if isinstance(length, int):
+            return len(bounds(start, end, step, length))
+        whole = (start == 0 and end >= TO_THE_END and step == 1) or (start >= TO_THE_END and end <= -TO_THE_END and step == -1)
+        if whole:
+            return length
+        if step > 0 and start >= 0 and end <= start and (end >= 0) == (start >= 0):
+            return 0
+    if start == 0 and step == 1 and end is not None and end == length:
+        return length
+    return None
 
 
 @op(
-    "Slice", since=13, infer=_slice,
+    "Slice", since=13, infer=window,
     examples=[
-        case("f32[20,10,5]", [0, 0], [3, 10], [0, 1], [1, 2]), case("f32[5,4]", [4], [-100], [0], [-1]), case("f32[5,4]", [1], [1000]),
-        case("f32[5,4]", [7], [9], [0]), case("i64[6]", [-3], [2**62]),
+        case("f32[4,5]", np.array([1, 0]), np.array([3, -1]), np.array([0, 1]), np.array([1, 2])),
+        case("f32[4,5]", np.array([1]), np.array([2**63 - 1])),
+        case("f32[4,5]", np.array([-1]), np.array([-(2**63)]), np.array([-1]), np.array([-2])),
+        case("f32[4,5]", np.array([3]), np.array([1]), np.array([0])),
+        case("i64[5]", np.array([-9], np.int32), np.array([9], np.int32)), case("string[4]", np.array([1]), np.array([3])),
+        case("f32[0,5]", np.array([0]), np.array([3])),
+        case("f32[5]", np.array([9]), np.array([-9]), np.array([0]), np.array([-1])),
     ],
 )
-def slice_(
-    data: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None
-) -> np.ndarray:
-    """``data[start:end:step]`` for each of the axes, the numbers clamped to the lengths."""
-    count = len(starts)
-    places = range(count) if axes is None else [int(axis) for axis in axes]
-    strides = [1] * count if steps is None else [int(step) for step in steps]
-    region = [slice(None)] * data.ndim
-    for place, start, end, step in zip(places, starts.tolist(), ends.tolist(), strides, strict=True):
-        if not step or not -data.ndim <= place < data.ndim:
-            raise UsageError("E-OP-SLICE", None, f"Slice of {list(data.shape)} along axis {place} with step {step}", hint="The model is malformed")
-        region[place] = _clamped(start, end, step, data.shape[place])
-    return data[tuple(region)]
+def slice_(x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None) -> np.ndarray:
+    """Elements from `starts` to before `ends` in `steps` along `axes` (the first ones where they are not given); a view."""
+    count = starts.size
+    along = range(count) if axes is None else axes.reshape(-1).tolist()
+    strides = [1] * count if steps is None else steps.reshape(-1).tolist()
+    if not (ends.size == len(along) == len(strides) == count) or 0 in strides:
+        raise refused("Slice", "starts, ends, axes and steps do not belong together, or a step is zero")
+    index = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes_in("Slice", along, x.ndim), starts.reshape(-1).tolist(), ends.reshape(-1).tolist(), strides, strict=True):
+        positions = bounds(start, end, step, x.shape[axis])
+        index[axis] = slice(positions.start, None if positions.stop < 0 else positions.stop, step) if positions else slice(0)
+    return x[tuple(index)]
 
 
 @upgrade(slice_, below=10)
-def ranges_were_attributes(node: Node, build: Builder) -> None:
+def windows_were_attributes(node: Node, build: Builder) -> None:
     """Before opset 10 starts, ends and axes were attributes."""
-    starts, ends = node.attributes.pop("starts"), node.attributes.pop("ends")
-    axes = node.attributes.pop("axes", list(range(len(starts))))
-    node.inputs += [build.constant(starts), build.constant(ends), build.constant(axes)]
+    starts, ends, axes = (node.attributes.pop(name, None) for name in ("starts", "ends", "axes"))
+    if starts is not None and ends is not None:
+        node.inputs += [build.constant(starts), build.constant(ends)]
+        node.inputs += [] if axes is None else [build.constant(axes)]

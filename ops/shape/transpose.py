@@ -1,4 +1,4 @@
-"""Transpose: dimensions in another order."""
+"""Transpose: axes in another order."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ import numpy as np
 
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
+from .axes import refused
 
 
-def _transpose(node: Inference) -> None:
+def permuted(node: Inference) -> None:
+    """Dims in the order asked for, reversed where none is."""
     shape, order = node.shape(0), node.attributes["perm"]
     if shape is None:
-        node.set(0, node.dtype(0), None if order is None else (None,) * len(order))
+        node.set(0, node.dtype(0), None if order is None else [None] * len(order))
         return
-    places = range(len(shape))[::-1] if order is None else order
-    if sorted(places) != list(range(len(shape))):
-        node.refuse(f"perm {list(places)} is no order of {len(shape)} dimensions")
-    node.set(0, node.dtype(0), [shape[place] for place in places], data=node.data(0) if len(shape) <= 1 else None)
+    order = range(len(shape))[::-1] if order is None else order
+    if sorted(order) != list(range(len(shape))):
+        node.refuse(f"perm {list(order)} is no order of {len(shape)} axes")
+    node.set(0, node.dtype(0), [shape[axis] for axis in order], data=node.data(0) if len(shape) <= 1 else None)
 
 
-@op("Transpose", since=25, infer=_transpose, examples=[case("f32[2,3,4]"), case("f32[2,3,4]", perm=[1, 0, 2]), case("f32[0,3]", perm=[1, 0])])
-def transpose(data: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
-    """Dimension i of the result is dimension ``perm[i]`` of `data`; reversed order where `perm` is absent."""
-    return np.transpose(data, perm)
+@op(
+    "Transpose", since=25, infer=permuted,
+    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", perm=[0, 2, 1]), case("string[2,3]"), case("f32[0,3]", perm=[1, 0]), case("f32[]")],
+)
+def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
+    """Axis `i` of the result is axis `perm[i]` of `x`; all in reverse where no order is given."""
+    if perm is not None and sorted(perm) != list(range(x.ndim)):
+        raise refused("Transpose", "perm is no order of the axes", expected=f"{x.ndim} axes", found=list(perm))
+    return x.transpose(perm)
