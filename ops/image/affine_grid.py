@@ -1,0 +1,50 @@
+"""AffineGrid: positions of an image's elements, from -1 to 1 along each axis, moved by an affine matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.errors import FormatError
+from ...runtime.infer import CHECK, Inference
+from ...runtime.op import case, op
+from ..allocation import allowed
+from ..precision import widened
+
+
+def _infer(node: Inference) -> None:
+    theta, size = node.shape(0), node.data(1)
+    if theta is not None and len(theta) != 3:
+        node.refuse(f"matrices have shape {theta}, not (n, 2, 3) or (n, 3, 4)")
+    if size is not None:
+        node.set(0, node.dtype(0), (size[0], *size[2:], len(size) - 2))
+    elif theta is not None and isinstance(theta[1], int):
+        node.set(0, node.dtype(0), (theta[0], *(None,) * theta[1], theta[1]))
+    else:
+        node.set(0, node.dtype(0), None)
+
+
+@op(
+    "AffineGrid", since=20, infer=_infer,
+    examples=[
+        case("f32[2,2,3]", np.array([2, 3, 4, 5])), case("f32[1,3,4]", np.array([1, 2, 3, 4, 5]), align_corners=1),
+        case("f32[0,2,3]", np.array([0, 1, 2, 2])),
+    ],
+)
+@widened
+def affine_grid(theta: np.ndarray, size: np.ndarray, *, align_corners: int = 0) -> np.ndarray:
+    """From matrices [n, r, r + 1] and the shape [n, channels, spatial...] to positions [n, spatial..., r], innermost axis first."""
+    lengths = [int(length) for length in size[2:]]
+    rank = len(lengths)
+    if theta.shape != (int(size[0]), rank, rank + 1) or min(lengths) < 0:
+        raise FormatError("E-OP-SHAPE", None, f"AffineGrid: matrices of shape {theta.shape} do not fit the size {size.tolist()}", hint=CHECK)
+    allowed((len(theta), *lengths, rank + 1), theta.itemsize, "AffineGrid")
+    axes = [_positions(length, bool(align_corners)) for length in lengths]
+    points = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], -1).astype(theta.dtype)
+    made = points.reshape(1, -1, rank + 1) @ theta.transpose(0, 2, 1)
+    return made.reshape(len(theta), *lengths, rank)
+
+
+def _positions(length: int, align_corners: bool) -> np.ndarray:
+    if align_corners:
+        return np.linspace(-1, 1, length) if length > 1 else np.full(length, -1.0)
+    return (2 * np.arange(length) + 1) / max(length, 1) - 1
