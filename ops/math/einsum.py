@@ -12,6 +12,7 @@ from ...runtime.errors import FormatError, UsageError
 from ...runtime.graph import Dim
 from ...runtime.infer import CHECK, Inference, Shape
 from ...runtime.op import case, op
+from ..allocation import allowed
 from ..precision import widened
 from ..rules import broadcast
 from .elementwise import quiet
@@ -72,6 +73,19 @@ def summed(node: Inference) -> None:
     node.set(0, node.dtype(0), (*map(lengths.get, before), *middle, *map(lengths.get, behind)))
 
 
+def _allow(terms: list[str], output: str, tensors: Sequence[np.ndarray]) -> None:
+    """Refuse results that are too large to hold."""
+    lengths: dict[str, Dim] = {}
+    stack: Shape | None = ()
+    for term, tensor in zip(terms, tensors, strict=False):
+        found = labelled(term, tensor.shape)
+        if found is not None:
+            lengths |= {letter: length for letter, length in found[0].items() if lengths.get(letter) in (None, 1)}
+            stack = broadcast(stack, found[1])
+    known = [length for length in (*map(lengths.get, output.replace(".", "")), *((stack or ()) if "." in output else ())) if isinstance(length, int)]
+    allowed(known, tensors[0].dtype.itemsize, "Einsum")
+
+
 @op(
     "Einsum", since=28, infer=summed,
     examples=[
@@ -85,6 +99,7 @@ def summed(node: Inference) -> None:
 def einsum(*tensors: np.ndarray, equation: str) -> np.ndarray:
     """The sum that `equation` writes; dtype of the inputs."""
     terms, output = parsed(equation)
+    _allow(terms, output, tensors)
     try:
         found = np.einsum(f"{','.join(terms)}->{output}", *tensors, optimize=len(tensors) < 8)
     except ValueError as error:
