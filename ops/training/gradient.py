@@ -13,6 +13,7 @@ from ...runtime.errors import FormatError, UnsupportedError
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import CHECK, Inference
 from ...runtime.op import Op, upgrade
+from .rule import without_slope
 from .term import Term
 
 
@@ -98,6 +99,8 @@ def derivatives(build: Builder, nodes: Sequence[Node], target: Value, sources: S
     """The derivatives of the sum of `target` by each of `sources`; None where it does not depend on one."""
     active = set(sources)
     for node in nodes:
+        if node.op.gradients[:1] == [without_slope]:
+            continue
         if any(value in active for value in node.inputs) or any(value in active for inner in node.subgraphs for value in _captured(inner)):
             active.update(node.outputs)
     missing = sorted({node.op.name for node in nodes if not node.op.gradients and any(value in active for value in node.outputs)})

@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.build import Builder
 from ...runtime.graph import Node, Value
 from ...runtime.op import Op, gradient
-from .term import Term
+from .term import Term, given
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Step:
 
     def of(self, operator: str, inputs: Sequence[Term | None], **attributes: Any) -> Term:
         """The first output of a new node."""
-        return Term(self.build.add(operator, [None if item is None else item.value for item in inputs], attributes), self.build)
+        return Term(self.build.add(operator, [None if item is None else item.value for item in inputs], given(attributes)), self.build)
 
     def output(self, index: int) -> Term:
         """An output of the node, which gets it where it was not asked for."""
@@ -93,6 +93,11 @@ def elementwise(table: dict[Op, Callable[..., Term]]) -> None:
         differentiated(operator)(rule)
 
 
+def without_slope(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
+    """The rule of operators whose outputs do not change with small changes of their inputs."""
+    return []
+
+
 def without_gradient(*operators: Op) -> None:
-    """Register operators whose outputs do not change with small changes of their inputs."""
-    differentiated(*operators)(lambda step: [])
+    """Register such operators."""
+    gradient(*operators)(without_slope)

@@ -13,6 +13,11 @@ from ...runtime.graph import Value
 Operand = Union["Term", float]
 
 
+def given(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Without those that are None, which stand for their defaults."""
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
 class Term:
     """A value, and the builder that adds what is computed from it. Numbers take the dtype of the term that they meet."""
 
@@ -23,7 +28,7 @@ class Term:
     def call(self, operator: str, *others: Term | None, **attributes: Any) -> Term:
         """The operator's first output, with this term as first input."""
         inputs = [self.value, *(None if other is None else other.value for other in others)]
-        return Term(self.build.add(operator, inputs, attributes), self.build)
+        return Term(self.build.add(operator, inputs, given(attributes)), self.build)
 
     def integers(self, items: Sequence[int] | int) -> Term:
         """An i64 constant."""
