@@ -1,0 +1,74 @@
+"""Split: parts of a tensor along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.graph import Node
+from ...runtime.infer import Inference
+from ...runtime.op import Call, case, op, upgrade
+from .axes import axis_in, axis_of, constants, elements, refused
+
+
+def parted(node: Inference) -> None:
+    """The lengths given, or equal ones; elements of 1-D integers stay known."""
+    shape, count = node.shape(0), len(node.node.outputs)
+    if shape is None:
+        for index in range(count):
+            node.set(index, node.dtype(0), None)
+        return
+    axis = axis_of(node, node.attributes["axis"], len(shape))
+    lengths, length = elements(node, 1), shape[axis]
+    if node.value(1) is None and isinstance(length, int):
+        lengths = equal_parts(length, node.attributes["num_outputs"] or count)
+    lengths = (None,) * count if lengths is None else lengths
+    numbers = constants(lengths)
+    if len(lengths) != count or (numbers is not None and isinstance(length, int) and (sum(numbers) != length or min(numbers) < 0)):
+        node.refuse(f"parts of {list(lengths)} for {count} outputs and a length of {length}")
+    data, start = node.data(0) if len(shape) == 1 else None, 0
+    for index, part in enumerate(lengths):
+        piece = data[start : start + numbers[index]] if data is not None and numbers is not None else None
+        start += numbers[index] if numbers is not None else 0
+        node.set(index, node.dtype(0), (*shape[:axis], part, *shape[axis + 1 :]), data=piece)
+
+
+def equal_parts(length: int, count: int) -> tuple[int, ...]:
+    """`count` lengths that make up `length`: equal ones, the last ones shorter."""
+    each = -(-length // count)
+    return tuple(max(0, min(each, length - each * index)) for index in range(count))
+
+
+@op(
+    "Split", since=18, infer=parted,
+    examples=[
+        case("f32[6,2]", outputs=2, num_outputs=2), case("f32[2,7]", outputs=3, axis=1, num_outputs=3),
+        case("f32[2,6]", np.array([2, 4]), outputs=2, axis=-1),
+        case("i64[5]", np.array([0, 5]), outputs=2), case("string[3,2]", outputs=3, num_outputs=3),
+        case("f32[0,4]", outputs=2, num_outputs=2, axis=1),
+    ],
+)
+def split(x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call) -> tuple[np.ndarray, ...]:
+    """Parts along `axis` of the lengths given, or equal ones of which the last may be shorter; views."""
+    along, count = axis_in("Split", axis, x.ndim), len(call.wanted)
+    if num_outputs is not None and num_outputs < 1:
+        raise refused("Split", "the number of outputs is not positive", "E-OP-ATTRIBUTE", found=num_outputs)
+    parts = equal_parts(x.shape[along], num_outputs or count) if lengths is None else tuple(lengths.reshape(-1).tolist())
+    if sum(parts) != x.shape[along] or len(parts) != count or min(parts) < 0:
+        raise refused("Split", "the parts do not make up the input", expected=f"{count} of {x.shape[along]} in all", found=list(parts))
+    return tuple(np.split(x, np.cumsum(parts)[:-1], axis=along))
+
+
+@upgrade(split, below=13)
+def lengths_were_an_attribute(node: Node, build: Builder) -> None:
+    """Before opset 13 the lengths were an attribute; in the first opset they could be an input, too."""
+    given = node.attributes.pop("split", None)
+    if given is not None:
+        node.inputs[1:] = [build.constant(given)]
+
+
+@upgrade(split, below=18)
+def outputs_were_counted(node: Node, build: Builder) -> None:
+    """Before opset 18 the number of equal parts was that of the outputs."""
+    if len(node.inputs) < 2 or node.inputs[1] is None:
+        node.attributes["num_outputs"] = len(node.outputs)
