@@ -14,7 +14,7 @@ from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import CHECK, Inference
 from ...runtime.op import Op, upgrade
 from .rule import without_slope
-from .term import Term
+from .term import Inferring, Term
 
 
 def as_differentiated(node: Inference) -> None:
@@ -27,16 +27,19 @@ gradient_of = Op("Gradient", "ai.onnx.preview.training", 1, infer=as_differentia
 
 
 @upgrade(gradient_of, below=2)
-def written_out(node: Node, build: Builder) -> None:
+def written_out(node: Node, builder: Builder) -> None:
     """Build the derivatives of `y` by `xs` in place of the node, at the values that its inputs give."""
     xs, zs, y = node.attributes.get("xs", []), node.attributes.get("zs", []), node.attributes.get("y", "")
     if len(node.inputs) != len(xs) + len(zs) or None in node.inputs or len(node.outputs) > len(xs):
         raise FormatError("E-ONNX-NODE", None, "Gradient node: its inputs are not those that xs and zs name", hint=CHECK)
-    named = [_named(build.graph, name) for name in (*xs, *zs)]
-    target = _named(build.graph, y)
+    named = [_named(builder.graph, name) for name in (*xs, *zs)]
+    target = _named(builder.graph, y)
+    build = Inferring(builder)
     nodes = between(build.graph.nodes, named, target)
     if not nodes and target not in named:
         raise FormatError("E-ONNX-NODE", None, f"Gradient node: {y!r} is not computed before it", hint=CHECK)
+    for part in nodes:
+        build.infer(part)
     sources = named[: len(xs)]
     if any(value is not name for name, value in zip(named, node.inputs, strict=True)):
         given = {name: Value(build.name(name.name), name.dtype, name.shape) for name in named}

@@ -11,6 +11,7 @@ from ..shape.range import range_
 from ..shape.reshape import flatten, reshape
 from ..shape.shape import shape, size
 from ..shape.slice import slice_
+from ..shape.split import split
 from ..shape.squeeze import squeeze, unsqueeze
 from ..shape.transpose import transpose
 from .rule import Step, differentiated, without_gradient
@@ -37,6 +38,13 @@ def _concat(step: Step) -> list[Term | None]:
     lengths = step.of("Concat", parts, axis=0)
     outputs = step.build.node("Split", [step.slope.value, lengths.value], {"axis": axis}, outputs=len(parts)).outputs
     return [Term(value, step.build) for value in outputs]
+
+
+@differentiated(split)
+def _split(step: Step) -> list[Term | None]:
+    """Parts that nothing depends on are zeros."""
+    parts = [g if g is not None else step.output(index).filled(0) for index, g in enumerate(step.g)]
+    return [step.of("Concat", parts, axis=step.attributes["axis"])]
 
 
 @differentiated(expand)

@@ -8,7 +8,8 @@ from typing import Any, Union
 import numpy as np
 
 from ...runtime.build import Builder
-from ...runtime.graph import Value
+from ...runtime.graph import Graph, Node, Value
+from ...runtime.infer import Facts, Inference
 
 Operand = Union["Term", float]
 
@@ -16,6 +17,27 @@ Operand = Union["Term", float]
 def given(attributes: dict[str, Any]) -> dict[str, Any]:
     """Without those that are None, which stand for their defaults."""
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+class Inferring(Builder):
+    """A builder that infers what it adds, so that derivatives of known shapes take few nodes."""
+
+    def __init__(self, build: Builder) -> None:
+        super().__init__(build.graph, build.nodes, build.stem)
+        self.facts = Facts()
+        around: Graph | None = build.graph
+        while around is not None:
+            self.facts.graphs.insert(0, around)
+            around = around.parent
+
+    def keep(self, node: Node) -> None:
+        super().keep(node)
+        self.infer(node)
+
+    def infer(self, node: Node) -> None:
+        """Learn dtypes and shapes of a node's outputs."""
+        if node.op.infer is not None:
+            node.op.infer(Inference(node, self.facts))
 
 
 class Term:
@@ -60,12 +82,36 @@ class Term:
 
     def like(self, other: Term) -> Term:
         """The same elements in the shape of `other`."""
+        if self._is_like(other):
+            return self
         return self.call("Reshape", other.shape, allowzero=1)
 
     def summed_to(self, other: Term) -> Term:
         """The gradient of `other`, which was broadcast to this shape: summed over the dims that `other` lacks or has once."""
-        if self.value.shape is not None and self.value.shape == other.value.shape and None not in self.value.shape:
+        if self._is_like(other):
             return self
+        axes = self._summed_axes(other)
+        if axes is not None:
+            missing = len(self.value.shape or ()) - len(other.value.shape or ())
+            found = self.call("ReduceSum", self.integers(axes), keepdims=1) if axes else self
+            return found.call("Squeeze", self.integers(list(range(missing)))) if missing else found
+        return self._summed_at_run_time(other)
+
+    def _is_like(self, other: Term) -> bool:
+        return self.value.shape is not None and self.value.shape == other.value.shape and None not in self.value.shape
+
+    def _summed_axes(self, other: Term) -> list[int] | None:
+        """The axes that the other one lacks or has once, when that much is known of both."""
+        here, there = self.value.shape, other.value.shape
+        if here is None or there is None or len(here) < len(there):
+            return None
+        missing = len(here) - len(there)
+        pairs = [(axis, here[axis], there[axis - missing]) for axis in range(missing, len(here))]
+        if any(one is None or other is None or (one != other and other != 1) for _, one, other in pairs):
+            return None
+        return [*range(missing), *(axis for axis, one, other in pairs if one != other)]
+
+    def _summed_at_run_time(self, other: Term) -> Term:
         here, there = self.shape, other.shape
         missing = here.call("Size").call("Sub", there.call("Size")).call("Reshape", self.integers([1]))
         ones = missing.call("ConstantOfShape", value=np.array([1], np.int64))
