@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
+from ..runtime.passes.weights import collected
 from ..runtime.tensor import Tensor
 from . import hashing, opening, pipeline
 from . import plan as planning
@@ -64,7 +65,7 @@ def convert(
 
 def load_file(path: PathLike, *, key: str | None = None) -> dict[str, np.ndarray]:
     """All tensors of a file as numpy arrays (ml_dtypes for bfloat16 and float8). Never executes code from the file."""
-    return {name: tensor.numpy() for name, tensor in open(path, key=key).weights.items()}
+    return {name: tensor.numpy() for name, tensor in collected(_as_stored(path, key)).items()}
 
 
 def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None) -> None:
@@ -76,7 +77,11 @@ def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, st
 
 def hash(path: PathLike, *, key: str | None = None) -> str:
     """Content hash of a model: equal for equal names, dtypes, shapes and values in any format."""
-    return hashing.content_hash(open(path, key=key))
+    return hashing.content_hash(_as_stored(path, key))
+
+
+def _as_stored(path: PathLike, key: str | None) -> Graph:
+    return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), upgraded=False)
 
 
 def _tensor(name: str, value: Any) -> Tensor:

@@ -144,11 +144,13 @@ def read_options(values: dict[str, Any]) -> ReadOptions:
     return ReadOptions(values["key"], frozenset(values["allow_global"]), values["npz_void"])
 
 
-def open_input(path: str, values: dict[str, Any]) -> Graph:
-    """Open an input as the reading options say, and show its notes."""
+def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True) -> Graph:
+    """Open an input as the reading options say, and show its notes; nodes `upgraded` to the newest opset or as the file has them."""
     from .opening import open_model
 
-    graph = open_model(path, read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"])
+    graph = open_model(
+        path, read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"], upgraded=upgraded
+    )
     current().warn(graph.notes)
     return graph
 

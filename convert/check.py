@@ -67,7 +67,7 @@ def check(
         Error: the file breaks a rule without which it cannot be read at all.
     """
     options, progress = options or ReadOptions(), progress or NoProgress()
-    graph = open_model(path, options, format=format, revision=revision, offline=offline)
+    graph = open_model(path, options, format=format, revision=revision, offline=offline, upgraded=False)
     checked = Checked(graph.files, len(graph), graph.nbytes)
     found = checked.findings
     sizes = sum(os.stat(file).st_size for file in graph.files)

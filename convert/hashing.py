@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 
 from ..runtime.graph import Graph
+from ..runtime.passes.weights import collected
 from ..runtime.tensor import CHUNK, Tensor
 from .progress import ignored
 
@@ -28,7 +29,7 @@ def combined_hash(hashes: dict[str, str]) -> str:
 
 def content_hash(graph: Graph) -> str:
     """The hash of all weights of a graph."""
-    return combined_hash({name: tensor_hash(tensor) for name, tensor in graph.weights.items()})
+    return combined_hash({name: tensor_hash(tensor) for name, tensor in collected(graph).items()})
 
 
 def file_sha256(path: str | os.PathLike[str], advance: Callable[[int], object] = ignored) -> str:

@@ -8,16 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..formats.containers.json import parse
-from ..runtime.errors import FileAccessError, FormatError, UsageError
+from ..runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.source import Source, contained
 from ..runtime.storage import Region, Storage
+from ..runtime.upgrade import upgrade
 from . import hub
 from .recognise import recognise
 
 INDEX = ".index.json"
-WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin", "*.pth", "*.pt", "*.ckpt", "*.gguf", "*.npz")
+WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin", "*.pth", "*.pt", "*.ckpt", "*.gguf", "*.npz", "*.onnx")
 """What counts as the weights of a directory, the first pattern with a match being taken."""
 NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "rng_state.pth", "optimizer.pt", "scheduler.pt")
 ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".md", ".tiktoken")
@@ -36,6 +37,7 @@ def open_model(
     format: str | None = None,
     revision: str | None = None,
     offline: bool = False,
+    upgraded: bool = True,
 ) -> Graph:
     """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
 
@@ -43,12 +45,20 @@ def open_model(
         options: how to read.
         format: format name, None to recognise it by content.
         revision, offline: for ``hf://``: which revision, and whether only the cache may be used.
+        upgraded: whether nodes are taken to the newest opset, or left as the file has them, with operators that are only named.
 
     Raises:
         Error: with the file, the byte offset and a hint.
     """
     options = options or ReadOptions()
     local = hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path)
+    graph = _opened(local, options, format)
+    if upgraded:
+        upgrade(graph)
+    return graph
+
+
+def _opened(local: Path, options: ReadOptions, format: str | None) -> Graph:
     if os.path.isdir(local):
         return _directory(local, options, format)
     if local.name.endswith(INDEX):
@@ -66,6 +76,8 @@ def merged(graphs: Iterable[Graph], what: str) -> Graph:
     """Several graphs as one; a tensor name that two of them have is an error."""
     whole, *rest = graphs
     for part in rest:
+        if whole.nodes or part.nodes:
+            raise UnsupportedError("E-MERGE-NODES", part.files[0], "models with nodes cannot be merged into one", hint="Convert them one by one")
         twice = whole.weights.keys() & part.weights.keys()
         if twice:
             raise FormatError("E-SHARD-TWICE", part.files[0], f"tensor {min(twice)!r} is also in {what} before it", hint="Two copies of one shard?")

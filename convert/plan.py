@@ -19,8 +19,9 @@ from ..runtime.format import FileLayout, Format, Piece, WriteOptions
 from ..runtime.graph import Graph
 from ..runtime.passes.cast import Cast
 from ..runtime.passes.tied import Tied
+from ..runtime.passes.weights import weights_only
 from ..runtime.storage import Storage
-from ..runtime.tensor import CHUNK, Tensor
+from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
 from .opening import attachments, merged, open_model
 from .options import Options
@@ -81,8 +82,12 @@ class Plan:
 
 def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
     """Everything that converting would do, decided from headers alone."""
+    upgraded = target_format(os.fspath(output), options).graphs
     graph = merged(
-        [open_model(path, options.read, format=options.source_format, revision=options.revision, offline=options.offline) for path in inputs],
+        [
+            open_model(path, options.read, format=options.source_format, revision=options.revision, offline=options.offline, upgraded=upgraded)
+            for path in inputs
+        ],
         "an input",
     )
     return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
@@ -91,6 +96,8 @@ def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
     """The plan for an open graph, which it changes."""
     format = target_format(os.fspath(output), options)
+    if not format.graphs:
+        weights_only(graph)
     _attach(graph, options)
     options.select.run(graph)
     Tied(options.tied).run(graph)
@@ -159,14 +166,23 @@ def _check_holdable(graph: Graph, format: Format) -> None:
             "E-OUT-DTYPE", None, f"{format.name} cannot hold {len(wrong)} of {len(graph)} tensors: {shown}{more}",
             hint="Cast them with --dtype or --tensor-type 'RE=TYPE', or leave them out with --exclude",
         )
+    parts = [name for name, tensor in graph.weights.items() if exact_nbytes(tensor.dtype, tensor.shape) is None]
+    if parts and not format.ragged:
+        raise UnsupportedError(
+            "E-OUT-DTYPE", None, f"{format.name} cannot hold {len(parts)} tensors whose last byte is not full, such as {parts[0]}",
+            hint="Cast them with --tensor-type 'RE=TYPE', or leave them out with --exclude",
+        )
     deep = [name for name, tensor in graph.weights.items() if format.max_dims is not None and len(tensor.shape) > format.max_dims]
     if deep:
         raise UnsupportedError(
             "E-OUT-DIMS", None, f"{format.name} holds at most {format.max_dims} dimensions; {len(deep)} tensors have more, such as {deep[0]}",
             hint="Leave them out with --exclude",
         )
-    if graph.nodes:
-        raise UnsupportedError("E-OUT-NODES", None, f"{format.name} holds weights only, the model has {len(graph.nodes)} nodes")
+    if format.graphs and not graph.nodes and not graph.outputs:
+        raise UnsupportedError(
+            "E-OUT-NODES", None, f"the model is weights without a graph, {format.name} is a graph of nodes",
+            hint="Export the model itself to ONNX, or write its weights to safetensors, gguf or npz",
+        )
 
 
 def _attachment_file(name: str, storage: Storage) -> FileLayout:
@@ -177,10 +193,11 @@ def _attachment_file(name: str, storage: Storage) -> FileLayout:
 def _fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> str:
     """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that change values."""
     inputs = []
-    for path in graph.files:
+    for path in (*graph.files, *graph.beside):
         status = os.stat(path)
         inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
-    digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types]).encode())
+    reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan]
+    digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types, reading]).encode())
     for file in files:
         digest.update(json.dumps([file.name, file.nbytes]).encode())
         for piece in file.pieces:

@@ -64,3 +64,5 @@ class Builder:
         self.nodes.append(node)
         for value in node.outputs:
             value.producer = node
+            if value.name:
+                self.graph.values[value.name] = value

@@ -106,6 +106,8 @@ class Format:
         layout: the files that hold a graph, None for formats that are only read.
         dtypes: what can be written.
         max_dims: the most dimensions a written tensor can have, None for any number.
+        graphs: whether it holds a graph with nodes, and nothing without; the others hold weights only.
+        ragged: whether tensors of sub-byte types may end within a byte.
         stem: what the file is called in a model directory.
         check: findings that need the tensor data or go beyond what reading checks.
         scan: security findings; must look at every byte that could carry code.
@@ -119,6 +121,8 @@ class Format:
     layout: Callable[[Graph, WriteOptions], list[FileLayout]] | None = None
     dtypes: frozenset[DType] = field(default_factory=frozenset)
     max_dims: int | None = None
+    graphs: bool = False
+    ragged: bool = False
     stem: str = "model"
     check: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
     scan: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found

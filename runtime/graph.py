@@ -12,6 +12,7 @@ from .storage import Storage
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from .functions import Function
     from .op import Op
 
 Meta = Any
@@ -40,6 +41,7 @@ class Value:
         dtype, shape: of the tensor, or of the tensors in a container; None where they are not known.
         container: what wraps the tensor, from outside: ``("optional", "sequence")``; a map names its key type, ``("map:i64",)``.
         producer: the node that computes it, None for inputs and weights.
+        carried: what its file says beyond this, by the format's own names; None where the file does not mention its type.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Value:
     shape: tuple[Dim, ...] | None = None
     container: tuple[str, ...] = ()
     producer: Node | None = None
+    carried: dict[str, Any] | None = None
 
 
 @dataclass(eq=False)
@@ -55,7 +58,9 @@ class Node:
 
     Attributes:
         inputs: values of this graph or of one around it; None for an optional input that is absent.
-        attributes: int, float, str, bytes, a numpy array (tensors), a `Graph` (subgraphs), or lists of these.
+        attributes: int, float, str, bytes, a numpy array (tensors), a `Graph` (subgraphs), a `Value` without name (types), or lists of
+            these; a `Tensor` that is still in its file where the operator is foreign, a `Reference` inside functions.
+        carried: what its file says beyond this, by the format's own names.
     """
 
     op: Op
@@ -63,11 +68,30 @@ class Node:
     outputs: list[Value]
     attributes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
+    carried: dict[str, Any] | None = None
 
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs among the attributes."""
         return [item for value in self.attributes.values() for item in (value if isinstance(value, list) else [value]) if isinstance(item, Graph)]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An attribute inside a function whose value is the attribute `name` of the node that calls it."""
+
+    name: str
+    kind: int
+
+
+@dataclass(eq=False)
+class Training:
+    """What a model says about its training: graphs that see the model's own values, and which of their outputs become which weights."""
+
+    initialization: Graph | None = None
+    algorithm: Graph | None = None
+    initialization_binding: list[tuple[str, str]] = field(default_factory=list)
+    update_binding: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -84,7 +108,12 @@ class Graph:
         arch: name of the recognised architecture, None when there is none.
         nodes: in an order in which every value is computed before it is used.
         values: the values by name, weights included, those of subgraphs left out.
-        opsets: opset by domain that the file was written for; nodes are of the newest.
+        opsets: opset by domain that the file was written for; newest: whether nodes have been taken from there to the newest one.
+        constants: weights that were nodes of their own (ONNX's Constant), with what is carried of those nodes.
+        functions: operators that the model defines itself, by domain, name and overload.
+        training: see `Training`.
+        beside: further files that were opened, which hold bytes of tensors and nothing else.
+        carried: what the file says beyond this, by the format's own names.
     """
 
     weights: dict[str, Tensor] = field(default_factory=dict)
@@ -100,7 +129,13 @@ class Graph:
     name: str = ""
     values: dict[str, Value] = field(default_factory=dict)
     opsets: dict[str, int] = field(default_factory=dict)
+    newest: bool = True
     parent: Graph | None = None
+    constants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    functions: dict[tuple[str, str, str], Function] = field(default_factory=dict)
+    training: list[Training] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)
+    carried: dict[str, Any] | None = None
     _fresh: dict[str, int] = field(default_factory=dict, repr=False)
 
     def fresh(self, stem: str) -> str:
@@ -113,6 +148,15 @@ class Graph:
             name = f"{stem}.{count}" if count else stem
             if name not in root.values and name not in root.weights and (not count or name not in root._fresh):
                 return name
+
+    def find(self, name: str) -> Value | None:
+        """The value of that name, in this graph or the nearest one around it."""
+        around: Graph | None = self
+        while around is not None:
+            if name in around.values:
+                return around.values[name]
+            around = around.parent
+        return None
 
     def reserve(self, name: str) -> None:
         """Keep a name that a subgraph uses from being given to a new value."""

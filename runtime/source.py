@@ -101,9 +101,9 @@ def contained(root: Path, name: str, named_in: str) -> Path:
     resolved, base = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     if resolved.is_relative_to(base):
         return path
-    repository = base.parent.parent
-    if base.parent.name == "snapshots" and resolved.is_relative_to(repository / "blobs"):
-        return path
+    for folder in (base, *base.parents):
+        if folder.parent.name == "snapshots" and resolved.is_relative_to(folder.parent.parent / "blobs"):
+            return path
     raise refuse("which is a link to somewhere else")
 
 

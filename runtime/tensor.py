@@ -81,7 +81,7 @@ class Tensor:
         return self._rows(start, stop, (stop - start, *self.shape[1:]))
 
     def _rows(self, start: int, stop: int, shape: tuple[int, ...]) -> Tensor:
-        row = nbytes(self.dtype, self.shape[1:]) if self.shape[0] else 0
+        row = exact_nbytes(self.dtype, self.shape[1:]) if self.shape[0] else 0
         if row is None:
             raise UsageError("E-SLICE", None, f"{self!r} cannot be cut between rows: its blocks cross them")
         base, size = start * row, (stop - start) * row
@@ -131,12 +131,19 @@ class Tensor:
         return cast(self, DTYPES[dtype] if isinstance(dtype, str) else dtype)
 
 
-def nbytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
+def exact_nbytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
     """Bytes of a tensor, None where its elements (of a row, for block types) do not fill whole runs."""
     if isinstance(dtype, BlockType):
         row = dtype.nbytes(shape[-1]) if shape else None
         return None if row is None else row * math.prod(shape[:-1])
     return dtype.nbytes(math.prod(shape))
+
+
+def nbytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
+    """Bytes of a tensor; the last byte of a sub-byte type may be part empty. None where blocks do not fill the rows."""
+    if isinstance(dtype, BlockType):
+        return exact_nbytes(dtype, shape)
+    return -(-math.prod(shape) * dtype.bits // 8)
 
 
 def unpack(data: bytes | memoryview, dtype: DType, count: int) -> np.ndarray:
@@ -146,8 +153,8 @@ def unpack(data: bytes | memoryview, dtype: DType, count: int) -> np.ndarray:
     wanted = dtype.as_numpy()
     if dtype.bits >= 8:
         return numpy.frombuffer(data, dtype=wanted.newbyteorder("<"), count=count).astype(wanted, copy=False)
-    bits = numpy.unpackbits(numpy.frombuffer(data, dtype=numpy.uint8), bitorder="little").reshape(count, dtype.bits)
-    codes = numpy.packbits(bits, axis=1, bitorder="little").reshape(count)
+    bits = numpy.unpackbits(numpy.frombuffer(data, dtype=numpy.uint8), bitorder="little")[: count * dtype.bits]
+    codes = numpy.packbits(bits.reshape(count, dtype.bits), axis=1, bitorder="little").reshape(count)
     if dtype.kind == "int":
         shift = 8 - dtype.bits
         return ((codes << shift).view(numpy.int8) >> shift).astype(wanted)
@@ -161,8 +168,6 @@ def pack(array: np.ndarray, dtype: DType) -> memoryview:
     flat = array.reshape(-1)
     if dtype.bits >= 8:
         return flat.view(numpy.uint8).data if flat.size else memoryview(b"")
-    if dtype.nbytes(flat.size) is None:
-        raise UsageError("E-DTYPE-PACK", None, f"{flat.size} elements of {dtype.name} do not fill whole bytes")
     codes = flat.view(numpy.uint8) if dtype.kind == "float" else flat.astype(numpy.int8).view(numpy.uint8)
     bits = numpy.unpackbits(codes.reshape(-1, 1), axis=1, bitorder="little", count=dtype.bits)
     return numpy.packbits(bits.reshape(-1), bitorder="little").data

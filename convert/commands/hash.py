@@ -73,14 +73,15 @@ def _say(hashes: dict[str, str]) -> None:
 
 
 def _tensors(path: str, values: dict[str, Any]) -> dict[str, str]:
+    from ...runtime.passes.weights import collected
     from ..hashing import tensor_hash
 
-    graph = arguments.open_input(path, values)
+    weights = collected(arguments.open_input(path, values, upgraded=False))
     progress = arguments.progress(values)
     progress.phase("hashing")
-    progress.start(graph.nbytes)
+    progress.start(sum(tensor.nbytes for tensor in weights.values()))
     try:
-        return {name: tensor_hash(tensor, progress.advance) for name, tensor in graph.weights.items()}
+        return {name: tensor_hash(tensor, progress.advance) for name, tensor in weights.items()}
     finally:
         progress.finish()
 

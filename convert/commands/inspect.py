@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...runtime.errors import printable
 from .. import arguments
 from ..output import current, human_size, notes_json
+
+if TYPE_CHECKING:
+    from ...runtime.graph import Graph
 
 EPILOG = """\b
 Examples
@@ -22,17 +25,24 @@ SHOWN = 60
 @click.command("inspect", epilog=EPILOG)
 @click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
 @click.option("--include", metavar="RE", multiple=True, help="Only tensors whose name matches.")
+@click.option("--nodes", is_flag=True, help="List the nodes of a graph too.")
 @arguments.options(arguments.READING)
-def COMMAND(path: str, include: tuple[str, ...], **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """List the tensors, metadata and attached files of a model. Reads headers only."""
+def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """List the tensors, graph, metadata and attached files of a model. Reads headers only."""
     from ...runtime.metadata import to_json
     from ...runtime.passes.select import Select
+    from ...runtime.passes.weights import collected
+    from ..graph_facts import facts
 
-    graph = arguments.open_input(path, values)
+    graph = arguments.open_input(path, values, upgraded=False)
+    graph.weights = collected(graph)
     whole, count = graph.nbytes, len(graph)
     Select(include=include).run(graph)
     out = current()
-    out.say(f"{graph.format} · {len(graph.files)} file(s) · {count} tensors · {human_size(whole)}")
+    out.say(f"{graph.format} · {len(graph.files) + len(graph.beside)} file(s) · {count} tensors · {human_size(whole)}")
+    made_of = facts(graph, nodes=nodes) if graph.outputs else None
+    if made_of is not None:
+        _show_graph(graph, made_of)
     rows = [(name, tensor.dtype.name, _shape(tensor.shape), human_size(tensor.nbytes)) for name, tensor in graph.weights.items()]
     out.table(("tensor", "dtype", "shape", "size"), rows, right=(3,))
     for title, lines in (
@@ -46,7 +56,7 @@ def COMMAND(path: str, include: tuple[str, ...], **values: Any) -> None:  # noqa
     if out.json:
         out.emit(
             {
-                "inputs": graph.files,
+                "inputs": [*graph.files, *graph.beside],
                 "format": graph.format,
                 "bytes": whole,
                 "tensors": [
@@ -56,8 +66,28 @@ def COMMAND(path: str, include: tuple[str, ...], **values: Any) -> None:  # noqa
                 "metadata": {str(key): to_json(value) for key, value in graph.metadata.items()},
                 "files": {name: storage.nbytes for name, storage in graph.attachments.items()},
                 "warnings": notes_json(graph.notes),
+                **({} if made_of is None else {"graph": made_of}),
             }
         )
+
+
+def _show_graph(graph: Graph, made_of: dict[str, Any]) -> None:
+    """Versions, inputs, outputs, operators and, where they are asked for, nodes."""
+    from ..graph_facts import type_text
+
+    out = current()
+    producer = " ".join(made_of[key] for key in ("producer_name", "producer_version") if made_of.get(key))
+    opsets = ", ".join(f"{domain} {version}" for domain, version in made_of["opsets"].items())
+    below = f" and {made_of['nodes_in_subgraphs']} in subgraphs" if made_of["nodes_in_subgraphs"] else ""
+    out.say(printable(f"IR {made_of.get('ir_version', '?')} · opset {opsets} · {made_of['node_count']} nodes{below} · {producer or 'no producer'}"))
+    for title, values in (("input", graph.inputs), ("output", graph.outputs)):
+        for value in values:
+            if title == "output" or value.name not in graph.weights:
+                out.say(f"  {title:6}  {printable(value.name)}  {printable(type_text(value))}")
+    out.say("  " + printable(", ".join(f"{name} ×{count}" for name, count in made_of["operators"].items())))
+    if "nodes" in made_of:
+        rows = [(node["name"], node["operator"], ", ".join(node["inputs"]), ", ".join(node["outputs"])) for node in made_of["nodes"]]
+        out.table(("node", "operator", "inputs", "outputs"), rows)
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -1,134 +1,363 @@
-"""ONNX graphs: from protobuf messages to nodes of the newest opset."""
+"""ONNX graphs: from decoded messages to values and nodes as the file has them; `runtime.upgrade` takes those to the newest opset."""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...runtime import registry
-from ...runtime.build import Builder
-from ...runtime.dtype import BY_ONNX, STRING
-from ...runtime.graph import Graph, Node, Value
-from ...runtime.op import Foreign
-from ...runtime.storage import Held
-from ...runtime.tensor import Tensor, pack
+from ...runtime.errors import FormatError, UnsupportedError
+from ...runtime.functions import Function
+from ...runtime.graph import Graph, Node, Reference, Training, Value
+from ...runtime.metadata import from_strings
+from ...runtime.op import Foreign, Op
+from ...runtime.source import Source
+from ...runtime.tensor import Tensor
+from ...runtime.upgrade import upgrade
+from .onnx_schema import Message
+from .onnx_tensor import Files, sparse_of, tensor_of
+from .onnx_types import fill, value_of
+from .onnx_wire import Memory, decode
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
 
-
-class Text(Tensor):
-    """A tensor of texts, held in memory."""
-
-    __slots__ = ("texts",)
-
-    def __init__(self, texts: np.ndarray) -> None:
-        super().__init__(STRING, texts.shape, Held(b""))
-        self.texts = texts
-
-    def numpy(self) -> np.ndarray:
-        return self.texts
+NEWEST_IR = 14
+FIRST_IR_WITH_OPSETS = 3
+NEWEST = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview": 1, "ai.onnx.preview.training": 1, "com.microsoft": 1}
+"""The newest opsets that we know; other domains are carried, whatever their version."""
+CONSTANT_KEYS = ("value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
+FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS, TENSORS, GRAPHS, SPARSE, SPARSES, TYPE, TYPES = range(1, 15)
+FIELDS = {
+    FLOAT: "f", INT: "i", STRING: "s", TENSOR: "t", GRAPH: "g", FLOATS: "floats", INTS: "ints", STRINGS: "strings", TENSORS: "tensors",
+    GRAPHS: "graphs", SPARSE: "sparse_tensor", SPARSES: "sparse_tensors", TYPE: "tp", TYPES: "type_protos",
+}  # fmt: skip
+"""The field of an AttributeProto that each type uses."""
+MODEL_KEYS = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string", "configuration")
+GRAPH_KEYS = ("doc_string", "metadata_props", "quantization_annotation")
+NODE_KEYS = ("doc_string", "metadata_props", "device_configurations")
+FUNCTION_KEYS = ("doc_string", "metadata_props")
+TENSOR_KEYS = ("doc_string", "metadata_props")
 
 
 def graph_of(model: onnx.ModelProto) -> Graph:
     """The graph of a parsed model, its nodes taken to the newest opset."""
-    opsets = {("" if item.domain == "ai.onnx" else item.domain): item.version for item in model.opset_import}
-    graph = Graph(format="onnx", opsets=opsets)
-    _fill(graph, model.graph, {}, opsets)
+    graph = read_graph(Memory(model.SerializeToString()))
+    upgrade(graph)
     return graph
 
 
-def _fill(graph: Graph, proto: onnx.GraphProto, outer: dict[str, Value], opsets: dict[str, int]) -> None:
-    scope = dict(outer)
-    graph.name = proto.name
+def read_graph(source: Source) -> Graph:
+    """The graph of a model file as the file has it: operators are only named, opsets its own.
 
-    def described(item: onnx.ValueInfoProto) -> Value:
-        value = _value(item)
-        scope[item.name] = graph.values[item.name] = value
-        graph.reserve(item.name)
+    Raises:
+        FormatError, UnsupportedError, UnsafeFileError, LimitError: with the byte offset of the message at fault.
+    """
+    return _Reader(source).model(decode(source))
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.files = Files(source)
+        self.operators: dict[tuple[str, str], Op] = {}
+        self.functions: dict[tuple[str, str, str], Function] = {}
+
+    def refuse(self, code: str, message: Message, why: str, **sides: Any) -> FormatError:
+        return FormatError(code, self.source.path, why, at=message.at, **sides)
+
+    def model(self, message: Message) -> Graph:
+        version = message.get("ir_version", 0)
+        if not 1 <= version <= NEWEST_IR:
+            if version > NEWEST_IR:
+                raise UnsupportedError(
+                    "E-ONNX-IR", self.source.path, f"the model is of IR version {version}, the newest known is {NEWEST_IR}", at=0,
+                    hint="Save it with an older version of onnx",
+                )
+            raise self.refuse("E-ONNX-IR", message, "the model has no valid IR version", found=version)
+        graph = Graph(format="onnx", files=[self.source.path] if self.source.path else [], newest=False)
+        graph.opsets = self.opsets(message, "the model", old=version < FIRST_IR_WITH_OPSETS)
+        graph.carried = {key: message[key] for key in MODEL_KEYS if key in message}
+        graph.carried["unknown"] = message.unknown
+        from_strings(dict(self.pairs(message, "metadata_props")), graph)
+        if "graph" not in message:
+            raise self.refuse("E-ONNX-GRAPH", message, "the model has no graph")
+        self.shells(message.get("functions", []))
+        graph.functions = self.functions
+        self.reserve(graph, message)
+        for function, body in zip(self.functions.values(), message.get("functions", []), strict=True):
+            self.body(function, body)
+        self.fill(graph, message["graph"])
+        graph.training = [self.training(item, graph) for item in message.get("training_info", [])]
+        graph.beside = self.files.paths
+        return graph
+
+    def opsets(self, message: Message, what: str, *, old: bool = False) -> dict[str, int]:
+        """The opset of each domain."""
+        found: dict[str, int] = {}
+        for item in message.get("opset_import", []):
+            domain, version = _domain(item), item.get("version", 0)
+            if found.get(domain, version) != version or version < 1:
+                raise self.refuse("E-ONNX-OPSET", item, f"{what} imports opset {version} of {domain or 'ai.onnx'!r}, which it cannot")
+            if version > NEWEST.get(domain, version):
+                why = f"{what} is of opset {version} of {domain or 'ai.onnx'!r}, the newest known is {NEWEST[domain]}"
+                raise UnsupportedError("E-ONNX-OPSET", self.source.path, why, at=item.at, hint="Export it for an older opset")
+            found[domain] = version
+        if not found and not old:
+            raise self.refuse("E-ONNX-OPSET", message, f"{what} does not say of which opset it is")
+        return found or {"": 1}
+
+    def pairs(self, message: Message, field: str) -> list[tuple[str, str]]:
+        return [(entry.get("key", ""), entry.get("value", "")) for entry in message.get(field, [])]
+
+    def reserve(self, graph: Graph, message: Message) -> None:
+        """Keep every name of the file from being given to new values."""
+        waiting = [message["graph"], *(part for item in message.get("training_info", []) for part in item.values() if isinstance(part, Message))]
+        while waiting:
+            part = waiting.pop()
+            for field in ("input", "initializer"):
+                for item in part.get(field, []):
+                    graph.reserve(item.name())
+            for node in part.get("node", []):
+                for name in node.get("output", []):
+                    graph.reserve(name)
+                waiting += _graphs(node)
+
+    def shells(self, messages: list[Message]) -> None:
+        """Functions without their bodies, so that bodies can call any of them."""
+        for message in messages:
+            name, domain, overload = message.name(), _domain(message), message.get("overload", "")
+            key = (domain, name, overload)
+            if not name or key in self.functions:
+                raise self.refuse("E-ONNX-FUNCTION", message, f"the function {name!r} has no name or is there twice")
+            given = {item.name(): self.attribute(item, Graph()) for item in message.get("attribute_proto", [])}
+            body = Graph(opsets=self.opsets(message, f"the function {name!r}"), newest=False)
+            required = tuple(message.get("attribute", []))
+            self.functions[key] = Function(name, domain, body=body, given=given, required=required, overload=overload)
+
+    def body(self, function: Function, message: Message) -> None:
+        """Fill the body of a function."""
+        graph = function.body
+        graph.carried = {key: message[key] for key in FUNCTION_KEYS if key in message}
+        graph.carried["unknown"] = message.unknown
+        known = {info.name(): info for info in message.get("value_info", [])}
+        for name in message.get("input", []):
+            graph.inputs.append(self.define(graph, name, known, message))
+        self.nodes(graph, message, known)
+        graph.outputs = [self.use(graph, name, message) for name in message.get("output", [])]
+
+    def training(self, message: Message, around: Graph) -> Training:
+        """The graphs of a TrainingInfoProto."""
+        parts = []
+        for field in ("initialization", "algorithm"):
+            part = None
+            if field in message:
+                part = Graph(parent=around, opsets=around.opsets, newest=False)
+                self.fill(part, message[field])
+            parts.append(part)
+        initialization, update = (self.pairs(message, f"{field}_binding") for field in ("initialization", "update"))
+        return Training(parts[0], parts[1], initialization, update)
+
+    def fill(self, graph: Graph, message: Message) -> None:
+        """The contents of a GraphProto. Graphs nest only as deep as `decode` lets them."""
+        graph.name = message.name()
+        graph.carried = {**(graph.carried or {}), "graph": {key: message[key] for key in GRAPH_KEYS if key in message}}
+        graph.carried["graph"]["unknown"] = message.unknown
+        known = {info.name(): info for field in ("value_info", "output") for info in message.get(field, [])}
+        for info in message.get("input", []):
+            graph.inputs.append(self.define(graph, info.name(), {info.name(): info}, info))
+        for item in message.get("initializer", []):
+            self.weight(graph, item.name(), tensor_of(item, self.files), item, known)
+        for item in message.get("sparse_initializer", []):
+            name, tensor = sparse_of(item, self.files)
+            self.weight(graph, name, tensor, item, known)
+        self.nodes(graph, message, known)
+        for info in message.get("output", []):
+            value = self.use(graph, info.name(), info)
+            described = value_of(info)
+            value.carried = described.carried if value.carried is None else value.carried
+            if value.dtype is None and value.shape is None:
+                value.dtype, value.shape, value.container = described.dtype, described.shape, described.container
+            graph.outputs.append(value)
+
+    def define(self, graph: Graph, name: str, known: dict[str, Message], at: Message) -> Value:
+        """A new value of a graph."""
+        if name in graph.values or not name:
+            raise self.refuse("E-ONNX-SSA", at, f"the value {name!r} is defined twice" if name else "an input or weight has no name")
+        value = value_of(known[name]) if name in known else Value(name)
+        graph.values[name] = value
         return value
 
-    graph.inputs = [described(item) for item in proto.input]
-    for item in proto.initializer:
-        tensor = _tensor(item)
-        value = scope[item.name] if item.name in graph.values else Value(item.name)
-        value.dtype, value.shape = tensor.dtype, tensor.shape
-        graph.weights[item.name] = tensor
-        scope[item.name] = graph.values[item.name] = value
-        graph.reserve(item.name)
-    known = {item.name: item for item in (*proto.value_info, *proto.output)}
-    for item in proto.node:
-        domain = "" if item.domain == "ai.onnx" else item.domain
-        outputs = []
-        for name in item.output:
-            value = _value(known[name]) if name in known else Value(name)
-            outputs.append(value)
-        inputs = [scope[name] if name else None for name in item.input]
-        attributes = {attribute.name: _attribute(attribute, graph, scope, opsets) for attribute in item.attribute}
-        node = Node(registry.operator(item.op_type, domain) or Foreign(item.op_type, domain), inputs, outputs, attributes, item.name)
-        _add(graph, node, opsets.get(domain, 1))
-        for value in outputs:
-            if value.name:
-                scope[value.name] = graph.values[value.name] = value
-                graph.reserve(value.name)
-    graph.outputs = [scope[item.name] for item in proto.output]
+    def weight(self, graph: Graph, name: str, tensor: Tensor, message: Message, known: dict[str, Message]) -> None:
+        """A weight, which may also be an input: then it is what the input is where it is not fed."""
+        if name in graph.weights:
+            raise self.refuse("E-ONNX-SSA", message, f"the value {name!r} is defined twice")
+        value = graph.values[name] if name in graph.values else self.define(graph, name, known, message)
+        value.dtype, value.shape, value.container = tensor.dtype, tensor.shape, ()
+        graph.weights[name] = tensor
+        carried = {key: message[key] for key in TENSOR_KEYS if key in message}
+        if carried:
+            assert graph.carried is not None
+            graph.carried.setdefault("weights", {})[name] = carried
 
+    def use(self, graph: Graph, name: str, at: Message) -> Value:
+        """A value that a node or output refers to."""
+        value = graph.find(name)
+        if value is None:
+            raise self.refuse("E-ONNX-INPUT", at, f"the value {name!r} is used, and nothing defines it")
+        return value
 
-def _add(graph: Graph, node: Node, opset: int) -> None:
-    build = Builder(graph, stem=node.name or (node.outputs[0].name if node.outputs else ""))
-    for upgrade in sorted(node.op.upgrades, key=lambda rule: rule.below):
-        if opset < upgrade.below:
-            before = len(graph.nodes)
-            upgrade.rule(node, build)
-            if len(graph.nodes) > before:
+    def nodes(self, graph: Graph, message: Message, known: dict[str, Message]) -> None:
+        """All nodes, in an order in which every value is computed before it is used."""
+        for item in ordered(message.get("node", []), self):
+            self.node(graph, item, known)
+
+    def node(self, graph: Graph, message: Message, known: dict[str, Message]) -> None:
+        name, domain, overload = message.get("op_type", ""), _domain(message), message.get("overload", "")
+        if not name:
+            raise self.refuse("E-ONNX-NODE", message, f"the node {message.name()!r} does not say which operator it applies")
+        if domain not in graph.opsets:
+            imported = ", ".join(sorted(key or "ai.onnx" for key in graph.opsets))
+            why = f"a node {name} is of the domain {domain or 'ai.onnx'!r}, of which no opset is imported"
+            raise self.refuse("E-ONNX-DOMAIN", message, why, expected=imported)
+        inputs = [self.use(graph, used, message) if used else None for used in message.get("input", [])]
+        attributes: dict[str, Any] = {}
+        for item in message.get("attribute", []):
+            if item.name() in attributes or not item.name():
+                raise self.refuse("E-ONNX-ATTRIBUTE", item, f"a node {name} has an attribute {item.name()!r} twice or without a name")
+            attributes[item.name()] = self.attribute(item, graph)
+        outputs = [self.define(graph, made, known, message) if made else Value("") for made in message.get("output", [])]
+        carried = {key: message[key] for key in NODE_KEYS if key in message}
+        if message.unknown:
+            carried["unknown"] = message.unknown
+        if not domain and name == "Constant" and len(outputs) == 1 and len(attributes) == 1 and outputs[0].name:
+            tensor = constant(*attributes.popitem())
+            if tensor is not None:
+                outputs[0].dtype, outputs[0].shape, outputs[0].container = tensor.dtype, tensor.shape, ()
+                graph.weights[outputs[0].name] = tensor
+                graph.constants[outputs[0].name] = {"name": message.name(), **carried}
                 return
-    build.keep(node)
+            attributes = {item.name(): self.attribute(item, graph) for item in message.get("attribute", [])}
+        empty = {item.name(): item["type"] for item in message.get("attribute", []) if "type" in item and attributes[item.name()] == []}
+        if empty:
+            carried["empty"] = empty
+        made = Node(self.operator(name, domain, overload), inputs, outputs, attributes, message.name(), carried or None)
+        for value in outputs:
+            value.producer = made
+        graph.nodes.append(made)
+
+    def operator(self, name: str, domain: str, overload: str) -> Op:
+        """The function of that name, or an operator by name only."""
+        if (domain, name, overload) in self.functions:
+            return self.functions[domain, name, overload]
+        return self.operators.setdefault((domain, name), Foreign(name, domain))
+
+    def attribute(self, message: Message, graph: Graph) -> Any:
+        """The value of an attribute; tensors stay in the file."""
+        present = [kind for kind, field in FIELDS.items() if field in message]
+        kind = message.get("type", 0) or (present[0] if present else 0)
+        if message.get("ref_attr_name"):
+            return Reference(message["ref_attr_name"], kind)
+        if kind not in FIELDS or any(other != kind for other in present):
+            why = f"the attribute {message.name()!r} is of type {kind} and has a value of another type, or none"
+            raise self.refuse("E-ONNX-ATTRIBUTE", message, why)
+        value = message.get(FIELDS[kind], [] if kind in range(FLOATS, GRAPHS + 1) or kind in (SPARSES, TYPES) else None)
+        if value is None:
+            return {FLOAT: 0.0, INT: 0, STRING: ""}.get(kind) if kind in (FLOAT, INT, STRING) else self.absent(message)
+        many = isinstance(value, list)
+        converted = [self.item(kind, item, graph) for item in (value if many else [value])]
+        return converted if many else converted[0]
+
+    def absent(self, message: Message) -> Any:
+        raise self.refuse("E-ONNX-ATTRIBUTE", message, f"the attribute {message.name()!r} has no value")
+
+    def item(self, kind: int, value: Any, graph: Graph) -> Any:
+        if kind in (STRING, STRINGS):
+            return _text(value)
+        if kind in (TENSOR, TENSORS):
+            return tensor_of(value, self.files)
+        if kind in (SPARSE, SPARSES):
+            return sparse_of(value, self.files)[1]
+        if kind in (GRAPH, GRAPHS):
+            inner = Graph(parent=graph, opsets=graph.opsets, newest=False)
+            self.fill(inner, value)
+            return inner
+        if kind in (TYPE, TYPES):
+            described = Value("", carried={"type": value})
+            fill(described, value)
+            return described
+        return value
 
 
-def _value(item: onnx.ValueInfoProto) -> Value:
-    kind, proto, container = item.type.WhichOneof("value"), item.type, []
-    while kind in ("sequence_type", "optional_type"):
-        container.append(kind.removesuffix("_type"))
-        proto = getattr(proto, kind).elem_type
-        kind = proto.WhichOneof("value")
-    if kind != "tensor_type":
-        return Value(item.name, container=tuple(container))
-    tensor = proto.tensor_type
-    shape = None
-    if tensor.HasField("shape"):
-        shape = tuple(
-            dim.dim_value if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0 else (dim.dim_param or None) for dim in tensor.shape.dim
-        )
-    return Value(item.name, BY_ONNX.get(tensor.elem_type), shape, tuple(container))
-
-
-def _tensor(proto: onnx.TensorProto) -> Tensor:
+def constant(name: str, value: Any) -> Tensor | None:
+    """The tensor of a Constant node's attribute; None for one that is known only where a function is called."""
     import numpy
-    import onnx.numpy_helper
 
-    array = onnx.numpy_helper.to_array(proto)
-    if proto.data_type == STRING.onnx:
-        return Text(numpy.array([item.decode() for item in proto.string_data], object).reshape(tuple(proto.dims)))
-    dtype = BY_ONNX[proto.data_type]
-    return Tensor(dtype, array.shape, Held(pack(numpy.ascontiguousarray(array), dtype)))
+    from .onnx_tensor import Text
+
+    if name not in CONSTANT_KEYS or isinstance(value, Reference):
+        return None
+    if isinstance(value, Tensor):
+        return value
+    if name.startswith("value_string"):
+        texts = numpy.empty(len(value) if isinstance(value, list) else (), object)
+        texts[...] = value
+        return Text(texts)
+    return Tensor.of(numpy.array(value, numpy.float32 if name.startswith("value_float") else numpy.int64))
 
 
-def _attribute(attribute: onnx.AttributeProto, graph: Graph, scope: dict[str, Value], opsets: dict[str, int]) -> Any:
-    import onnx
+def ordered(nodes: list[Message], reader: _Reader) -> list[Message]:
+    """Nodes in an order in which values are computed before they are used; the file's own where it is one."""
+    producer = {name: index for index, node in enumerate(nodes) for name in node.get("output", []) if name}
+    needs = [{producer[name] for name in _used(node) if name in producer} for node in nodes]
+    if all(need < index for index, wanted in enumerate(needs) for need in wanted):
+        return nodes
+    users: dict[int, list[int]] = {}
+    for index, wanted in enumerate(needs):
+        for need in wanted:
+            users.setdefault(need, []).append(index)
+    ready = [index for index, wanted in enumerate(needs) if not wanted]
+    order = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(nodes[index])
+        for user in users.get(index, []):
+            needs[user].discard(index)
+            if not needs[user]:
+                heapq.heappush(ready, user)
+    if len(order) < len(nodes):
+        stuck = next(node for node, wanted in zip(nodes, needs, strict=True) if wanted)
+        raise reader.refuse("E-ONNX-CYCLE", stuck, f"the node {stuck.name()!r} ({stuck.get('op_type', '')}) depends on its own output")
+    return order
 
-    def subgraph(proto: onnx.GraphProto) -> Graph:
-        inner = Graph(parent=graph, opsets=opsets)
-        _fill(inner, proto, scope, opsets)
-        return inner
 
-    kinds = onnx.AttributeProto
-    read: dict[int, Any] = {
-        kinds.FLOAT: lambda: attribute.f, kinds.INT: lambda: attribute.i, kinds.STRING: lambda: attribute.s.decode(),
-        kinds.TENSOR: lambda: _tensor(attribute.t).numpy(), kinds.GRAPH: lambda: subgraph(attribute.g),
-        kinds.FLOATS: lambda: list(attribute.floats), kinds.INTS: lambda: list(attribute.ints),
-        kinds.STRINGS: lambda: [item.decode() for item in attribute.strings],
-        kinds.TENSORS: lambda: [_tensor(item).numpy() for item in attribute.tensors],
-        kinds.GRAPHS: lambda: [subgraph(item) for item in attribute.graphs],
-        kinds.TYPE_PROTO: lambda: attribute.tp,
-    }
-    return read[attribute.type]()
+def _used(node: Message) -> Iterator[str]:
+    """Names that a node and the graphs inside it refer to."""
+    yield from node.get("input", [])
+    waiting = _graphs(node)
+    while waiting:
+        graph = waiting.pop()
+        for info in graph.get("output", []):
+            yield info.name()
+        for inner in graph.get("node", []):
+            yield from inner.get("input", [])
+            waiting += _graphs(inner)
+
+
+def _graphs(node: Message) -> list[Message]:
+    """The graphs among a node's attributes."""
+    return [
+        graph for item in node.get("attribute", []) for graph in (*((item["g"],) if "g" in item else ()), *item.get("graphs", []))
+    ]
+
+
+def _domain(message: Message) -> str:
+    domain = str(message.get("domain", ""))
+    return "" if domain == "ai.onnx" else domain
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,0 +1,180 @@
+"""Functions: operators that a model defines by a graph of others, and their replacement by that graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .build import Builder
+from .errors import FormatError, LimitError
+from .graph import Graph, Node, Reference, Value
+from .limits import current
+from .op import Op
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Function(Op):
+    """An operator that a model defines.
+
+    Attributes:
+        body: its inputs and outputs are the operator's, by position; its attributes may be `Reference`s.
+        given: attributes with their defaults; required: those without.
+        overload: tells functions of one name apart.
+    """
+
+    body: Graph = field(default_factory=Graph)
+    given: dict[str, Any] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    overload: str = ""
+
+
+def inline(graph: Graph) -> bool:
+    """Replace calls of functions by their bodies, in subgraphs and bodies too; whether there were any.
+
+    Raises:
+        LimitError: the result has more nodes than `entries` of the limits allows.
+    """
+    changed = False
+    left = current().entries
+    waiting = [graph]
+    while waiting:
+        inner = waiting.pop()
+        while any(isinstance(node.op, Function) for node in inner.nodes):
+            changed = True
+            before, inner.nodes = inner.nodes, []
+            build = Builder(inner)
+            for node in before:
+                nodes = [node] if not isinstance(node.op, Function) else instance(node, inner)
+                left -= len(nodes) - 1
+                if left < 0:
+                    raise LimitError("E-ONNX-INLINE", None, "the model's functions expand to too many nodes", hint="Raise it with --limit entries=N")
+                for made in nodes:
+                    build.keep(made)
+        waiting += [below for node in inner.nodes for below in node.subgraphs]
+    return changed
+
+
+def instance(call: Node, graph: Graph) -> list[Node]:
+    """The nodes that compute what a call of a function does; constants of its body become weights of `graph`."""
+    function = call.op
+    assert isinstance(function, Function)
+    missing = [name for name in function.required if name not in call.attributes]
+    if missing:
+        raise FormatError("E-ONNX-NODE", None, f"a call of the function {function.name!r} lacks the attribute {missing[0]!r}")
+    attributes = {**function.given, **call.attributes}
+    stem = call.name or function.name
+    return _Copy(attributes, graph, stem).body(function.body, call)
+
+
+class _Copy:
+    """A copy of a function's body with its own names."""
+
+    def __init__(self, attributes: dict[str, Any], graph: Graph, stem: str) -> None:
+        self.attributes = attributes
+        self.stem = stem
+        self.graph = graph
+        self.values: dict[Value, Value | None] = {}
+
+    def body(self, body: Graph, call: Node) -> list[Node]:
+        inputs = [*call.inputs, *[None] * len(body.inputs)]
+        self.values.update(zip(body.inputs, inputs, strict=False))
+        outputs = dict(zip(body.outputs, call.outputs, strict=False))
+        direct = [value for value in outputs if value in self.values or value.name in body.weights]
+        self.values.update((value, outputs[value]) for value in outputs if value not in direct)
+        self.weights(body, self.graph)
+        nodes = [self.node(node, self.graph) for node in body.nodes]
+        identity = _identity()
+        return nodes + [Node(identity, [self.values[value]], [outputs[value]]) for value in direct if outputs[value].name]
+
+    def weights(self, source: Graph, target: Graph) -> None:
+        for name, tensor in source.weights.items():
+            value = self.fresh(source.values[name], target)
+            target.weights[value.name] = tensor
+
+    def fresh(self, value: Value, graph: Graph) -> Value:
+        name = self.graph.fresh(f"{self.stem}/{value.name}") if value.name else ""
+        made = self.values[value] = Value(name, value.dtype, value.shape, value.container)
+        if name:
+            graph.values[name] = made
+        return made
+
+    def node(self, node: Node, graph: Graph) -> Node:
+        inputs = [None if value is None else self.values.get(value, value) for value in node.inputs]
+        found = {name: self.attribute(value, graph) for name, value in node.attributes.items()}
+        attributes = {name: value for name, value in found.items() if value is not None}
+        outputs = []
+        for value in node.outputs:
+            replaced = self.values.get(value)
+            if replaced is None:
+                replaced = self.fresh(value, graph)
+            outputs.append(replaced)
+        made = Node(node.op, inputs, outputs, attributes, f"{self.stem}/{node.name}" if node.name else "")
+        for value in outputs:
+            value.producer = made
+        return made
+
+    def attribute(self, value: Any, graph: Graph) -> Any:
+        if isinstance(value, Reference):
+            return self.attributes.get(value.name)
+        if isinstance(value, Graph):
+            return self.subgraph(value, graph)
+        if isinstance(value, list):
+            return [self.attribute(item, graph) for item in value]
+        return value
+
+    def subgraph(self, source: Graph, parent: Graph) -> Graph:
+        """Subgraphs nest only as deep as the reader lets them."""
+        made = Graph(parent=parent, opsets=source.opsets, name=source.name)
+        made.inputs = [self.fresh(value, made) for value in source.inputs]
+        self.weights(source, made)
+        made.nodes = [self.node(node, made) for node in source.nodes]
+        made.outputs = [self.values.get(value) or value for value in source.outputs]
+        return made
+
+
+def _identity() -> Op:
+    from . import registry
+    from .op import Foreign
+
+    return registry.operator("Identity") or Foreign("Identity")
+
+
+def sizes(functions: dict[tuple[str, str, str], Function]) -> dict[Function, int]:
+    """How many nodes each function expands to.
+
+    Raises:
+        FormatError: a function calls itself, directly or through others.
+    """
+    done: dict[Function, int] = {}
+    for root in functions.values():
+        path: list[tuple[Function, Iterator[Function]]] = [(root, _called(root))]
+        active = {root}
+        while path:
+            function, calls = path[-1]
+            called = next((other for other in calls if other not in done), None)
+            if called is None:
+                done[function] = sum(done[node.op] if isinstance(node.op, Function) else 1 for node in nodes_below(function.body))
+                active.discard(function)
+                path.pop()
+            elif called in active:
+                raise FormatError("E-ONNX-RECURSION", None, f"the function {called.name!r} calls itself")
+            else:
+                active.add(called)
+                path.append((called, _called(called)))
+    return done
+
+
+def _called(function: Function) -> Iterator[Function]:
+    return iter(dict.fromkeys(node.op for node in nodes_below(function.body) if isinstance(node.op, Function)))
+
+
+def nodes_below(graph: Graph) -> Iterator[Node]:
+    """All nodes of a graph and of the graphs inside it."""
+    waiting = [graph]
+    while waiting:
+        nodes = waiting.pop().nodes
+        yield from nodes
+        waiting += [inner for node in nodes for inner in node.subgraphs]
+
+

@@ -1,0 +1,119 @@
+"""Upgrading: nodes as a file has them, of older opsets and named only, become nodes of our operators' newest definitions."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from . import registry
+from .build import Builder
+from .errors import Error, LimitError
+from .functions import Function, instance, nodes_below, sizes
+from .graph import Graph, Node, Reference
+from .limits import current
+from .op import Foreign
+from .tensor import Tensor
+
+
+def upgrade(graph: Graph) -> bool:
+    """Upgrade a graph in place: nodes, subgraphs, functions and training graphs; whether there was anything to do.
+
+    Raises:
+        FormatError: a node contradicts the definition of its opset.
+        LimitError: attributes' tensors are larger than may be held.
+    """
+    if graph.newest:
+        return False
+    try:
+        _Upgrade(graph).run()
+    except Error as error:
+        error.file = error.file or next(iter(graph.files), None)
+        raise
+    graph.newest = True
+    return True
+
+
+class _Upgrade:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.outdated: set[Function] = set()
+        self.left = current().memory
+        self.expanding = current().entries
+
+    def run(self) -> None:
+        order = sizes(self.graph.functions)
+        for function in order:
+            body = function.body
+            if any(self.blocked(node, body.opsets) for node in nodes_below(body)):
+                self.outdated.add(function)
+            else:
+                self.tree(body)
+        self.tree(self.graph)
+        for training in self.graph.training:
+            for part in (training.initialization, training.algorithm):
+                if part is not None:
+                    self.tree(part)
+        if self.outdated:
+            self.graph.functions = {key: function for key, function in self.graph.functions.items() if function not in self.outdated}
+            names = ", ".join(sorted(function.name for function in self.outdated))
+            self.graph.note("W-ONNX-INLINED", f"functions of older opsets were expanded where they are called: {names}")
+
+    def blocked(self, node: Node, opsets: dict[str, int]) -> bool:
+        """Whether a node of a function can only be upgraded where the function is called, since its attributes are known only there."""
+        if isinstance(node.op, Function):
+            return node.op in self.outdated
+        known = registry.operator(node.op.name, node.op.domain)
+        depends = any(isinstance(value, Reference) for value in node.attributes.values())
+        return known is not None and depends and any(opsets.get(node.op.domain, 1) < rule.below for rule in known.upgrades)
+
+    def tree(self, root: Graph) -> None:
+        """A graph and those inside it."""
+        waiting = [root]
+        while waiting:
+            graph = waiting.pop()
+            before, graph.nodes = graph.nodes, []
+            for node in before:
+                self.add(graph, node, graph.opsets)
+            graph.newest = True
+            waiting += [inner for node in graph.nodes for inner in node.subgraphs if not inner.newest]
+
+    def add(self, graph: Graph, node: Node, opsets: dict[str, int]) -> None:
+        waiting = deque([(node, opsets)])
+        while waiting:
+            node, opsets = waiting.popleft()
+            if isinstance(node.op, Function) and node.op in self.outdated:
+                made = instance(node, graph)
+                self.expanding -= len(made)
+                if self.expanding < 0:
+                    raise LimitError("E-ONNX-INLINE", None, "the model's functions expand to too many nodes", hint="Raise it with --limit entries=N")
+                waiting.extendleft((part, node.op.body.opsets) for part in reversed(made))
+                continue
+            if isinstance(node.op, Foreign):
+                node.op = registry.operator(node.op.name, node.op.domain) or node.op
+            if not isinstance(node.op, Foreign):
+                node.attributes = {name: self.held(value) for name, value in node.attributes.items()}
+            self.rules(graph, node, opsets.get(node.op.domain, 1))
+
+    def rules(self, graph: Graph, node: Node, opset: int) -> None:
+        """Apply the rules from the node's opset on, and add what they make of it."""
+        build = Builder(graph, stem=node.name or next((value.name for value in node.outputs if value.name), node.op.name))
+        for rule in sorted(node.op.upgrades, key=lambda rule: rule.below):
+            if opset < rule.below:
+                before = len(graph.nodes)
+                rule.rule(node, build)
+                if len(graph.nodes) > before:
+                    return
+        build.keep(node)
+
+    def held(self, value: Any) -> Any:
+        """An attribute's tensor in memory."""
+        if isinstance(value, list) and value and isinstance(value[0], Tensor):
+            return [self.held(item) for item in value]
+        if not isinstance(value, Tensor):
+            return value
+        self.left -= value.nbytes
+        if self.left < 0:
+            raise LimitError("E-LIMIT-MEMORY", None, "attributes' tensors need more than may be held", hint="Raise it with --limit memory=8GB")
+        return value.numpy()
+
+
