@@ -67,7 +67,7 @@ def flex_attention(
     factor = scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5
     mods = [None if graph is None else through(graph) for graph in (score_mod, prob_mod)]
     y, _ = attend(
-        q.astype(work, copy=False), k.astype(work, copy=False), v.astype(work, copy=False), Scoring(factor, 0.0, precision, *mods),
+        q.astype(work, copy=False), k.astype(work, copy=False), v.astype(work, copy=False), Scoring(factor, precision=precision, score_mod=mods[0], prob_mod=mods[1]),
         Sight(np.zeros(1, np.int64)),
     )
     return y.astype(v.dtype, copy=False)

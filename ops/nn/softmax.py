@@ -7,16 +7,27 @@ import numpy as np
 from ...runtime.build import Builder
 from ...runtime.graph import Node
 from ...runtime.op import case, op, upgrade
-from ..precision import widened
+from ..precision import is_narrow
 from ..rules import same_as_input
 
 
 @op("Softmax", since=13, infer=same_as_input, examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)])
-@widened
 def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
-    """Shape of `x`; sums to one along `axis`."""
-    powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
-    return powers / np.sum(powers, axis=axis, keepdims=True)
+    """Shape of `x`; sums to one along `axis`.
+
+    Steps are rounded to a narrow dtype as the function body of the standard does, a sum too large for it aside.
+    """
+
+    def stored(step: np.ndarray) -> np.ndarray:
+        return step.astype(x.dtype).astype(np.float32) if is_narrow(x) else step
+
+    wide = x.astype(np.float32) if is_narrow(x) else x
+    powers = stored(np.exp(stored(wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf))))
+    total = np.sum(powers, axis=axis, keepdims=True)
+    with np.errstate(over="ignore"):
+        rounded = stored(total)
+    made: np.ndarray = (powers / np.where(np.isfinite(rounded), rounded, total)).astype(x.dtype, copy=False)
+    return made
 
 
 @upgrade(softmax, below=13)
