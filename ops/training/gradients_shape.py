@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from ...runtime.errors import UnsupportedError
 from ..shape.concat import concat
 from ..shape.constant import constant
 from ..shape.constant_of_shape import constant_of_shape, eye_like
+from ..shape.depth import depth_to_space, space_to_depth
 from ..shape.expand import expand, tile
 from ..shape.gather import gather, gather_elements, gather_nd
+from ..shape.non_zero import compress, non_zero
+from ..shape.one_hot import one_hot
+from ..shape.pad import pad
 from ..shape.range import range_
 from ..shape.reshape import flatten, reshape
+from ..shape.reverse_sequence import reverse_sequence
+from ..shape.scatter import scatter_elements, scatter_nd
 from ..shape.shape import shape, size
 from ..shape.slice import slice_
 from ..shape.split import split
 from ..shape.squeeze import squeeze, unsqueeze
+from ..shape.top_k import top_k
 from ..shape.transpose import transpose
+from ..shape.trilu import trilu
 from .rule import Step, differentiated, without_gradient
 from .term import Term
 
-without_gradient(shape, size, constant, constant_of_shape, eye_like)
+without_gradient(shape, size, constant, constant_of_shape, eye_like, non_zero)
 
 
 @differentiated(reshape, flatten, squeeze, unsqueeze)
@@ -59,7 +68,7 @@ def _range(step: Step) -> list[Term | None]:
     return [g.call("ReduceSum", keepdims=0), None, (g * counts).call("ReduceSum", keepdims=0)]
 
 
-@differentiated(gather, gather_elements, gather_nd, slice_, tile)
+@differentiated(gather, gather_elements, gather_nd, slice_, tile, compress)
 def _picked(step: Step) -> list[Term | None]:
     """The operator on the places of the elements says where each slope belongs; those of one place are added."""
     x, flat = step.input(0), step.integers([-1])
@@ -68,3 +77,60 @@ def _picked(step: Step) -> list[Term | None]:
     found = step.of(step.node.op.name, [places, *step.x[1:]], **step.attributes)
     zeros = x.filled(0).call("Reshape", flat)
     return [zeros.call("ScatterElements", found.call("Reshape", flat), step.slope.call("Reshape", flat), axis=0, reduction="add").like(x)]
+
+
+@differentiated(reverse_sequence, trilu)
+def _by_itself(step: Step) -> list[Term | None]:
+    """Each slope goes the way that its element went."""
+    return [step.of(step.node.op.name, [step.slope, *step.x[1:]], **step.attributes)]
+
+
+@differentiated(depth_to_space)
+def _depth_to_space(step: Step) -> list[Term | None]:
+    return [step.slope.call("SpaceToDepth", **step.attributes)]
+
+
+@differentiated(space_to_depth)
+def _space_to_depth(step: Step) -> list[Term | None]:
+    return [step.slope.call("DepthToSpace", **step.attributes)]
+
+
+@differentiated(pad)
+def _pad(step: Step) -> list[Term | None]:
+    """What was added is taken away again; a constant has the rest of the slope."""
+    pads, value, axes = (*step.x, None, None)[1:4]
+    assert pads is not None
+    if step.attributes["mode"] != "constant":
+        return list(_picked(step))
+    by_x = step.of("Pad", [step.slope, pads.call("Neg"), None, axes])
+    if value is None:
+        return [by_x]
+    return [by_x, None, (step.slope.call("ReduceSum", keepdims=0) - by_x.call("ReduceSum", keepdims=0)).like(value)]
+
+
+@differentiated(one_hot)
+def _one_hot(step: Step) -> list[Term | None]:
+    """The slopes of each of both values together."""
+    g = step.slope
+    switch = step.integers([0, 1]).call("CastLike", g)
+    hot = step.of("OneHot", [step.input(0), step.input(1), switch], **step.attributes)
+    parts = [(g * part).call("ReduceSum", keepdims=0).call("Unsqueeze", step.integers([0])) for part in (1 - hot, hot)]
+    return [None, None, step.of("Concat", parts, axis=0)]
+
+
+@differentiated(scatter_elements, scatter_nd)
+def _scatter(step: Step) -> list[Term | None]:
+    """Elements that were written over have no slope; those that were added to keep it."""
+    indices, updates, g, reduction = step.input(1), step.input(2), step.slope, step.attributes["reduction"]
+    if reduction not in ("none", "add"):
+        raise UnsupportedError("E-OP-GRADIENT", None, f"no derivative of {step.node.op.name} by {reduction} is known", hint="Use add")
+    along = {"axis": step.attributes["axis"]} if "axis" in step.attributes else {}
+    by_updates = g.call("GatherElements" if along else "GatherND", indices, **along)
+    by_data = g if reduction == "add" else step.of(step.node.op.name, [g, indices, updates.filled(0)], **along)
+    return [by_data, None, by_updates]
+
+
+@differentiated(top_k)
+def _top_k(step: Step) -> list[Term | None]:
+    x, axis = step.input(0), step.attributes["axis"]
+    return [x.filled(0).call("ScatterElements", step.output(1), step.slope, axis=axis, reduction="add")]
