@@ -10,6 +10,7 @@ from ...runtime.dtype import BF16, BY_ONNX, F16, F32, F64
 from ...runtime.graph import Dim
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import Call, Tolerance, case, op
+from ..math.elementwise import quiet
 from ..nn.window import refuse
 from ..precision import is_narrow
 from .scaled_dot import PROBABILITIES, Scoring, Sight, attend
@@ -96,6 +97,7 @@ def working(q: np.ndarray, precision: np.dtype[Any] | None) -> type[np.floating[
         case("f32[0,2,3,4]", "f32[0,2,5,4]", "f32[0,2,5,4]"),
     ],
 )
+@quiet
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, attn_mask: np.ndarray | None = None, past_key: np.ndarray | None = None,
     past_value: np.ndarray | None = None, nonpad_kv_seqlen: np.ndarray | None = None, *, is_causal: int = 0, kv_num_heads: int | None = None,

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
+from ..math.elementwise import quiet
 from ..math.sigmoid import sigmoid_of
 from ..nn.window import refuse
 from ..precision import widened
@@ -32,6 +33,7 @@ def _infer(node: Inference) -> None:
         case("f32[1,4,6]", "f32[4,1,1]", activation="swish", outputs=2), case("f32[0,3,4]", "f32[3,1,2]"),
     ],
 )
+@quiet
 @widened
 def causal_conv_with_state(
     x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, past_state: np.ndarray | None = None, *, activation: str = "none"

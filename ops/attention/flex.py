@@ -10,6 +10,7 @@ from ...runtime.dtype import BY_ONNX, F32, F64
 from ...runtime.graph import Graph
 from ...runtime.infer import Inference
 from ...runtime.op import Call, Tolerance, case, op
+from ..math.elementwise import quiet
 from ..nn.window import refuse
 from .attention import PRECISIONS, checked, softmax_dtype, working
 from .scaled_dot import Scoring, Sight, attend
@@ -42,6 +43,7 @@ def _infer(node: Inference) -> None:
         case("f16[1,2,3,4]", "f16[1,2,5,4]", "f16[1,2,5,4]", softmax_precision=11), case("f32[0,2,3,4]", "f32[0,2,5,4]", "f32[0,2,5,4]"),
     ],
 )
+@quiet
 def flex_attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, *, prob_mod: Graph | None = None, scale: float | None = None, score_mod: Graph | None = None,
     softmax_precision: int | None = None, call: Call,
@@ -66,8 +68,6 @@ def flex_attention(
 
     factor = scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5
     mods = [None if graph is None else through(graph) for graph in (score_mod, prob_mod)]
-    y, _ = attend(
-        q.astype(work, copy=False), k.astype(work, copy=False), v.astype(work, copy=False), Scoring(factor, precision=precision, score_mod=mods[0], prob_mod=mods[1]),
-        Sight(np.zeros(1, np.int64)),
-    )
+    scoring = Scoring(factor, precision=precision, score_mod=mods[0], prob_mod=mods[1])
+    y, _ = attend(q.astype(work, copy=False), k.astype(work, copy=False), v.astype(work, copy=False), scoring, Sight(np.zeros(1, np.int64)))
     return y.astype(v.dtype, copy=False)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.infer import Inference
 from ...runtime.op import Tolerance, case, op
+from ..math.elementwise import quiet
 from ..nn.window import refuse
 
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
@@ -52,6 +53,7 @@ def _split(x: np.ndarray, heads: int) -> np.ndarray:
         case("f32[1,0,4]", "f32[1,0,4]", "f32[1,0,6]", q_num_heads=2, kv_num_heads=2, update_rule="linear", outputs=2),
     ],
 )
+@quiet
 def linear_attention(
     query: np.ndarray, key: np.ndarray, value: np.ndarray, past_state: np.ndarray | None = None, decay: np.ndarray | None = None,
     beta: np.ndarray | None = None, *, q_num_heads: int, kv_num_heads: int, chunk_size: int = 64, scale: float = 0.0,

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
+from ..math.elementwise import quiet
 from ..nn.window import refuse
 from ..precision import widened
 
@@ -28,6 +29,7 @@ def _infer(node: Inference) -> None:
         case("f32[0,2,3,6]", "f32[0,3,3]", "f32[0,3,3]"),
     ],
 )
+@quiet
 @widened
 def rotary_embedding(
     x: np.ndarray, cos_cache: np.ndarray, sin_cache: np.ndarray, position_ids: np.ndarray | None = None, *, interleaved: int = 0,

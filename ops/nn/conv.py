@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..allocation import allowed
+from ..math.elementwise import quiet
 from ..precision import widened
 from .window import Axis, Part, blocks, refuse, taps, window
 
@@ -49,6 +50,7 @@ def _infer(node: Inference) -> None:
         case("f32[0,3,5,5]", "f32[2,3,3,3]"),
     ],
 )
+@quiet
 @widened
 def conv(
     x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, auto_pad: str = "NOTSET", dilations: list[int] | None = None, group: int = 1,

@@ -11,6 +11,7 @@ from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..allocation import allowed
+from ..math.elementwise import quiet
 from ..precision import widened
 from .conv import COLUMN_BYTES, extent
 from .window import AUTO_PADS, Axis, Part, blocks, refuse, spread, taps, window
@@ -84,6 +85,7 @@ def _infer(node: Inference) -> None:
         case("f32[0,2,3,4]", "f32[2,3,3,3]"),
     ],
 )
+@quiet
 @widened
 def conv_transpose(
     x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, auto_pad: str = "NOTSET", dilations: list[int] | None = None, group: int = 1,
@@ -139,6 +141,7 @@ def _infer_col2im(node: Inference) -> None:
         case("f32[1,6,4]", np.array([6]), np.array([3])), case("f32[1,24,8]", np.array([3, 4, 3]), np.array([2, 3, 2])),
     ],
 )
+@quiet
 @widened
 def col2im(
     x: np.ndarray, image_shape: np.ndarray, block_shape: np.ndarray, *, dilations: list[int] | None = None, pads: list[int] | None = None,

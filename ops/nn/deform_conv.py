@@ -12,6 +12,7 @@ from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import Tolerance, case, op
 from ..allocation import allowed
+from ..math.elementwise import quiet
 from ..precision import widened
 from .window import refuse, window
 
@@ -36,6 +37,7 @@ def _infer(node: Inference) -> None:
         case("f32[1,1,6,6]", "f32[1,1,2,2]", "f32[1,8,4,5]", dilations=[2, 1], kernel_shape=[2, 2]),
     ],
 )
+@quiet
 @widened
 def deform_conv(
     x: np.ndarray, w: np.ndarray, offset: np.ndarray, b: np.ndarray | None = None, mask: np.ndarray | None = None, *,

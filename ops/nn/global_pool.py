@@ -8,6 +8,7 @@ from ...runtime.build import Builder
 from ...runtime.graph import Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
+from ..math.elementwise import quiet
 from ..precision import widened
 from .pool import lowest, lp_pool, powers, root
 from .window import refuse
@@ -30,6 +31,7 @@ def spatial(x: np.ndarray, what: str) -> tuple[int, ...]:
 
 
 @op("GlobalAveragePool", since=22, infer=_infer, examples=CASES)
+@quiet
 @widened
 def global_average_pool(x: np.ndarray) -> np.ndarray:
     """From [n, channels, spatial...] to [n, channels, 1...]."""
@@ -38,6 +40,7 @@ def global_average_pool(x: np.ndarray) -> np.ndarray:
 
 
 @op("GlobalMaxPool", since=22, infer=_infer, examples=CASES)
+@quiet
 @widened
 def global_max_pool(x: np.ndarray) -> np.ndarray:
     """From [n, channels, spatial...] to [n, channels, 1...]."""
@@ -46,6 +49,7 @@ def global_max_pool(x: np.ndarray) -> np.ndarray:
 
 
 @op("GlobalLpPool", since=22, infer=_infer, examples=[*CASES, case("f32[2,3,4,5]", p=1), case("f32[2,3,4,5]", p=3)])
+@quiet
 @widened
 def global_lp_pool(x: np.ndarray, *, p: int = 2) -> np.ndarray:
     """The p-norm of each channel, from [n, channels, spatial...] to [n, channels, 1...]."""

@@ -8,6 +8,7 @@ from ...runtime.build import Builder
 from ...runtime.graph import Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
+from ..math.elementwise import quiet
 from ..precision import widened
 from ..rules import same_as_input
 from .window import refuse
@@ -49,6 +50,7 @@ def _normalized(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray,
         case("f32[0,4,5]", "f32[4]", "f32[4]", num_groups=2),
     ],
 )
+@quiet
 @widened
 def group_normalization(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
@@ -75,6 +77,7 @@ def of_groups(node: Node, build: Builder) -> None:
         case("f32[2,3,4,5]", "f32[3]", "f32[3]"), case("f32[2,3,7]", "f32[3]", "f32[3]", epsilon=0.1), case("f32[0,3,4]", "f32[3]", "f32[3]"),
     ],
 )
+@quiet
 @widened
 def instance_normalization(x: np.ndarray, scale: np.ndarray, b: np.ndarray, *, epsilon: float = 1e-5) -> np.ndarray:
     """Shape of `x`, [n, channels, ...], each channel of each image by itself (Ulyanov et al. 2016, arXiv:1607.08022)."""
@@ -91,6 +94,7 @@ def nothing_consumed(node: Node, build: Builder) -> None:
     "MeanVarianceNormalization", since=13, infer=same_as_input,
     examples=[case("f32[2,3,4,5]"), case("f32[2,3,4]", axes=[0, -1]), case("f32[0,3,4,5]", axes=[1])],
 )
+@quiet
 @widened
 def mean_variance_normalization(x: np.ndarray, *, axes: tuple[int, ...] | list[int] = (0, 2, 3)) -> np.ndarray:
     """Shape of `x`, with zero mean and unit variance over `axes`."""

@@ -9,6 +9,7 @@ import numpy as np
 from ...runtime.dtype import BY_ONNX, F32
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import case, op
+from ..math.elementwise import quiet
 from .window import refuse
 
 
@@ -63,6 +64,7 @@ def _scaled(y: np.ndarray, scale: np.ndarray, bias: np.ndarray | None, what: str
         case("f32[2,3,4,5]", "f32[3,4,5]", "f32[3,4,5]", axis=-3, stash_type=1, outputs=3), case("f32[0,3]", "f32[3]", "f32[3]"),
     ],
 )
+@quiet
 def layer_normalization(
     x: np.ndarray, scale: np.ndarray, b: np.ndarray | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -84,6 +86,7 @@ def layer_normalization(
         case("f32[0,3]", "f32[3]"),
     ],
 )
+@quiet
 def rms_normalization(x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> np.ndarray:
     """Shape of `x` and dtype of `scale`: over the root of the mean square over `axis` and all after it."""
     axes = tuple(range(first_axis(axis, x.ndim, "RMSNormalization"), x.ndim))

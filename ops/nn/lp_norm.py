@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
+from ..math.elementwise import quiet
 from ..precision import widened
 from ..rules import same_as_input
 from .layer_norm import first_axis
@@ -24,6 +25,7 @@ def _infer(node: Inference) -> None:
     "LpNormalization", since=22, infer=_infer,
     examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=1, p=1), case(np.zeros((2, 3), np.float32), axis=0), case("f32[2,0,4]", axis=1)],
 )
+@quiet
 @widened
 def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray:
     """Shape of `x`: over the p-norm along `axis`; zero where that is zero."""
@@ -38,6 +40,7 @@ def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray
         case("f32[2,7,3,4]", size=3), case("f32[5,5,2,3]", size=4, alpha=0.5, beta=0.6, bias=2.0), case("f32[0,5,2,2]", size=3),
     ],
 )
+@quiet
 @widened
 def lrn(x: np.ndarray, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> np.ndarray:
     """Shape of `x`, [n, channels, ...]: over a power of the mean square of `size` channels (Krizhevsky et al. 2012, section 3.3)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.op import Tolerance, case, op, upgrade
+from ..math.elementwise import quiet
 from ..precision import widened
 from .recurrent import Cell, clipper, functions, halves, infer_recurrent, plain_outputs, sequences
 from .window import refuse
@@ -28,6 +29,7 @@ LENGTHS = np.array([3, 5], np.int32)
         case("f32[2,5,3]", "f32[1,16,3]", "f32[1,16,4]", hidden_size=4, layout=1, outputs=3),
     ],
 )
+@quiet
 @widened
 def lstm(
     x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, sequence_lens: np.ndarray | None = None,

@@ -11,6 +11,7 @@ from ...runtime.dtype import I64
 from ...runtime.infer import Inference
 from ...runtime.op import Call, case, op
 from ..allocation import allowed
+from ..math.elementwise import quiet
 from ..precision import widened
 from .window import Axis, taps, window
 
@@ -59,6 +60,7 @@ def lowest(dtype: np.dtype[Any]) -> float:
         case("f32[0,2,5,5]", kernel_shape=[2, 2]),
     ],
 )
+@quiet
 @widened
 def max_pool(
     x: np.ndarray, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: list[int] | None = None,
@@ -91,6 +93,7 @@ def max_pool(
         case("f32[2,0,5,5]", kernel_shape=[2, 2], auto_pad="VALID"),
     ],
 )
+@quiet
 @widened
 def average_pool(
     x: np.ndarray, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0,
@@ -121,6 +124,7 @@ def _counts(axis: Axis, padded: bool) -> np.ndarray:
         case("f32[1,0,5]", kernel_shape=[2], auto_pad="VALID"),
     ],
 )
+@quiet
 @widened
 def lp_pool(
     x: np.ndarray, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: list[int] | None = None, p: int = 2,

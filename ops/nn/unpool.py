@@ -10,6 +10,7 @@ from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..allocation import allowed
+from ..math.elementwise import quiet
 from .window import refuse, spread
 
 
@@ -47,6 +48,7 @@ PLACES = np.array([5, 7, 13, 15], np.int64).reshape(1, 1, 2, 2)
         case("f32[1,2,3]", np.array([[[1, 2, 5], [7, 8, 11]]]), kernel_shape=[3], strides=[2], pads=[0, 1]),
     ],
 )
+@quiet
 def max_unpool(
     x: np.ndarray, indices: np.ndarray, output_shape: np.ndarray | None = None, *, kernel_shape: list[int], pads: list[int] | None = None,
     strides: list[int] | None = None,
@@ -88,6 +90,7 @@ def _infer_roi(node: Inference) -> None:
         case("f32[1,2,4,4]", "f32[0,5]", pooled_shape=[2, 2]),
     ],
 )
+@quiet
 def max_roi_pool(x: np.ndarray, rois: np.ndarray, *, pooled_shape: list[int], spatial_scale: float = 1.0) -> np.ndarray:
     """The largest elements of a grid of bins over each region (image, x1, y1, x2, y2), [regions, channels, bins...]; zero where a bin is empty
     (Girshick 2015, arXiv:1504.08083)."""
