@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.build import Builder
 from ...runtime.graph import Node, Value
-from ...runtime.infer import Inference
+from ...runtime.infer import Inference, Shape, merged
 from ...runtime.op import case, op, upgrade
 from ..math.elementwise import quiet
 from .window import refuse
@@ -16,13 +16,15 @@ CHANNELS = ("f32[3]", "f32[3]", "f32[3]", VARIANCE)
 
 
 def _infer(node: Inference) -> None:
-    x, statistics = node.shape(0), node.shape(3)
+    x = node.shape(0)
     if x is not None and not x:
         node.refuse("the input is a scalar")
-    channels = (x[1] if len(x) > 1 else 1,) if x is not None else None
+    statistics: Shape | None = (x[1] if len(x) > 1 else 1,) if x is not None else None
+    for index in (1, 2, 3, 4):
+        statistics = merged(statistics, node.shape(index), f"input {index} of BatchNormalization")
     node.set(0, node.dtype(0), x)
     for index in (1, 2):
-        node.set(index, node.dtype(3), statistics if statistics is not None else channels)
+        node.set(index, node.dtype(3), statistics)
 
 
 @op(

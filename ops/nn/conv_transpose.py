@@ -128,8 +128,11 @@ def _infer_col2im(node: Inference) -> None:
     lengths = [length for length in kernel or () if isinstance(length, int)]
     count = math.prod(lengths) if kernel is not None and len(lengths) == len(kernel) else 0
     channels = x[1] // count if x is not None and isinstance(x[1], int) and count else None
-    rank = node.shape(1) or node.shape(2)
-    spatial = image if image is not None else (None,) * rank[0] if rank and isinstance(rank[0], int) else None
+    ranks = [shape[0] for shape in (node.shape(1), node.shape(2)) if shape] + [
+        len(node.attributes[name] or ()) // ends or None for name, ends in (("strides", 1), ("dilations", 1), ("pads", 2))
+    ]
+    rank = next((length for length in ranks if isinstance(length, int)), None)
+    spatial = image if image is not None else None if rank is None else (None,) * rank
     node.set(0, node.dtype(0), None if spatial is None else (x[0] if x is not None else None, channels, *spatial))
 
 
