@@ -6,6 +6,7 @@ differentiated, and the derivatives are computed by nodes of ordinary operators,
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ...runtime.build import Builder
@@ -35,6 +36,7 @@ def written_out(node: Node, builder: Builder) -> None:
     named = [_named(builder.graph, name) for name in (*xs, *zs)]
     target = _named(builder.graph, y)
     build = Inferring(builder)
+    first, weights = len(build.nodes), len(build.graph.weights)
     nodes = between(build.graph.nodes, named, target)
     if not nodes and target not in named:
         raise FormatError("E-ONNX-NODE", None, f"Gradient node: {y!r} is not computed before it", hint=CHECK)
@@ -50,6 +52,23 @@ def written_out(node: Node, builder: Builder) -> None:
     for source, found, output in zip(sources, derivatives(build, nodes, target, sources), node.outputs, strict=False):
         if output.name:
             build.add("Identity", [(found or Term(source, build).filled(0)).value], outputs=[output])
+    _drop_unused(build, first, weights, node.outputs)
+
+
+def _drop_unused(build: Builder, first: int, weights: int, outputs: Sequence[Value]) -> None:
+    """Remove what was built and does not lead to `outputs`: nodes from number `first` on, weights from number `weights` on."""
+    needed, kept = set(outputs), []
+    for node in reversed(build.nodes[first:]):
+        if any(value in needed for value in node.outputs):
+            kept.append(node)
+            needed.update(value for value in node.inputs if value is not None)
+        else:
+            for value in node.outputs:
+                build.graph.values.pop(value.name, None)
+    build.nodes[first:] = kept[::-1]
+    for name in list(itertools.islice(build.graph.weights, weights, None)):
+        if build.graph.values[name] not in needed:
+            del build.graph.weights[name], build.graph.values[name]
 
 
 def _named(graph: Graph, name: str) -> Value:

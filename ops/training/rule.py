@@ -57,6 +57,7 @@ class Step:
         if not value.name:
             value.name = self.build.name("output")
             value.producer = self.node
+            self.build.graph.values[value.name] = value
         return Term(value, self.build)
 
 

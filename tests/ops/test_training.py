@@ -26,7 +26,8 @@ def differentiable_inputs(operator, example):
     return values, [index for index, value in enumerate(values) if value is not None and value.dtype == np.float64]
 
 
-FLAT = {"BitCast", "Ceil", "Floor", "Hardmax", "ArgMax", "ArgMin", "IsInf", "IsNaN", "Round", "Sign", "Shape", "Size", "NonZero", "OneHot"}
+FLAT = {"BitCast", "Ceil", "Floor", "Hardmax", "ArgMax", "ArgMin", "IsInf", "IsNaN", "Round", "Sign", "Shape", "Size", "NonZero", "OneHot", "EyeLike"}
+FLAT |= {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
 """Without slope wherever they have one."""
 AT_KINKS = {"LpNormalization-2", "Pow-4", "Range-0", "Range-3"}
 WITHOUT_RULE = {"Einsum-1"}
