@@ -1,8 +1,10 @@
 """Budgets: the type of each tensor such that the measured error is least within a number of bytes.
 
 The loss of a tensor is its squared error relative to its squared values, both weighed by the importance matrix where there is one, times its
-elements: the share of the signal that is lost. From the smallest types on, the step with the most loss saved for a byte is taken, along the
-lower convex hull of each tensor's choices (which solves the Lagrangian problem for every multiplier), until the bytes are used up.
+elements: the share of the signal that is lost. Choosing one type for each tensor within a number of bytes is a multiple-choice knapsack: it is
+solved by dynamic programming over bytes, counted in units so that the table stays small, which is exact where all sizes are multiples of the
+unit; and by steps along the lower convex hull of each tensor's choices, from the smallest types on, most loss saved for a byte first. What
+bytes are left go into single exchanges, and the better of the two is taken.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from dataclasses import dataclass
 
 from ...runtime.dtype import DTYPES, DType
 from ...runtime.errors import UsageError
+from .filetypes import BY_TYPE
 from .rules import Recipe, Rule
 
 CANDIDATES = (
     "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "q2_k", "iq3_xxs", "q3_k", "iq3_s", "iq4_xs", "q4_k", "q5_k", "q6_k",
-    "q4_0", "iq4_nl", "q4_1", "q5_0", "q5_1", "q8_0", "f16",
+    "q4_0", "iq4_nl", "q4_1", "q5_0", "q5_1", "q8_0", "f8_e4m3", "f16",
 )  # fmt: skip
 """Types to choose from."""
 FOR_ODD_ROWS = frozenset({"q4_0", "q4_1", "q5_0", "q5_1"})
@@ -52,12 +55,58 @@ def candidates(columns: int, *, importance: bool, bits: float) -> list[DType]:
 
 def allocate(offers: Sequence[Sequence[Offer]], budget: int) -> list[Offer]:
     """One offer for each tensor; UsageError when even the smallest ones exceed `budget` bytes."""
-    hulls = [_hull(each) for each in offers]
-    chosen = [0] * len(hulls)
-    left = budget - sum(hull[0].nbytes for hull in hulls)
+    useful = [_useful(each) for each in offers]
+    left = budget - sum(each[0].nbytes for each in useful)
     if left < 0:
         least = budget - left
         raise UsageError("E-BUDGET", None, f"the smallest types need {least:,} bytes, the target leaves {budget:,}", hint="Raise the target")
+    found = [_filled(chosen, useful, budget) for chosen in (_by_steps(useful, left), _by_table(useful, left))]
+    return min(found, key=lambda chosen: math.fsum(offer.loss for offer in chosen))
+
+
+def _useful(offers: Sequence[Offer]) -> list[Offer]:
+    """The offers of which none is both smaller and better, from the smallest on."""
+    useful: list[Offer] = []
+    for offer in sorted(offers, key=lambda offer: (offer.nbytes, offer.loss)):
+        if not useful or offer.loss < useful[-1].loss:
+            useful.append(offer)
+    return useful
+
+
+def _by_table(offers: Sequence[Sequence[Offer]], left: int) -> list[Offer]:
+    """The least loss for every number of bytes beyond the smallest types, tensor after tensor; then the way back from the best of them."""
+    import numpy
+
+    extras = [[offer.nbytes - each[0].nbytes for offer in each] for each in offers]
+    room = min(left, sum(extra[-1] for extra in extras))
+    most = min(1 << 16, (1 << 24) // max(1, len(offers)))
+    unit = max(1, math.gcd(*(cost for extra in extras for cost in extra)), -(-room // most))
+    places = room // unit + 1
+    best = numpy.zeros(places)
+    picks = numpy.zeros((len(offers), places), numpy.uint8)
+    for number, each in enumerate(offers):
+        following = numpy.full(places, numpy.inf)
+        for index, offer in enumerate(each):
+            cost = -(-extras[number][index] // unit)
+            if cost < places:
+                losses = best[: places - cost] + offer.loss
+                better = losses < following[cost:]
+                following[cost:][better] = losses[better]
+                picks[number, cost:][better] = index
+        best = following
+    place = int(best.argmin())
+    chosen: list[Offer] = []
+    for number in reversed(range(len(offers))):
+        index = int(picks[number, place])
+        chosen.append(offers[number][index])
+        place -= -(-extras[number][index] // unit)
+    return chosen[::-1]
+
+
+def _by_steps(offers: Sequence[Sequence[Offer]], left: int) -> list[Offer]:
+    """The offers that the steps along the hulls lead to."""
+    hulls = [_hull(each) for each in offers]
+    chosen = [0] * len(hulls)
     steps = [entry for number, hull in enumerate(hulls) for entry in _step(number, hull, 0)]
     heapq.heapify(steps)
     while steps:
@@ -69,7 +118,7 @@ def allocate(offers: Sequence[Sequence[Offer]], budget: int) -> list[Offer]:
             chosen[number] = level
             for entry in _step(number, hull, level):
                 heapq.heappush(steps, entry)
-    return _filled([hull[level] for hull, level in zip(hulls, chosen, strict=True)], offers, left)
+    return [hull[level] for hull, level in zip(hulls, chosen, strict=True)]
 
 
 def _step(number: int, hull: Sequence[Offer], level: int) -> Iterable[tuple[float, int, int]]:
@@ -80,11 +129,9 @@ def _step(number: int, hull: Sequence[Offer], level: int) -> Iterable[tuple[floa
 
 
 def _hull(offers: Sequence[Offer]) -> list[Offer]:
-    """The offers on the lower convex hull of loss over bytes, from the smallest on, losses falling."""
+    """The useful offers on the lower convex hull of loss over bytes."""
     hull: list[Offer] = []
-    for offer in sorted(offers, key=lambda offer: (offer.nbytes, offer.loss)):
-        if hull and offer.loss >= hull[-1].loss:
-            continue
+    for offer in offers:
         while len(hull) > 1 and _above(hull[-2], hull[-1], offer):
             hull.pop()
         hull.append(offer)
@@ -96,8 +143,9 @@ def _above(low: Offer, middle: Offer, high: Offer) -> bool:
     return (middle.loss - low.loss) * (high.nbytes - low.nbytes) >= (high.loss - low.loss) * (middle.nbytes - low.nbytes)
 
 
-def _filled(chosen: list[Offer], offers: Sequence[Sequence[Offer]], left: int) -> list[Offer]:
+def _filled(chosen: list[Offer], offers: Sequence[Sequence[Offer]], budget: int) -> list[Offer]:
     """What is left goes into the single exchange that saves most, again and again."""
+    left = budget - sum(offer.nbytes for offer in chosen)
     while True:
         best = (0.0, -1, -1)
         for number, now in enumerate(chosen):
@@ -133,7 +181,7 @@ def as_recipe(types: Mapping[str, DType], counts: Mapping[str, int], name: str =
         if dtype != base:
             middle = "" if numbers == [""] else numbers[0] if len(numbers) == 1 else f"({'|'.join(numbers)})"
             rules.append(Rule(f"^{re.escape(before)}{middle}{re.escape(after)}$", dtype.name))
-    return Recipe(name, base, tuple(rules))
+    return Recipe(name, base, tuple(rules), file_type=BY_TYPE[base.name].number if base.name in BY_TYPE else None)
 
 
 def relative_loss(error: float, value: float, count: int) -> float:

@@ -18,7 +18,7 @@ from ..progress import Progress
 from ..replacing import replacing
 from . import filetypes, imatrix, recipe, rules, table, wording
 from .choosing import Choice, Wishes
-from .plan import Quantized
+from .plan import Quantized, copied
 from .plan import plan as planned
 from .request import AUTO, Quantization
 
@@ -118,21 +118,21 @@ class QuantizationPlan:
 
     Args:
         model: a path or an open graph, which is left as it is.
+        output: where it is to go, if that is known; a GGUF file by default.
     """
 
-    def __init__(self, model: Model, wanted: Recipe, options: Options | None = None, *, measure: bool = False) -> None:
+    def __init__(
+        self, model: Model, wanted: Recipe, options: Options | None = None, *, measure: bool = False, output: PathLike | None = None
+    ) -> None:
         self.options = options or Options()
         self.inputs = [] if isinstance(model, Graph) else [os.fspath(model)]
         self.graph = model if isinstance(model, Graph) else _opened(model, self.options)
         self.request = wanted.request(measure=measure)
-        self._shown = self._plan("model.gguf" if self.options.to is None else "model", self.request)
+        self._output = os.fspath(output if output is not None else "model.gguf" if self.options.to is None else "model")
+        self._shown = self._plan(self._output, self.request)
 
     def _plan(self, output: PathLike, request: Quantization) -> Quantized:
-        graph = dataclasses.replace(
-            self.graph, weights=dict(self.graph.weights), metadata=dict(self.graph.metadata), attachments=dict(self.graph.attachments),
-            notes=list(self.graph.notes), files=list(self.graph.files),
-        )
-        return planned(graph, output, request, self.options, self.inputs)
+        return planned(copied(self.graph), output, request, self.options, self.inputs)
 
     @property
     def choices(self) -> list[Choice]:
@@ -159,10 +159,10 @@ class QuantizationPlan:
     def execute(self, output: PathLike, *, progress: Progress | None = None, **changes: Any) -> QuantizationReport:
         """Quantize to `output`; keyword arguments are fields of `Options` such as ``resume=True``."""
         self.options = changed(self.options, changes)
-        found = self.request
-        if found.automatic:
+        found, path = self.request, os.fspath(output)
+        if found.automatic and path == self._output:
             found = dataclasses.replace(found, type=None, recipe=self._shown.recipe, target_bpw=None, target_size=None)
-        made = self._plan(output, found)
+        made = self._plan(path, found)
         report = pipeline.execute(made.plan, progress)
         errors = {audit.tensor: measured for audit in made.quantize.blocks if (measured := audit.errors) is not None}
         plain = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
@@ -198,5 +198,5 @@ def quantize(
     wanted = recipe if isinstance(recipe, Recipe) else Recipe(recipe)
     if imatrix is not None:
         wanted = dataclasses.replace(wanted, imatrix=imatrix)
-    plan = QuantizationPlan(model, wanted, changed(options, changes), measure=measure)
+    plan = QuantizationPlan(model, wanted, changed(options, changes), measure=measure, output=output)
     return plan.execute(output, progress=progress)

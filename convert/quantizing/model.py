@@ -18,13 +18,15 @@ _BLOCK = re.compile(r"blk\.(\d+)\.")
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers?|h|blocks?)\.(\d+)\.")
 
 LEFT_ALONE = re.compile(
-    r"""(?<!weight)\Z | _norm\.weight | ffn_gate_inp\.weight | ffn_gate_tid2eid\.weight | altup | laurel | per_layer_model_proj
+    r"""(?<!weight)(?<!weight_[ih]h_l\d)(?<!weight_[ih]h_l\d_reverse)\Z | (?:position|token_type)_embeddings\.weight\Z
+    | _norm\.weight | ffn_gate_inp\.weight | ffn_gate_tid2eid\.weight | altup | laurel | per_layer_model_proj
     | ^position_embd\.weight\Z | ^token_types\.weight\Z | ssm_conv1d | shortconv\.conv\.weight | indexer\.[kq]_proj\.weight
     | time_mix_(?:first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.weight | attn_rel_b\.weight
     | \.position_embd | sam\.(?:pos_embd|neck\.|net_) | \.rel_pos | \.patch_(?:embd|merger) | a\.rvq\.codebook | mm\.a\.code_embd""",
     re.VERBOSE,
 )
-"""Names of tensors that are not quantized: norms, routers, positions, convolutions and other small or delicate ones."""
+"""Names of tensors that are not quantized: norms, routers, positions, convolutions and other small or delicate ones; llama.cpp's, and the first
+line for PyTorch's recurrent layers and the embeddings of BERT."""
 LEFT_ALONE_IN = {
     "glm5-next": re.compile(
         r"""hc_ | indexer\.(?:attn_q_b|attn_k|proj) | indexer_compressor_(?:gate|ape) | ssm_(?:f_a|f_b|g_a|g_b|beta)\.weight

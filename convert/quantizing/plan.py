@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +28,8 @@ from .model import Model, Weight, model_of, order, weight_of
 from .pruning import prune
 from .remarks import describe, note, refuse
 from .request import Quantization, check, recipe_of
-from .rules import Recipe
-from .target import within_target
+from .rules import KEEP, Recipe
+from .target import overhead, within_target
 
 
 @dataclass(eq=False)
@@ -88,10 +90,14 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     _sort(graph, shards, old_names, to_gguf)
     weights = [weight_of(name, tensor) for name, tensor in graph.weights.items()]
     importance = _importance(request, weights, old_names)
+    groups = _groups(graph, shards, old_names) if request.keep_split else None
+    kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups)
     recipe = recipe_of(request)
     if request.automatic:
-        deciding = _chooser(recipe, model, weights, request)
-        recipe = within_target(graph, request, deciding, weights, importance, format, options.threads or min(4, os.cpu_count() or 1))
+        chooser = _chooser(recipe, model, weights, request)
+        choices = [chooser.choose(weight) for weight in weights]
+        room = _room(graph, Path(output), request, kept, choices) if request.target_size is not None else 0
+        recipe = within_target(graph, request, choices, importance, room, format.dtypes, options.threads or min(4, os.cpu_count() or 1))
     chooser = _chooser(recipe, model, weights, request)
     choices = [chooser.choose(weight) for weight in weights]
     refuse(choices, recipe, request, importance)
@@ -100,15 +106,37 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     sources = dict(graph.weights)
     pass_.run(graph)
     describe(graph, request, recipe, choices, file_type, to_gguf)
-    groups = _groups(graph, shards, old_names) if request.keep_split else None
-    kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups)
     if request.importance is not None:
         graph.files.append(request.importance.path)
     notes = list(graph.notes)
     made = planning.plan_graph(graph, Path(output), kept, inputs)
     graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
     made.casts.audits += pass_.audits
+    made.fingerprint = _fingerprint(made.fingerprint, old_names, importance, options.nan)
     return Quantized(made, recipe, choices, pass_, sources, importance)
+
+
+def _fingerprint(of_files: str, old_names: dict[str, str], importance: dict[str, Any], nan: str) -> str:
+    """A digest of all that decides the bytes, what the layout of the files does not tell included."""
+    digest = hashlib.sha256(json.dumps([of_files, old_names, nan]).encode())
+    for name, values in importance.items():
+        digest.update(name.encode(errors="surrogatepass") + values.tobytes())
+    return digest.hexdigest()
+
+
+def copied(graph: Graph) -> Graph:
+    """A graph of the same tensors that can be changed without the first one."""
+    return dataclasses.replace(
+        graph, weights=dict(graph.weights), metadata=dict(graph.metadata), attachments=dict(graph.attachments), notes=list(graph.notes),
+        files=list(graph.files),
+    )  # fmt: skip
+
+
+def _room(graph: Graph, output: Path, request: Quantization, options: Options, choices: Sequence[Choice]) -> int:
+    """The bytes of the output that are no tensors."""
+    sample = copied(graph)
+    describe(sample, request, Recipe(KEEP, None), choices, 0, to_gguf=planning.target_format(os.fspath(output), options).name == "gguf")
+    return overhead(planning.plan_graph(sample, output, options))
 
 
 def _file_type_of(graph: Graph) -> int:

@@ -2,55 +2,60 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ...runtime.dtype import DType
-from ...runtime.format import Format, WriteOptions
 from ...runtime.graph import Graph
 from ...runtime.tensor import Tensor, nbytes
+from ..plan import Plan
 from . import budget, sampling
-from .choosing import Choice, Chooser
+from .choosing import Choice
 from .model import Weight
 from .request import Quantization
 from .rules import Recipe
 
 PADDING = 32
-ROOM = 4096
-"""Bytes that the header may grow by, for keys that say how the file was quantized."""
 
 
 def within_target(
-    graph: Graph, request: Quantization, chooser: Chooser, weights: Sequence[Weight], importance: dict[str, Any], format: Format, threads: int
+    graph: Graph, request: Quantization, choices: Sequence[Choice], importance: dict[str, Any], room: int, held: Container[DType], threads: int
 ) -> Recipe:
-    """The recipe that keeps to the target with the least error; `chooser` says which tensors the options decide."""
-    choices = [chooser.choose(weight) for weight in weights]
+    """The recipe that keeps to the target with the least error.
+
+    Args:
+        choices: what the options decide; tensors that are kept by a rule may change.
+        room: bytes of the output that are no tensors.
+        held: types that the output can hold.
+    """
     free = [choice for choice in choices if choice.chosen and choice.reason == "kept by a rule" and math.prod(choice.weight.shape) > 0]
     names = {choice.weight.name for choice in free}
     fixed = sum(_padded(choice.dtype, choice.weight, request) for choice in choices if choice.weight.name not in names)
-    target = _target(graph, weights, request, format)
-    bits = 8 * target / max(1, sum(math.prod(weight.shape) for weight in weights))
+    target = _target(choices, request, room) - fixed
+    bits = 8 * target / max(1, sum(math.prod(choice.weight.shape) for choice in free))
 
     def offers(choice: Choice) -> list[budget.Offer]:
-        return _offers(graph.weights[choice.weight.name], choice.weight, importance.get(choice.weight.name), bits, request)
+        return _offers(graph.weights[choice.weight.name], choice.weight, importance.get(choice.weight.name), bits, request, held)
 
     with ThreadPoolExecutor(threads) as pool:
-        found = budget.allocate(list(pool.map(offers, free)), target - fixed)
+        found = budget.allocate(list(pool.map(offers, free)), target)
     types = {choice.weight.name: offer.dtype for choice, offer in zip(free, found, strict=True)}
-    return budget.as_recipe(types, {weight.name: math.prod(weight.shape) for weight in weights})
+    return budget.as_recipe(types, {choice.weight.name: math.prod(choice.weight.shape) for choice in choices})
 
 
-def _target(graph: Graph, weights: Sequence[Weight], request: Quantization, format: Format) -> int:
+def _target(choices: Sequence[Choice], request: Quantization, overhead: int) -> int:
     """The bytes that all tensors may take together."""
     if request.target_bpw is not None:
-        return int(request.target_bpw * sum(math.prod(weight.shape) for weight in weights) / 8)
+        return int(request.target_bpw * sum(math.prod(choice.weight.shape) for choice in choices) / 8)
     assert request.target_size is not None
-    assert format.layout is not None
-    whole = sum(file.nbytes for file in format.layout(dataclasses.replace(graph, notes=[]), WriteOptions()))
-    return request.target_size - (whole - sum(-(-tensor.nbytes // PADDING) * PADDING for tensor in graph.weights.values())) - ROOM
+    return request.target_size - overhead
+
+
+def overhead(made: Plan) -> int:
+    """The bytes of a planned output that are no tensors and no padding between them; types do not change them."""
+    return made.nbytes - sum(-(-tensor.nbytes // PADDING) * PADDING for tensor in made.graph.weights.values())
 
 
 def _padded(dtype: DType, weight: Weight, request: Quantization) -> int:
@@ -60,7 +65,9 @@ def _padded(dtype: DType, weight: Weight, request: Quantization) -> int:
     return size if request.target_size is None else -(-size // PADDING) * PADDING
 
 
-def _offers(tensor: Tensor, weight: Weight, importance: Any, bits: float, request: Quantization) -> list[budget.Offer]:
+def _offers(
+    tensor: Tensor, weight: Weight, importance: Any, bits: float, request: Quantization, held: Container[DType]
+) -> list[budget.Offer]:
     """What each candidate type costs and loses, measured; the tensor as it is loses nothing."""
     rows = sampling.sample(tensor)
     count = tensor.count
@@ -68,10 +75,10 @@ def _offers(tensor: Tensor, weight: Weight, importance: Any, bits: float, reques
     if tensor.qtype is not None and not request.allow_requantize:
         return offers
     for dtype in budget.candidates(weight.columns, importance=importance is not None, bits=bits):
+        if dtype not in held:
+            continue
         found = sampling.errors(rows, dtype, importance, weighted=importance is not None)
         loss = budget.relative_loss(found.error, found.value, count)
         if math.isfinite(loss) and dtype != tensor.dtype:
             offers.append(budget.Offer(dtype, _padded(dtype, weight, request), loss))
     return offers
-
-
