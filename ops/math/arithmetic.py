@@ -9,8 +9,7 @@ import numpy as np
 
 from ...runtime.graph import Dim
 from ...runtime.op import case
-from ..rules import broadcast_all
-from .elementwise import binary, elementwise, followed
+from .elementwise import binary, broadcast_to_one, elementwise, followed
 
 INTEGERS = np.array([-7, 7, -1, 0], np.int32)
 
@@ -37,7 +36,7 @@ def _quotient_of(row: Sequence[Dim]) -> Dim:
 
 @binary(
     "Add", 14, case("f32[2,3]", "f32[3]"), case("i64[2,1]", "i64[1,3]"), case("f32[0,3]", "f32[1]"), case("u8[3]", "u8[3]"),
-    scalar=lambda a, b: a + b, infer=followed(broadcast_all, lambda a, b: a + b, _sum_of),
+    scalar=lambda a, b: a + b, infer=followed(broadcast_to_one, lambda a, b: a + b, _sum_of),
 )
 def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a + b."""
@@ -46,7 +45,7 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @binary(
     "Sub", 14, case("f32[2,3]", "f32[3]"), case("i64[2,1]", "i64[1,3]"), case("u8[3]", "u8[3]"), case("f32[0,3]", "f32[3]"),
-    scalar=lambda a, b: a - b, infer=followed(broadcast_all, lambda a, b: a - b, _difference_of),
+    scalar=lambda a, b: a - b, infer=followed(broadcast_to_one, lambda a, b: a - b, _difference_of),
 )
 def sub(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a - b."""
@@ -55,7 +54,7 @@ def sub(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @binary(
     "Mul", 14, case("f32[2,3]", "f32[3]"), case("i64[2,1]", "i64[1,3]"), case("f32[2,0]", "f32[1]"), case("i8[3]", "i8[3]"),
-    scalar=lambda a, b: a * b, infer=followed(broadcast_all, lambda a, b: a * b, _product_of),
+    scalar=lambda a, b: a * b, infer=followed(broadcast_to_one, lambda a, b: a * b, _product_of),
 )
 def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a * b."""
@@ -68,7 +67,7 @@ def _truncated(a: int, b: int) -> int:
 
 @binary(
     "Div", 14, case("f32[2,3]", "f32[3]"), case(INTEGERS, np.array([2, -2, 3, 5], np.int32)), case("u8[2,1]", np.array([3, 7], np.uint8)),
-    case("f32[0,3]", "f32[3]"), scalar=lambda a, b: a / b, infer=followed(broadcast_all, _truncated, _quotient_of),
+    case("f32[0,3]", "f32[3]"), scalar=lambda a, b: a / b, infer=followed(broadcast_to_one, _truncated, _quotient_of),
 )
 def div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a / b; integers are rounded toward zero, and their quotient by zero is zero."""
@@ -92,7 +91,7 @@ def _mod(a: float, b: float, fmod: int) -> float:
 @elementwise(
     "Mod", 28, case("i64[2,5]", np.array([3, -3, 7, -7, 1])), case("f32[2,3]", "f32[3]", fmod=1), case("u8[4]", np.array([3, 5, 7, 9], np.uint8)),
     case("i32[0]", "i32[1]"), case("f32[2,3]", "f32[3]"), case("i32[3]", np.array([-3, 5, -7], np.int32), fmod=1),
-    scalar=_mod, infer=followed(broadcast_all, lambda a, b: a % b),
+    scalar=_mod, infer=followed(broadcast_to_one, lambda a, b: a % b),
 )
 def mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
     """The rest of a / b with the sign of `b`, or with that of `a` for `fmod`; of integers by zero it is zero."""
@@ -102,7 +101,7 @@ def mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
 @binary(
     "Pow", 15, case(np.array([0.5, 2, 3], np.float32), "f32[2,3]"), case("f32[2,3]", np.array(2, np.float32)), case("i64[3]", np.array([0, 2, 3])),
     case("f32[3]", np.array([2, 3, -1], np.int32)), case("i32[3]", np.array([2, 0, 1], np.float32)), case("f32[0,3]", "f32[3]"),
-    scalar=lambda x, y: math.pow(x, y), infer=followed(broadcast_all, lambda x, y: x**y if 0 <= y < 64 else 0),
+    scalar=lambda x, y: math.pow(x, y), infer=followed(broadcast_to_one, lambda x, y: x**y if 0 <= y < 64 else 0),
 )
 def pow_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x to the power y, in the dtype of `x`; negative powers of integers are computed in f64 and cut."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.build import Builder
+from ...runtime.errors import UsageError
 from ...runtime.graph import Dim, Node, Value
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import Compute, Example, Infer, Op, Tolerance, op, upgrade
@@ -33,13 +34,56 @@ def quiet(compute: Compute) -> Compute:
     return silent
 
 
+def fitting(name: str) -> Callable[[Compute], Compute]:
+    """NumPy's complaint about shapes that do not go together becomes ours."""
+
+    def made(compute: Compute) -> Compute:
+        @functools.wraps(compute)
+        def checked(*inputs: Any, **attributes: Any) -> Any:
+            try:
+                return compute(*inputs, **attributes)
+            except ValueError as error:
+                shapes = ", ".join(str(item.shape) for item in inputs if isinstance(item, np.ndarray))
+                raise UsageError("E-OP-SHAPE", None, f"{name} of shapes {shapes} is not possible", hint="Compare them with the model's") from error
+
+        return checked
+
+    return made
+
+
+def truth(node: Inference) -> None:
+    """Output 0 is bool and has the shape that all inputs broadcast to."""
+    from ...runtime.dtype import BOOL
+
+    shape: Shape | None = ()
+    for index in range(len(node)):
+        shape = broadcast(shape, node.shape(index))
+    refuse_mismatched(node)
+    node.set(0, BOOL, shape)
+
+
+def refuse_mismatched(node: Inference) -> None:
+    """Refuse inputs with lengths that cannot be broadcast to each other."""
+    shapes = [shape for shape in (node.shape(index) for index in range(len(node))) if shape is not None]
+    for place in range(1, max((len(shape) for shape in shapes), default=0) + 1):
+        lengths = {shape[-place] for shape in shapes if len(shape) >= place and isinstance(shape[-place], int)} - {1}
+        if len(lengths) > 1:
+            node.refuse(f"shapes {', '.join(map(str, shapes))} do not broadcast to one")
+
+
+def broadcast_to_one(node: Inference) -> None:
+    """Output 0 has the dtype of input 0 and the shape that all inputs broadcast to."""
+    refuse_mismatched(node)
+    broadcast_all(node)
+
+
 def elementwise(
     name: str, since: int, *examples: Example, scalar: Callable[..., Any] | None, infer: Infer = same_as_input, tolerance: Tolerance | None = None,
 ) -> Callable[[Compute], Op]:
     """Declare an operator that works element by element; narrow floats are computed in f32."""
 
     def made(compute: Compute) -> Op:
-        operator = op(name, since=since, infer=infer, examples=examples, tolerance=tolerance, scalar=scalar)(quiet(widened(compute)))
+        operator = op(name, since=since, infer=infer, examples=examples, tolerance=tolerance, scalar=scalar)(fitting(name)(quiet(widened(compute))))
         upgrade(operator, below=6)(forget_consumed_inputs)
         return operator
 
@@ -47,7 +91,7 @@ def elementwise(
 
 
 def binary(
-    name: str, since: int, *examples: Example, scalar: Callable[..., Any] | None, infer: Infer = broadcast_all,
+    name: str, since: int, *examples: Example, scalar: Callable[..., Any] | None, infer: Infer = broadcast_to_one,
 ) -> Callable[[Compute], Op]:
     """Declare an element-wise operator of two inputs whose second one had an axis before opset 7."""
 
@@ -85,16 +129,6 @@ def _with_ones_behind(first: Value, second: Value, axis: int, build: Builder) ->
     behind = build.add("Sub", [build.add("Sub", [rank, build.constant(axis)]), build.add("Size", [shape])])
     ones = build.add("ConstantOfShape", [build.add("Reshape", [behind, build.constant([1])])], {"value": np.array([1], np.int64)})
     return build.add("Concat", [shape, ones], {"axis": 0})
-
-
-def truth(node: Inference) -> None:
-    """Output 0 is bool and has the shape that all inputs broadcast to."""
-    from ...runtime.dtype import BOOL
-
-    shape: Shape | None = ()
-    for index in range(len(node)):
-        shape = broadcast(shape, node.shape(index))
-    node.set(0, BOOL, shape)
 
 
 def followed(

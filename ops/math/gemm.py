@@ -9,7 +9,7 @@ from ...runtime.graph import Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
 from ..precision import widened
-from .elementwise import quiet
+from .elementwise import fitting, quiet
 
 
 def product(node: Inference) -> None:
@@ -34,6 +34,7 @@ def product(node: Inference) -> None:
         case("f32[2,0]", "f32[0,3]", "f32[]"), case("f32[3,2]", "f32[4,3]", "f32[1,4]", transA=1, transB=1),
     ],
 )
+@fitting("Gemm")
 @quiet
 @widened
 def gemm(

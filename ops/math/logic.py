@@ -6,8 +6,8 @@ import numpy as np
 
 from ...runtime.errors import UsageError
 from ...runtime.op import case
-from ..rules import broadcast_all, same_as_input
-from .elementwise import binary, elementwise, followed, truth
+from ..rules import same_as_input
+from .elementwise import binary, broadcast_to_one, elementwise, followed, truth
 
 
 @binary(
@@ -43,19 +43,19 @@ def not_(x: np.ndarray) -> np.ndarray:
     return np.logical_not(x)
 
 
-@elementwise("BitwiseAnd", 18, case("i32[2,3]", "i32[3]"), case("u8[0,3]", "u8[1]"), scalar=lambda a, b: a & b, infer=broadcast_all)
+@elementwise("BitwiseAnd", 18, case("i32[2,3]", "i32[3]"), case("u8[0,3]", "u8[1]"), scalar=lambda a, b: a & b, infer=broadcast_to_one)
 def bitwise_and(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Bits that both have."""
     return np.bitwise_and(a, b)
 
 
-@elementwise("BitwiseOr", 18, case("i32[2,3]", "i32[3]"), case("u8[0,3]", "u8[1]"), scalar=lambda a, b: a | b, infer=broadcast_all)
+@elementwise("BitwiseOr", 18, case("i32[2,3]", "i32[3]"), case("u8[0,3]", "u8[1]"), scalar=lambda a, b: a | b, infer=broadcast_to_one)
 def bitwise_or(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Bits that one has."""
     return np.bitwise_or(a, b)
 
 
-@elementwise("BitwiseXor", 18, case("i32[2,3]", "i32[3]"), case("u8[0,3]", "u8[1]"), scalar=lambda a, b: a ^ b, infer=broadcast_all)
+@elementwise("BitwiseXor", 18, case("i32[2,3]", "i32[3]"), case("u8[0,3]", "u8[1]"), scalar=lambda a, b: a ^ b, infer=broadcast_to_one)
 def bitwise_xor(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Bits that exactly one has."""
     return np.bitwise_xor(a, b)
@@ -77,7 +77,7 @@ def _shift(x: int, y: int, direction: str) -> int:
     "BitShift", 28, case("u32[2,3]", np.array([1, 9, 40], np.uint32), direction="LEFT"),
     case("u8[3]", np.array([1, 3, 7], np.uint8), direction="RIGHT"),
     case("i8[2,3]", np.array([1, -2, 9], np.int8), direction="RIGHT"), case("u8[0]", "u8[1]", direction="LEFT"),
-    scalar=_shift, infer=broadcast_all,
+    scalar=_shift, infer=broadcast_to_one,
 )
 def bit_shift(x: np.ndarray, y: np.ndarray, *, direction: str) -> np.ndarray:
     """Bits moved by `y` places to the LEFT or RIGHT; places outside of the dtype leave nothing but the sign."""

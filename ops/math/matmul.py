@@ -8,7 +8,7 @@ from ...runtime.infer import Inference, Shape
 from ...runtime.op import case, op
 from ..precision import widened
 from ..rules import broadcast
-from .elementwise import quiet
+from .elementwise import fitting, quiet
 
 
 def product_shape(node: Inference, left: Shape | None, right: Shape | None) -> Shape | None:
@@ -37,6 +37,7 @@ def product(node: Inference) -> None:
         case("f32[3]", "f32[2,3,4]"), case("f32[2,0]", "f32[0,3]"), case("i32[2,3]", "i32[3,4]"), case("f32[2,3,4]", "f32[4,5]"),
     ],
 )
+@fitting("MatMul")
 @quiet
 @widened
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -8,10 +8,12 @@ from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..rules import broadcast
+from .elementwise import fitting, refuse_mismatched
 
 
 def chosen(node: Inference) -> None:
     """The dtype of the second input, the shape that all three broadcast to, and elements whose choice is known."""
+    refuse_mismatched(node)
     node.set(0, node.dtype(1) or node.dtype(2), broadcast(broadcast(node.shape(0), node.shape(1)), node.shape(2)))
     conditions, xs, ys = (node.data(index) or _flags(node, index) for index in range(3))
     if conditions is None or xs is None or ys is None or node.dtype(1) is None:
@@ -38,6 +40,7 @@ def _flags(node: Inference, index: int) -> tuple[Dim, ...] | None:
         case("bool[0,3]", "f32[3]", "f32[1]"),
     ],
 )
+@fitting("Where")
 def where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Elements of `x` where the condition holds, else of `y`."""
     return np.where(condition, x, y)

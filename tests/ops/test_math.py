@@ -11,7 +11,7 @@ import onnx
 import pytest
 from candle_convert.ops.math.casting import cast_to
 from candle_convert.runtime.dtype import BY_ONNX, DTYPES, STRING
-from candle_convert.runtime.errors import FormatError, UsageError
+from candle_convert.runtime.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.infer import infer
 from candle_convert.runtime.op import case
 from candle_convert.runtime.registry import operator, operators
@@ -321,7 +321,13 @@ def test_integers_out_of_range_keep_their_low_bits():
     ("name", "inputs", "attributes", "error"),
     [
         ("Cast", (np.array(["Hello"], object),), {"to": 1}, UsageError),
-        ("Cast", (A,), {"to": 99}, Exception),
+        ("Cast", (A,), {"to": 99}, UnsupportedError),
+        ("Add", (A, B), {}, UsageError),
+        ("Less", (A, B), {}, UsageError),
+        ("Where", (A > 3, A, B), {}, UsageError),
+        ("MatMul", (A, A), {}, UsageError),
+        ("Gemm", (A[0], A[0]), {}, UsageError),
+        ("PRelu", (A, B), {}, UsageError),
         ("BitCast", (A,), {"to": 7}, UsageError),
         ("BitShift", (np.array([1]), np.array([1])), {"direction": "UP"}, UsageError),
         ("Einsum", (A,), {"equation": "ij->ij"}, UsageError),
@@ -338,6 +344,8 @@ def test_what_makes_no_sense_is_refused(name, inputs, attributes, error):
 CONTRADICTIONS = [
     ("MatMul", case("f32[2,3]", "f32[4,5]")), ("MatMul", case("f32[]", "f32[3]")), ("Gemm", case("f32[2,3]", "f32[3]")), ("Det", case("f32[2,3]")),
     ("Einsum", case("f32[2,3]", equation="ijk->i")), ("Clip", case("f32[2,3]", "f32[2]")), ("Gemm", case("f32[2,3]", "f32[3,4]", transA=1)),
+    ("Add", case("f32[2,3]", "f32[2]")), ("Equal", case("i32[3]", "i32[2,2]")), ("Where", case("bool[2]", "f32[3]", "f32[1]")),
+    ("Max", case("f32[2,3]", "f32[1]", "f32[4]")),
 ]  # fmt: skip
 
 
