@@ -60,7 +60,8 @@ def tensor(array, name):
 def described(name, value):
     """A ValueInfoProto for an input value."""
     if isinstance(value, list):
-        inner = helper.make_tensor_type_proto(element(value[0]), None)
+        ranks = {array.ndim for array in value}
+        inner = helper.make_tensor_type_proto(element(value[0]), [None] * ranks.pop() if len(ranks) == 1 else None)
         return helper.make_value_info(name, helper.make_sequence_type_proto(inner))
     return helper.make_tensor_value_info(name, element(value), value.shape)
 

@@ -1,0 +1,83 @@
+"""Iterations: what Loop, Scan and SequenceMap share, which is a budget and the collecting of what bodies give."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.errors import LimitError, UnsupportedError
+from ...runtime.graph import Value
+from ...runtime.limits import current
+from ...runtime.op import Call
+from ..shape.axes import refused
+
+
+class Iterations:
+    """Counts what the iterations of a node use, and keeps the tensors that they give.
+
+    Args:
+        outputs: values of the body whose tensors are kept.
+    """
+
+    def __init__(self, operator: str, outputs: Sequence[Value]) -> None:
+        self.operator = operator
+        self.outputs = list(outputs)
+        self.kept: list[list[Any]] = [[] for _ in outputs]
+        self.deadline = time.monotonic() + current().time
+        self.nbytes = 0
+
+    def add(self, found: Sequence[Any], state: Sequence[Any] = ()) -> None:
+        """Keep the tensors of one iteration; LimitError when they, the state or the time are too much."""
+        for column, item in zip(self.kept, found, strict=True):
+            column.append(item)
+            self.nbytes += item.nbytes if isinstance(item, np.ndarray) else 0
+        if self.nbytes > current().memory:
+            why = f"{self.operator} collects more than {current().memory:,} bytes"
+            raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
+        if any(isinstance(item, list) and len(item) > current().entries for item in state):
+            raise LimitError("E-RUN-MEMORY", None, f"{self.operator} makes a sequence of more than {current().entries:,} tensors",
+                             hint="Raise it with --limit entries=10000000")
+        if time.monotonic() > self.deadline:
+            raise LimitError("E-RUN-TIME", None, f"{self.operator} runs for more than {current().time:g} s", hint="Raise it with --limit time=30m")
+
+    def stacked(self, axes: Sequence[int], backwards: Sequence[int]) -> list[np.ndarray]:
+        """The tensors of all iterations as one, along an axis for each output, the last iteration first where it goes backwards."""
+        return [self._stacked(index, axis, bool(reverse)) for index, (axis, reverse) in enumerate(zip(axes, backwards, strict=True))]
+
+    def _stacked(self, index: int, axis: int, reverse: bool) -> np.ndarray:
+        items, value = self.kept[index], self.outputs[index]
+        if not items:
+            return self._nothing(value, axis)
+        if any(not isinstance(item, np.ndarray) or item.shape != items[0].shape or item.dtype != items[0].dtype for item in items):
+            raise refused(self.operator, f"output {value.name!r} of its body changes its shape or dtype between iterations")
+        if not -items[0].ndim - 1 <= axis <= items[0].ndim:
+            raise refused(self.operator, "the axis to collect along does not exist", "E-OP-AXIS", expected=f"below {items[0].ndim + 1}", found=axis)
+        return np.stack(items[::-1] if reverse else items, axis)
+
+    def _nothing(self, value: Value, axis: int) -> np.ndarray:
+        """What no iteration gives: length zero along the axis, unknown lengths are zero, too."""
+        if value.dtype is None:
+            raise UnsupportedError("E-OP-DTYPE", None, f"{self.operator} does not iterate, and the dtype of its output {value.name!r} is unknown",
+                                   hint="Give the outputs of its body types")
+        lengths = [dim if isinstance(dim, int) else 0 for dim in value.shape or ()]
+        lengths.insert(axis + len(lengths) + 1 if axis < 0 else axis, 0)
+        return np.zeros(lengths, value.dtype.as_numpy())
+
+
+def outputs_of(operator: str, call: Call, found: Sequence[Any], count: int) -> list[Any]:
+    """The outputs that a body gave; UsageError where their number is not the node's."""
+    if len(found) != count:
+        raise refused(operator, f"its body and the node {call.node.name!r} differ in their outputs", expected=count, found=len(found))
+    return list(found)
+
+
+def taken_over(inner: Value, outer: Value | None, shaped: bool) -> None:
+    """Give an input of a body what is known of the value that it stands for."""
+    if outer is not None:
+        inner.dtype = inner.dtype or outer.dtype
+        inner.container = inner.container or outer.container
+        if shaped and inner.shape is None:
+            inner.shape = outer.shape

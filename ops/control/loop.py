@@ -1,0 +1,67 @@
+"""Loop: a subgraph again and again, for a number of times or while a condition holds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ...runtime.dtype import BOOL, I64
+from ...runtime.graph import Graph, Value
+from ...runtime.infer import Inference
+from ...runtime.op import Call, op
+from ..shape.axes import refused
+from .branch import either
+from .iteration import Iterations, outputs_of, taken_over
+
+
+def iterated(node: Inference) -> None:
+    """State has the dtype that it begins with, and its shape where no iteration changes it; scan outputs have one more dim."""
+    body = node.subgraph("body")
+    count = max(len(node) - 2, 0)
+    if len(body.inputs) != count + 2 or len(body.outputs) != len(node.node.outputs) + 1 or len(node.node.outputs) < count:
+        node.refuse(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node")
+    for value, dtype in zip(body.inputs, (I64, BOOL), strict=False):
+        value.dtype, value.shape = value.dtype or dtype, () if value.shape is None else value.shape
+    for index in range(count):
+        kept = body.inputs[index + 2] is body.outputs[index + 1]
+        taken_over(body.inputs[index + 2], node.value(index + 2), kept)
+    node.infer_subgraph(body)
+    for index, value in enumerate(body.outputs[1:]):
+        if index >= count:
+            node.set(index, value.dtype, None if value.shape is None else (None, *value.shape))
+            continue
+        first = node.value(index + 2)
+        assert first is not None
+        container = max(first.container, value.container, key=len)
+        node.set(index, first.dtype or value.dtype, either(first.shape, value.shape), container=container)
+
+
+def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
+    """A counter or condition in the rank that the body asks for: some declare one dim."""
+    return np.full((1,) if value.shape is not None and len(value.shape) == 1 else (), item, dtype)
+
+
+@op("Loop", since=25, infer=iterated)
+def loop(trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call) -> tuple[Any, ...]:
+    """Final state, then what each iteration gave beyond it, stacked along a new first axis.
+
+    The body takes the iteration, the condition and the state; it gives the condition for the next iteration, the state, and tensors to stack.
+    """
+    for name, item in (("trip count", trip_count), ("condition", condition)):
+        if item is not None and item.size != 1:
+            raise refused("Loop", f"the {name} is not one element", expected=1, found=item.size)
+    times = None if trip_count is None else int(trip_count.reshape(-1)[0])
+    goes_on = condition is None or bool(condition.reshape(-1)[0])
+    values = list(state)
+    scanned = Iterations("Loop", body.outputs[len(values) + 1 :])
+    for iteration in itertools.count() if times is None else range(times):
+        if not goes_on:
+            break
+        inputs = [_flag(body.inputs[0], iteration, np.int64), _flag(body.inputs[1], goes_on, np.bool_), *values]
+        found = outputs_of("Loop", call, call.run(body, inputs), len(body.outputs))
+        goes_on, values = bool(np.asarray(found[0]).reshape(-1)[0]), found[1 : len(values) + 1]
+        scanned.add(found[len(values) + 1 :], values)
+    count = len(scanned.kept)
+    return (*values, *scanned.stacked([0] * count, [0] * count))
