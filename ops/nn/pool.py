@@ -35,7 +35,7 @@ def fold(combine: Callable[..., Any], x: np.ndarray, axes: Sequence[Axis], start
     for index, axis in enumerate(axes, first):
         ahead = (slice(None),) * index
         made = np.full(allowed((*x.shape[:index], axis.out, *x.shape[index + 1 :]), x.itemsize, "a pooling window"), start, x.dtype)
-        for tap in range(axis.kernel):
+        for tap in axis.reached:
             out, seen = axis.overlap(tap)
             if out.stop > out.start:
                 place = made[(*ahead, out)]
@@ -109,9 +109,10 @@ def average_pool(
 
 def _counts(axis: Axis, padded: bool) -> np.ndarray:
     """How many taps of each window are counted along an axis."""
-    places = np.arange(axis.out)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation - axis.begin
     low, high = (-axis.begin, axis.size + axis.end) if padded else (0, axis.size)
-    counted: np.ndarray = ((places >= low) & (places < high)).sum(1)
+    first = np.arange(axis.out) * axis.stride - axis.begin
+    before, until = (np.clip(-((first - end) // axis.dilation), 0, axis.kernel) for end in (low, high))
+    counted: np.ndarray = until - before
     return counted
 
 

@@ -31,6 +31,12 @@ class Axis:
     end: int
     out: int
 
+    @property
+    def reached(self) -> range:
+        """The taps that lie inside the input for some output; never more than the input and the output have places."""
+        low = -(-(self.begin - (self.out - 1) * self.stride) // self.dilation)
+        return range(max(0, low), min(self.kernel, (self.size - 1 + self.begin) // self.dilation + 1))
+
     def overlap(self, tap: int, start: int = 0, stop: int | None = None) -> tuple[slice, slice]:
         """Outputs of ``[start, stop)`` whose tap lies inside the input, counted from `start`, and the elements that they see there."""
         shift = tap * self.dilation - self.begin
@@ -120,8 +126,8 @@ def window(
 def taps(axes: Sequence[Axis], block: Part | None = None) -> Iterator[tuple[tuple[int, ...], Part, Part]]:
     """Every tap of a kernel: its position, the outputs (of `block`, counted from its start) that see it inside the input, and what they see."""
     bounds = [(0, axis.out) for axis in axes] if block is None else [(part.start, part.stop) for part in block]
-    overlaps = [[axis.overlap(tap, *bound) for tap in range(axis.kernel)] for axis, bound in zip(axes, bounds, strict=True)]
-    for position in itertools.product(*(range(axis.kernel) for axis in axes)):
+    overlaps = [{tap: axis.overlap(tap, *bound) for tap in axis.reached} for axis, bound in zip(axes, bounds, strict=True)]
+    for position in itertools.product(*overlaps):
         pairs = [overlap[tap] for overlap, tap in zip(overlaps, position, strict=True)]
         if all(out.stop > out.start for out, _ in pairs):
             yield position, tuple(out for out, _ in pairs), tuple(seen for _, seen in pairs)

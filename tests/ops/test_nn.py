@@ -314,3 +314,12 @@ def symbolic(name, shapes, attributes):
 )
 def test_symbolic_lengths(name, shapes, attributes, shape):
     assert symbolic(name, shapes, attributes) == shape
+
+
+@pytest.mark.parametrize("name", ["MaxPool", "AveragePool", "LpPool"])
+def test_taps_that_see_only_padding_cost_nothing(name):
+    reach = 1 << 40
+    attributes = {"kernel_shape": [reach], "pads": [reach - 1, 0]}
+    found = ours(*single(name, Example((np.array([[[3, 1, 4, 1, 5]]], np.float32),), attributes), 22))[0]
+    expected = {"MaxPool": [3, 3, 4, 4, 5], "AveragePool": [3, 2, 8 / 3, 9 / 4, 14 / 5], "LpPool": np.sqrt([9, 10, 26, 27, 52])}[name]
+    np.testing.assert_allclose(found.reshape(-1), expected, rtol=1e-6)
