@@ -52,7 +52,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     others = [] if alignment == DEFAULT_ALIGNMENT else [_pair(ALIGNMENT_KEY, numpy.uint32(alignment))]
     files = []
     for number, group in enumerate(groups):
-        marks = ((SPLIT_NO, numpy.uint16(number)), (SPLIT_TENSORS, numpy.int32(len(graph))), (SPLIT_COUNT, numpy.uint16(len(groups))))
+        marks = ((SPLIT_NO, numpy.uint16(number)), (SPLIT_COUNT, numpy.uint16(len(groups))), (SPLIT_TENSORS, numpy.int32(len(graph))))
         name = f"{options.stem}-{number + 1:05d}-of-{len(groups):05d}.gguf"
         own = pairs if number == 0 else others
         files.append(_file(name, [*own, *(_pair(key, value) for key, value in marks)], group, alignment))
