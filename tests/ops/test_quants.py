@@ -119,6 +119,21 @@ def test_random_rows_encode_as_libggml_does(dtype, weighted):
     assert (encoded(codec, rows, importance) == GGML.encode(dtype, rows, importance)).all()
 
 
+@pytest.mark.skipif(GGML is None, reason="CANDLE_LIBGGML does not name libggml")
+@pytest.mark.parametrize("scale", [1.0, 1e-39, 3e-45, 1e38], ids=str)
+@pytest.mark.parametrize("dtype", [each for each in TYPES if not codec_of(each).needs_importance], ids=str)
+def test_ties_and_zeros_of_both_signs_encode_as_libggml_does(dtype, scale):
+    if scale > 1 and dtype.name.startswith(("iq1", "iq2", "iq3")):
+        pytest.skip("libggml ends the process where squares overflow")
+    random = np.random.default_rng(7)
+    levels = random.choice(np.array([-3, -2, -1, -0.0, 0.0, 1, 2, 3]), (400, 256))
+    levels[:200] = np.where(random.random((200, 256)) < np.linspace(0, 1, 200)[:, None], levels[:200], np.copysign(0, levels[:200]))
+    levels[100:150] = np.abs(levels[100:150])
+    levels[150:200] = -np.abs(levels[150:200])
+    rows = (levels * scale).astype(np.float32)
+    assert (encoded(codec_of(dtype), rows) == GGML.encode(dtype, rows)).all()
+
+
 def test_what_cannot_be_encoded_is_refused():
     rows = np.ones((2, 256), np.float32)
     with pytest.raises(UnsupportedError):

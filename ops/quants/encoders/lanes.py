@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner, kernel
+from ....runtime.kernel import inlined, kernel
 from ....runtime.quant import Encoder
-from ....runtime.simd import LANES
+from ....runtime.simd import LANES, load, splat, store
 from .tiles import turn_in, turn_out
 
 
-@inner
+@inlined
 def _load(source: Any, first: int, count: int, blocks: int, length: int, starts: Any, lanes: Any) -> None:
     """Blocks `first`, ... of `source`, counted modulo `blocks`, one per lane; lanes from `count` repeat the last one."""
     for lane in range(LANES):
@@ -25,7 +25,7 @@ def _load(source: Any, first: int, count: int, blocks: int, length: int, starts:
         turn_in(source, starts, i, lanes)
 
 
-@inner
+@inlined
 def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
     if count == LANES:
         for i in range(0, nbytes - LANES, LANES):
@@ -37,20 +37,22 @@ def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
                 out[(first + lane) * nbytes + i] = lanes[i * LANES + lane]
 
 
-@inner
-def _row_means(flat: Any, columns: int, per_row: int, first: int, count: int, means: Any) -> None:
-    """The mean square of the row of each lane, summed in order."""
-    known = -1
-    mean = np.float32(0)
-    for lane in range(LANES):
-        row = (first + min(lane, count - 1)) // per_row
-        if row != known:
-            total = np.float32(0)
-            for i in range(row * columns, (row + 1) * columns):
-                total += flat[i] * flat[i]
-            mean = total / np.float32(columns)
-            known = row
-        means[lane] = mean
+@inlined
+def _mean_squares(flat: Any, columns: int, start: int, stop: int, starts: Any, tile: Any) -> Any:
+    """The mean square of each row in ``[start, stop)``, each summed in order, sixteen rows at once; padded to whole vectors."""
+    means = np.empty((stop - start + LANES - 1) // LANES * LANES, np.float32)
+    for first in range(start, stop, LANES):
+        for lane in range(LANES):
+            starts[lane] = min(first + lane, stop - 1) * columns
+        total = splat(np.float32(0))
+        for _ in range(0, columns, LANES):
+            turn_in(flat, starts, 0, tile)
+            for j in range(LANES):
+                element = load(tile, j * LANES)
+                total += element * element
+                starts[j] += LANES
+        store(means, first - start, total / np.float32(columns))
+    return means
 
 
 def lane_encoder(
@@ -72,13 +74,16 @@ def lane_encoder(
         weights = np.empty(length * LANES if importance.size else 0, np.float32)
         means = np.zeros(LANES, np.float32)
         y = np.empty(nbytes * LANES, np.uint8)
+        if row_means and importance.size:
+            mean_squares = _mean_squares(flat, columns, start, stop, starts, x)
         for first in range(start * per_row, stop * per_row, LANES):
             count = min(LANES, stop * per_row - first)
             _load(flat, first, count, rows.shape[0] * per_row, length, starts, x)
             if importance.size:
                 _load(importance, first, count, per_row, length, starts, weights)
                 if row_means:
-                    _row_means(flat, columns, per_row, first, count, means)
+                    for lane in range(count):
+                        means[lane] = mean_squares[(first + lane) // per_row - start]
             encode(x, weights, means, points, y)
             _save(y, first, count, nbytes, flat_out)
 

@@ -1,142 +1,99 @@
-"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1: one scale for 32 elements. Source: ggml-quants.c."""
+"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1: one scale for 32 elements, with importance found by a search. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....runtime.kernel import inlined
-from ....runtime.simd import LANES, load, select, splat, sqrt, store, to_int
-from .fields import put_half
+from ....runtime.quant import Encoder
+from ....runtime.simd import LANES, load, room, select, sqrt, store, to_int
+from . import plain
+from .fields import put_bits, put_half, put_nibbles
 from .lanes import lane_encoder
 from .rounding import clamp, nearest, to_half
-from .search import affine_scale, extreme, symmetric_scale
+from .search import affine_scale, symmetric_scale
 
 LENGTH = 32
-LARGEST = np.float32(np.finfo(np.float32).max)
 
 
 @inlined
-def _weigh(x: Any, importance: Any, means: Any) -> Any:
-    weights = np.empty(LENGTH * LANES, np.float32)
+def _weigh(x: Any, importance: Any, means: Any, weights: Any) -> None:
     mean = load(means, 0)
     for i in range(LENGTH):
         element = load(x, i * LANES)
         store(weights, i * LANES, load(importance, i * LANES) * sqrt(mean + element * element))
-    return weights
 
 
 @inlined
-def _symmetric(x: Any, importance: Any, means: Any, top: int) -> Any:
-    """``(scale, base, inverse, offset)`` for codes in ``[0, 2 top)``."""
-    zero = splat(np.float32(0))
-    if importance.size:
-        scale, inverse, empty = symmetric_scale(x, _weigh(x, importance, means), 0, 0, LENGTH, top)
-        return scale, zero, select(empty, 0.0, inverse), select(empty, 0.0, np.float32(top))
-    value, _ = extreme(x, 0, LENGTH)
-    scale = value / np.float32(-top)
-    inverse = select(scale == 0, 0.0, 1.0 / scale)
-    lost = abs(inverse) > LARGEST
-    return scale, zero, select(lost, 0.0, inverse), select(lost, 0.0, np.float32(top) + np.float32(0.5))
-
-
-@inlined
-def _affine(x: Any, importance: Any, means: Any, top: int) -> Any:
-    """``(scale, minimum, base, inverse, offset)`` for codes in ``[0, top]``."""
-    if importance.size:
-        room = np.empty(LENGTH * LANES, np.float32)
-        weights = _weigh(x, importance, means)
-        scale, minimum, inverse, base = affine_scale(x, weights, 0, LENGTH, top, np.float32(-0.9), np.float32(0.05), 36, False, room)
-        return scale, -minimum, base, inverse, splat(np.float32(0))
-    minimum, maximum = splat(LARGEST), splat(-LARGEST)
+def _symmetric(x: Any, importance: Any, means: Any, y: Any, top: int, codes: Any) -> None:
+    """Write the scale at byte 0; codes in ``[0, 2 top)``."""
+    weights = room(np.float32, 32)
+    _weigh(x, importance, means, weights)
+    scale, inverse, empty = symmetric_scale(x, weights, 0, 0, LENGTH, top)
+    put_half(y, 0, to_half(scale))
     for i in range(LENGTH):
-        element = load(x, i * LANES)
-        minimum = select(element < minimum, element, minimum)
-        maximum = select(element > maximum, element, maximum)
-    scale = (maximum - minimum) / np.float32(top)
-    inverse = select(scale == 0, 0.0, 1.0 / scale)
-    lost = (scale > LARGEST) | (inverse > LARGEST)
-    return scale, minimum, select(lost, 0.0, minimum), select(lost, 0.0, inverse), select(lost, 0.0, splat(np.float32(0.5)))
+        code = clamp(nearest(inverse * load(x, i * LANES)), np.float32(-top), np.float32(top - 1)) + np.float32(top)
+        store(codes, i * LANES, to_int(select(empty, 0.0, code)))
 
 
 @inlined
-def _code(x: Any, i: int, weighted: bool, base: Any, inverse: Any, offset: Any, low: int, high: int) -> Any:
-    """The code of element `i`, rounded and bounded as libggml does with importance and without.
-
-    Where a scale's inverse overflows, libggml's codes are zero; so are these, from an inverse and an offset of zero.
-    """
-    element = load(x, i * LANES) - base
-    if weighted:
-        return to_int(clamp(nearest(inverse * element), np.float32(low), np.float32(high)) + offset)
-    code = to_int(element * inverse + offset)
-    return select(code < high - low, code, high - low)
-
-
-@inlined
-def _put_nibbles(y: Any, at: int, x: Any, weighted: bool, base: Any, inverse: Any, offset: Any, low: int, high: int) -> None:
-    for i in range(16):
-        first = _code(x, i, weighted, base, inverse, offset, low, high)
-        second = _code(x, i + 16, weighted, base, inverse, offset, low, high)
-        store(y, (at + i) * LANES, first | (second << 4))
-
-
-@inlined
-def _put_five_bits(y: Any, at: int, x: Any, weighted: bool, base: Any, inverse: Any, offset: Any, low: int, high: int) -> None:
-    """Fifth bits in four bytes, then the lower ones in 16 bytes."""
-    fifth = splat(np.int32(0))
-    for i in range(16):
-        first = _code(x, i, weighted, base, inverse, offset, low, high)
-        second = _code(x, i + 16, weighted, base, inverse, offset, low, high)
-        fifth = fifth | ((first >> 4) << i) | ((second >> 4) << (i + 16))
-        store(y, (at + 4 + i) * LANES, (first & 15) | (second << 4))
-    put_half(y, at, fifth)
-    put_half(y, at + 2, fifth >> 16)
+def _affine(x: Any, importance: Any, means: Any, y: Any, top: int, codes: Any) -> None:
+    """Write the scale at byte 0 and the minimum at byte 2; codes in ``[0, top]``."""
+    weights, tried = room(np.float32, 32), room(np.float32, 32)
+    _weigh(x, importance, means, weights)
+    scale, minimum, inverse, base = affine_scale(x, weights, 0, LENGTH, top, np.float32(-0.9), np.float32(0.05), 36, False, tried)
+    put_half(y, 0, to_half(scale))
+    put_half(y, 2, to_half(-minimum))
+    for i in range(LENGTH):
+        store(codes, i * LANES, to_int(clamp(nearest(inverse * (load(x, i * LANES) - base)), np.float32(0), np.float32(top))))
 
 
 @inlined
 def _q4_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scale, base, inverse, offset = _symmetric(x, importance, means, 8)
-    put_half(y, 0, to_half(scale))
-    if importance.size:
-        _put_nibbles(y, 2, x, True, base, inverse, offset, -8, 7)
-    else:
-        _put_nibbles(y, 2, x, False, base, inverse, offset, -8, 7)
+    codes = room(np.int32, 32)
+    _symmetric(x, importance, means, y, 8, codes)
+    put_nibbles(y, 2, codes, 0, 16)
 
 
 @inlined
 def _q5_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scale, base, inverse, offset = _symmetric(x, importance, means, 16)
-    put_half(y, 0, to_half(scale))
-    if importance.size:
-        _put_five_bits(y, 2, x, True, base, inverse, offset, -16, 15)
-    else:
-        _put_five_bits(y, 2, x, False, base, inverse, offset, -16, 15)
+    codes = room(np.int32, 32)
+    _symmetric(x, importance, means, y, 16, codes)
+    put_bits(y, 2, codes, 0, LENGTH, 4)
+    put_nibbles(y, 6, codes, 0, 16)
 
 
 @inlined
 def _q4_1(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scale, minimum, base, inverse, offset = _affine(x, importance, means, 15)
-    put_half(y, 0, to_half(scale))
-    put_half(y, 2, to_half(minimum))
-    if importance.size:
-        _put_nibbles(y, 4, x, True, base, inverse, offset, 0, 15)
-    else:
-        _put_nibbles(y, 4, x, False, base, inverse, offset, 0, 15)
+    codes = room(np.int32, 32)
+    _affine(x, importance, means, y, 15, codes)
+    put_nibbles(y, 4, codes, 0, 16)
 
 
 @inlined
 def _q5_1(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scale, minimum, base, inverse, offset = _affine(x, importance, means, 31)
-    put_half(y, 0, to_half(scale))
-    put_half(y, 2, to_half(minimum))
-    if importance.size:
-        _put_five_bits(y, 4, x, True, base, inverse, offset, 0, 31)
-    else:
-        _put_five_bits(y, 4, x, False, base, inverse, offset, 0, 31)
+    codes = room(np.int32, 32)
+    _affine(x, importance, means, y, 31, codes)
+    put_bits(y, 4, codes, 0, LENGTH, 4)
+    put_nibbles(y, 8, codes, 0, 16)
 
 
-encode_q4_0 = lane_encoder(_q4_0, LENGTH, 18, row_means=True)
-encode_q4_1 = lane_encoder(_q4_1, LENGTH, 20, row_means=True)
-encode_q5_0 = lane_encoder(_q5_0, LENGTH, 22, row_means=True)
-encode_q5_1 = lane_encoder(_q5_1, LENGTH, 24, row_means=True)
+def _encoder(without: plain.PlainEncoder, weighted: Callable[..., None], nbytes: int) -> Encoder:
+    searching = lane_encoder(weighted, LENGTH, nbytes, row_means=True)
+
+    def encode_rows(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
+        if importance.size:
+            searching(rows, importance, out, start, stop)
+        else:
+            without(rows, out, start, stop)
+
+    return encode_rows
+
+
+encode_q4_0 = _encoder(plain.encode_q4_0, _q4_0, 18)
+encode_q4_1 = _encoder(plain.encode_q4_1, _q4_1, 20)
+encode_q5_0 = _encoder(plain.encode_q5_0, _q5_0, 22)
+encode_q5_1 = _encoder(plain.encode_q5_1, _q5_1, 24)

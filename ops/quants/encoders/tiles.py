@@ -3,13 +3,14 @@
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ....runtime.simd import LANES
+from ....runtime.simd import F32, LANES
 
 _I32 = ir.IntType(32)
 
@@ -75,3 +76,38 @@ def turn_out(typing: Any, lanes: Any, at: Any, target: Any, first: Any, step: An
         return context.get_dummy_value()
 
     return types.void(lanes, types.intp, target, types.intp, types.intp), lower
+
+
+def _folded(builder: Any, rows: list[Any], keep: Callable[[Any, Any], Any]) -> Any:
+    """A vector whose lane r is row r folded to one number: two rows at a time are folded by half into one vector, until there is one."""
+    owners = [[row] * LANES for row in range(LANES)]
+    step = LANES // 2
+    while len(rows) > 1:
+        chunk = max(4, 2 * step)  # no lane leaves its 128 bits where it need not
+        low = [lane + row * LANES for at in range(0, LANES, chunk) for row in (0, 1) for lane in range(at, at + chunk) if not lane & step]
+        half = len(rows) // 2
+        pairs = list(zip(range(half), range(half, 2 * half), strict=True))
+        high = [lane + step for lane in low]
+        rows = [keep(_shuffled(builder, rows[i], rows[j], low), _shuffled(builder, rows[i], rows[j], high)) for i, j in pairs]
+        owners = [[(owners[i] + owners[j])[lane] for lane in low] for i, j in pairs]
+        step //= 2
+    return _shuffled(builder, rows[0], rows[0], [owners[0].index(row) for row in range(LANES)])
+
+
+def _row_fold(symbol: str, description: str) -> Any:
+    @intrinsic
+    def fold(typing: Any, tile: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            vector = ir.VectorType(ir.FloatType(), LANES)
+            source = _pointer(context, builder, sig.args[0], args[0], ir.Constant(ir.IntType(64), 0), vector)
+            rows = [builder.load(builder.gep(source, [ir.Constant(_I32, row)]), align=4) for row in range(LANES)]
+            return _folded(builder, rows, lambda a, b: builder.select(builder.fcmp_ordered(symbol, a, b), a, b))
+
+        return F32(tile), lower
+
+    fold.__doc__ = description
+    return fold
+
+
+row_least = _row_fold("<", "The least element of each of the sixteen rows of a float32 array ``[256]``, one per lane.")
+row_greatest = _row_fold(">", "The greatest element of each of the sixteen rows of a float32 array ``[256]``, one per lane.")

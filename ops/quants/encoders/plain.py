@@ -1,0 +1,142 @@
+"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1 without importance: blocks stay in place, only their ranges meet in lanes. Source: ggml-quants.c."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....runtime.kernel import inlined, kernel
+from ....runtime.simd import LANES, any_lane, lane_bits, load, room, select, splat, store, to_int
+from .rounding import to_half
+from .tiles import row_greatest, row_least
+
+PlainEncoder = Callable[[np.ndarray, np.ndarray, int, int], None]
+LENGTH = 32
+LARGEST = np.float32(np.finfo(np.float32).max)
+
+
+@inlined
+def _place(first: int, k: int, stop: int) -> int:
+    """The first element of block `k` of sixteen; what would lie behind the last block repeats it."""
+    return min(first + k, stop - 1) * LENGTH
+
+
+@inlined
+def _ranges(x: Any, first: int, stop: int) -> Any:
+    """The least and the greatest element of sixteen blocks; which zero is found does not depend on the order."""
+    least, greatest = room(np.float32, LANES), room(np.float32, LANES)
+    for k in range(LANES):
+        at = _place(first, k, stop)
+        low, high = load(x, at), load(x, at + LANES)
+        store(least, k * LANES, select(low < high, low, high))
+        store(greatest, k * LANES, select(low > high, low, high))
+    return row_least(least), row_greatest(greatest)
+
+
+@inlined
+def _first_extremes(x: Any, first: int, stop: int, wanted: Any, values: Any) -> None:
+    """For the lanes of `wanted`, the first element of largest magnitude instead of any."""
+    for k in range(LANES):
+        if wanted >> k & 1:
+            at = _place(first, k, stop)
+            value = np.float32(0)
+            for i in range(at, at + LENGTH):
+                value = x[i] if abs(x[i]) > abs(value) else value
+            values[k] = value
+
+
+@inlined
+def _symmetric(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any, inverses: Any, offsets: Any) -> None:
+    least, greatest = _ranges(x, first, stop)
+    value = select(greatest > -least, greatest, least)
+    value = select(value == 0, 0.0, value)
+    tied = (greatest == -least) & ~(value == 0)
+    if any_lane(tied):
+        values = room(np.float32, 1)
+        store(values, 0, value)
+        _first_extremes(x, first, stop, lane_bits(tied), values)
+        value = load(values, 0)
+    scale = value / np.float32(-top)
+    inverse = select(scale == 0, 0.0, 1.0 / scale)
+    lost = abs(inverse) > LARGEST
+    store(scales, 0, to_half(scale))
+    store(inverses, 0, select(lost, 0.0, inverse))
+    store(offsets, 0, select(lost, 0.0, np.float32(top) + np.float32(0.5)))
+
+
+@inlined
+def _first_zeros(x: Any, first: int, stop: int, wanted: Any, least: Any, greatest: Any) -> None:
+    """For the lanes of `wanted`, the range whose zeros have the sign of the first one."""
+    for k in range(LANES):
+        if wanted >> k & 1:
+            at = _place(first, k, stop)
+            low, high = x[at], x[at]
+            for i in range(at + 1, at + LENGTH):
+                low = x[i] if x[i] < low else low
+                high = x[i] if x[i] > high else high
+            least[k], greatest[k] = low, high
+
+
+@inlined
+def _affine(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any, inverses: Any, offsets: Any) -> None:
+    least, greatest = _ranges(x, first, stop)
+    zero = (least == 0) | (greatest == 0)
+    if any_lane(zero):
+        lows, highs = room(np.float32, 1), room(np.float32, 1)
+        store(lows, 0, least)
+        store(highs, 0, greatest)
+        _first_zeros(x, first, stop, lane_bits(zero), lows, highs)
+        least, greatest = load(lows, 0), load(highs, 0)
+    scale = (greatest - least) / np.float32(top)
+    inverse = select(scale == 0, 0.0, 1.0 / scale)
+    lost = (scale > LARGEST) | (inverse > LARGEST)
+    store(scales, 0, to_half(scale) | (to_half(least) << 16))
+    store(bases, 0, select(lost, 0.0, least))
+    store(inverses, 0, select(lost, 0.0, inverse))
+    store(offsets, 0, select(lost, 0.0, splat(np.float32(0.5))))
+
+
+def plain_encoder(scale: Callable[..., None], top: int, bits: int, nbytes: int) -> PlainEncoder:
+    """A range kernel ``encode(rows, out, start, stop)``.
+
+    `scale` gives the scales as they are stored, and the base, inverse and offset that turn elements into codes.
+
+    Where the inverse of a scale overflows, libggml's codes are zero; so are these, from an inverse and an offset of zero.
+    """
+    affine = scale is _affine
+    highest = (1 << bits) - 1
+
+    @kernel
+    def encode_plain(rows: Any, out: Any, start: int, stop: int) -> None:
+        per_row = rows.shape[1] // LENGTH
+        x, y = rows.reshape(-1), out.reshape(-1)
+        scales, bases, inverses, offsets = room(np.int32, 1), room(np.float32, 1), room(np.float32, 1), room(np.float32, 1)
+        last = stop * per_row
+        for first in range(start * per_row, last, LANES):
+            scale(x, first, last, top, scales, bases, inverses, offsets)
+            for k in range(LANES):
+                at = _place(first, k, last)
+                to = at // LENGTH * nbytes
+                low, high = load(x, at), load(x, at + LANES)
+                if affine:
+                    low, high = low - bases[k], high - bases[k]
+                one, two = to_int(low * inverses[k] + offsets[k]), to_int(high * inverses[k] + offsets[k])
+                one, two = select(one < highest, one, highest), select(two < highest, two, highest)
+                y[to], y[to + 1] = scales[k] & 255, (scales[k] >> 8) & 255
+                if affine:
+                    y[to + 2], y[to + 3] = (scales[k] >> 16) & 255, (scales[k] >> 24) & 255
+                if bits == 5:
+                    fifth = lane_bits(one > 15) | (lane_bits(two > 15) << 16)
+                    for i in range(4):
+                        y[to + nbytes - 20 + i] = (fifth >> 8 * i) & 255
+                store(y, to + nbytes - 16, (one & 15) | (two << 4))
+
+    return encode_plain
+
+
+encode_q4_0 = plain_encoder(_symmetric, 8, 4, 18)
+encode_q4_1 = plain_encoder(_affine, 15, 4, 20)
+encode_q5_0 = plain_encoder(_symmetric, 16, 5, 22)
+encode_q5_1 = plain_encoder(_affine, 31, 5, 24)
