@@ -16,7 +16,7 @@ from ...runtime.build import Builder
 from ...runtime.errors import UsageError
 from ...runtime.graph import Dim, Node, Value
 from ...runtime.infer import Inference, Shape
-from ...runtime.op import Compute, Example, Infer, Op, Tolerance, op, upgrade
+from ...runtime.op import Compute, Example, Infer, Op, Rule, op, upgrade
 from ..precision import widened
 from ..rules import broadcast, broadcast_all, same_as_input
 
@@ -78,12 +78,12 @@ def broadcast_to_one(node: Inference) -> None:
 
 
 def elementwise(
-    name: str, since: int, *examples: Example, scalar: Callable[..., Any] | None, infer: Infer = same_as_input, tolerance: Tolerance | None = None,
+    name: str, since: int, *examples: Example, scalar: Callable[..., Any] | None, infer: Infer = same_as_input, lower: Rule | None = None,
 ) -> Callable[[Compute], Op]:
     """Declare an operator that works element by element; narrow floats are computed in f32."""
 
     def made(compute: Compute) -> Op:
-        operator = op(name, since=since, infer=infer, examples=examples, tolerance=tolerance, scalar=scalar)(fitting(name)(quiet(widened(compute))))
+        operator = op(name, since=since, infer=infer, examples=examples, scalar=scalar, lower=lower)(fitting(name)(quiet(widened(compute))))
         upgrade(operator, below=6)(forget_consumed_inputs)
         return operator
 

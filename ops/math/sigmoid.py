@@ -8,6 +8,7 @@ import numpy as np
 
 from ...runtime.errors import UsageError
 from ...runtime.op import case
+from ..term import Term, lowered
 from .elementwise import elementwise
 from .erf import erf_of
 
@@ -45,7 +46,10 @@ def hard_swish(x: np.ndarray) -> np.ndarray:
     return x * np.clip(x / 6 + 0.5, 0, 1).astype(x.dtype, copy=False)
 
 
-@elementwise("Swish", 24, case("f32[2,3]"), case(FAR, alpha=0.5), case("f32[0,2]"), scalar=lambda x, alpha: x / (1 + math.exp(-alpha * x)))
+@elementwise(
+    "Swish", 24, case("f32[2,3]"), case(FAR, alpha=0.5), case("f32[0,2]"), scalar=lambda x, alpha: x / (1 + math.exp(-alpha * x)),
+    lower=lowered(lambda x, alpha: x * (alpha * x).call("Sigmoid")),
+)
 def swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     """x * sigmoid(alpha * x) (Ramachandran et al., 2017)."""
     return x * sigmoid_of(alpha * x)
@@ -59,6 +63,7 @@ def softplus(x: np.ndarray) -> np.ndarray:
 
 @elementwise(
     "Mish", 22, case("f32[2,3]"), case(FAR), case("f32[0,2]"), scalar=lambda x: x * math.tanh(max(x, 0) + math.log1p(math.exp(-abs(x)))),
+    lower=lowered(lambda x: x * x.call("Softplus").call("Tanh")),
 )
 def mish(x: np.ndarray) -> np.ndarray:
     """x * tanh(log(1 + exp(x))) (Misra, 2019)."""
@@ -75,8 +80,15 @@ def _gelu(x: float, approximate: str) -> float:
     return 0.5 * x * (1 + math.erf(x * SQRT_HALF))
 
 
+def _gelu_of_terms(x: Term, approximate: str) -> Term:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + (SQRT_2_OVER_PI * (x + 0.044715 * (x * x * x))).call("Tanh"))
+    return 0.5 * x * (1 + (x * SQRT_HALF).call("Erf"))
+
+
 @elementwise(
     "Gelu", 20, case("f32[2,3]"), case("f32[2,3]", approximate="tanh"), case(FAR), case(FAR, approximate="tanh"), case("f32[0,2]"), scalar=_gelu,
+    lower=lowered(_gelu_of_terms),
 )
 def gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
     """x times the normal distribution function of x, or its approximation by "tanh" (Hendrycks and Gimpel, 2016)."""

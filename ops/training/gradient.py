@@ -14,8 +14,8 @@ from ...runtime.errors import FormatError, UnsupportedError
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import CHECK, Inference
 from ...runtime.op import Op, upgrade
+from ..term import Inferring, Term
 from .rule import without_slope
-from .term import Inferring, Term
 
 
 def as_differentiated(node: Inference) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..loss import negative_log_likelihood
 from ..random import bernoulli, dropout, multinomial, normal, uniform
+from ..term import Term
 from .rule import Step, differentiated, without_gradient
-from .term import Term
 
 
 def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:

@@ -6,8 +6,8 @@ import math
 
 from ..math import activation, arithmetic, cast, comparison, erf, logic, sigmoid, trigonometry, unary, variadic, where
 from ..math.sigmoid import SQRT_2_OVER_PI, SQRT_HALF
+from ..term import Term
 from .rule import Step, differentiated, elementwise, without_gradient
-from .term import Term
 
 
 def _gelu(x: Term, y: Term, g: Term, approximate: str) -> Term:

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...runtime.errors import UnsupportedError
 from ..nn import batch_norm, conv, conv_transpose, global_pool, group_norm, layer_norm, lp_norm, pool, swiglu
+from ..term import Term
 from .rule import Step, differentiated
-from .term import Term
 
 
 class Window:

@@ -6,8 +6,8 @@ from ...runtime.errors import UnsupportedError
 from ..math import cumulative, einsum, gemm, matmul
 from ..nn import hardmax, log_softmax, softmax
 from ..reduce import arg, reduce
+from ..term import Term
 from .rule import Step, differentiated, without_gradient
-from .term import Term
 
 
 @differentiated(matmul.matmul)

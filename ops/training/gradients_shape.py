@@ -23,8 +23,8 @@ from ..shape.squeeze import squeeze, unsqueeze
 from ..shape.top_k import top_k
 from ..shape.transpose import transpose
 from ..shape.trilu import trilu
+from ..term import Term
 from .rule import Step, differentiated, without_gradient
-from .term import Term
 
 without_gradient(shape, size, constant, constant_of_shape, eye_like, non_zero)
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.build import Builder
 from ...runtime.graph import Node, Value
 from ...runtime.op import Op, gradient
-from .term import Term, given
+from ..term import Term, given
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ import numpy as np
 import onnx
 import pytest
 from candle_convert.ops.math.casting import cast_to
+from candle_convert.runtime.build import Builder
 from candle_convert.runtime.dtype import BY_ONNX, DTYPES, STRING
 from candle_convert.runtime.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.infer import infer
 from candle_convert.runtime.op import case
 from candle_convert.runtime.registry import operator, operators
 from candle_convert.runtime.session import Session
+from candle_convert.runtime.upgrade import upgrade
 from single_node import arrays, made_up, model, with_onnxruntime, with_reference
 
 MINE = [op for op in operators().values() if op.compute is not None and op.compute.__module__.rsplit(".", 1)[0] == "candle_convert.ops.math"]
@@ -197,6 +199,23 @@ def test_scalar_functions_compile_to_the_same():
         compiled = numba.njit(error_model="numpy", cache=False)(op.scalar)
         for arguments, expected in elements(op)[:6]:
             np.testing.assert_allclose(float(compiled(*arguments)), float(expected), rtol=1e-12, atol=1e-14, err_msg=op.name)
+
+
+LOWERED = [pytest.param(op, example, id=f"{op.name}-{index}") for op in MINE if op.lower is not None for index, example in enumerate(op.examples)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("op", "example"), LOWERED)
+def test_lowered_operators_compute_the_same(op, example):
+    made, feeds = model(op, example)
+    graph = onnx_graph.graph_of(made)
+    upgrade(graph)
+    (node,) = graph.nodes
+    graph.nodes = []
+    op.lower(node, Builder(graph))
+    assert {part.op for part in graph.nodes} & {op} == set()
+    (got,) = Session(graph).run(None, feeds)
+    np.testing.assert_allclose(got, op.compute(*arrays(example), **example.attributes), rtol=1e-6, atol=1e-7)
 
 
 EDGES = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e30, 3.5, -2.5], np.float32)

@@ -77,7 +77,8 @@ def truths(draw):
 UNARY = [
     ("Abs", {}), ("Neg", {}), ("Exp", {}), ("Log", {}), ("Sqrt", {}), ("Floor", {}), ("Ceil", {}), ("Round", {}), ("Sign", {}), ("Reciprocal", {}),
     ("Sin", {}), ("Cos", {}), ("Tanh", {}), ("Atan", {}), ("Erf", {}), ("Relu", {}), ("Sigmoid", {}), ("LeakyRelu", {"alpha": 0.3}),
-    ("Elu", {"alpha": 2.0}), ("Selu", {}), ("HardSigmoid", {"alpha": 0.3}), ("ThresholdedRelu", {"alpha": 0.5}), ("IsNaN", {}), ("IsInf", {}), ("Gelu", {}), ("Softplus", {}),
+    ("Elu", {"alpha": 2.0}), ("Selu", {}), ("HardSigmoid", {"alpha": 0.3}), ("ThresholdedRelu", {"alpha": 0.5}), ("IsNaN", {}), ("IsInf", {}),
+    ("Gelu", {}), ("Softplus", {}),
 ]  # fmt: skip
 ONLY_SINGLE = {"Atan", "Erf", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "ThresholdedRelu", "Gelu", "Softplus"}
 

@@ -1,15 +1,16 @@
-"""Terms: values of a graph under construction with Python's operators, in which gradients are written like formulas."""
+"""Terms: values of a graph under construction with Python's operators, so that gradients and lowered operators are written as formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Graph, Node, Value
-from ...runtime.infer import Facts, Inference
+from ..runtime.build import Builder
+from ..runtime.graph import Graph, Node, Value
+from ..runtime.infer import Facts, Inference
+from ..runtime.op import Rule
 
 Operand = Union["Term", float]
 
@@ -164,3 +165,19 @@ class Term:
 
     def __ge__(self, other: Operand) -> Term:
         return self._with("GreaterOrEqual", other)
+
+
+def lowered(formula: Callable[..., Term]) -> Rule:
+    """The rule that builds a formula of a node's inputs and attributes in place of the node."""
+
+    def rule(node: Node, build: Builder) -> None:
+        inputs = [None if value is None else Term(value, build) for value in node.inputs]
+        found = formula(*inputs, **{**node.op.defaults, **node.attributes}).value
+        last = found.producer
+        assert last is not None
+        build.graph.values.pop(found.name, None)
+        last.outputs = [node.outputs[0]]
+        node.outputs[0].producer = last
+        build.graph.values[node.outputs[0].name] = node.outputs[0]
+
+    return rule
