@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...runtime.errors import UsageError
+from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..precision import widened
 from ..rules import same_as_input
@@ -30,11 +31,19 @@ def _accumulated(
     return np.ascontiguousarray(np.moveaxis(found[::-1] if reverse else found, 0, along))
 
 
+def along_input(node: Inference) -> None:
+    """As the first input, which has the axis that the second one gives."""
+    shape, axis = node.shape(0), node.data(1)
+    if shape is not None and axis and isinstance(axis[0], int) and not -len(shape) <= axis[0] < len(shape):
+        node.refuse(f"axis {axis[0]} does not exist in {len(shape)} dims")
+    same_as_input(node)
+
+
 AXIS = np.array(1)
 
 
 @op(
-    "CumSum", since=14, infer=same_as_input,
+    "CumSum", since=14, infer=along_input,
     examples=[
         case("f32[2,3]", AXIS), case("f32[2,3]", np.array([-2]), exclusive=1), case("i32[2,3]", AXIS, reverse=1),
         case("f32[2,3,4]", AXIS, exclusive=1, reverse=1), case("f32[2,0]", AXIS, exclusive=1),
@@ -48,7 +57,7 @@ def cum_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int
 
 
 @op(
-    "CumProd", since=26, infer=same_as_input,
+    "CumProd", since=26, infer=along_input,
     examples=[
         case("f32[2,3]", AXIS), case("f32[2,3]", np.array(-2), exclusive=1), case("i32[2,3]", AXIS, reverse=1),
         case("f32[2,3,4]", AXIS, exclusive=1, reverse=1), case("f32[2,0]", AXIS, exclusive=1),

@@ -8,11 +8,11 @@ from ...runtime.build import Builder
 from ...runtime.graph import Node
 from ...runtime.op import case, op, upgrade
 from ..precision import widened
-from ..rules import same_as_input
+from .log_softmax import along_axis
 
 
 @op(
-    "Hardmax", since=13, infer=same_as_input,
+    "Hardmax", since=13, infer=along_axis,
     examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case(np.array([[3, 3, 1]], np.float32)), case("f32[0,3]", axis=1)],
 )
 @widened

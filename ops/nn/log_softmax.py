@@ -6,13 +6,22 @@ import numpy as np
 
 from ...runtime.build import Builder
 from ...runtime.graph import Node
+from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
 from ..precision import widened
-from ..rules import same_as_input
+from ..rules import axis_of, same_as_input
+
+
+def along_axis(node: Inference) -> None:
+    """As the input, which has the axis."""
+    shape = node.shape(0)
+    if shape is not None:
+        axis_of(node, "axis", len(shape))
+    same_as_input(node)
 
 
 @op(
-    "LogSoftmax", since=13, infer=same_as_input,
+    "LogSoftmax", since=13, infer=along_axis,
     examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case(np.array([[1e4, 0, -1e4]], np.float32)), case("f32[0,3]", axis=1)],
 )
 @widened

@@ -210,6 +210,13 @@ def _group_normalization(step: Step) -> list[Term | None]:
     return [by_x, by_weight.like(weight), _by_channel(step, g).call("ReduceSum", others, keepdims=0).like(bias)]
 
 
+@differentiated(group_norm.mean_variance_normalization)
+def _mean_variance_normalization(step: Step) -> list[Term | None]:
+    axes = step.integers(list(step.attributes["axes"]))
+    normal, scale = _standardized(step.input(0), axes, 0.0)
+    return [_through_standardized(step.slope, normal, scale, axes)]
+
+
 @differentiated(batch_norm.batch_normalization)
 def _batch_normalization(step: Step) -> list[Term | None]:
     x, weight, bias, mean, variance = (step.input(index) for index in range(5))

@@ -59,6 +59,14 @@ def _cum_sum(step: Step) -> list[Term | None]:
     return [step.slope.call("CumSum", step.input(1), exclusive=step.attributes["exclusive"], reverse=int(not step.attributes["reverse"]))]
 
 
+@differentiated(cumulative.cum_prod)
+def _cum_prod(step: Step) -> list[Term | None]:
+    """The products over each element, NaN or infinite where that is zero."""
+    x, axis = step.input(0), step.input(1)
+    parts = step.slope * step.output(0)
+    return [parts.call("CumSum", axis, exclusive=step.attributes["exclusive"], reverse=int(not step.attributes["reverse"])) / x]
+
+
 @differentiated(softmax.softmax)
 def _softmax(step: Step) -> list[Term | None]:
     y, g, axis = step.output(0), step.slope, step.integers([step.attributes["axis"]])

@@ -23,10 +23,12 @@ from ..shape.squeeze import squeeze, unsqueeze
 from ..shape.top_k import top_k
 from ..shape.transpose import transpose
 from ..shape.trilu import trilu
+from ..signal import mel, window
 from ..term import Term
 from .rule import Step, differentiated, without_gradient
 
 without_gradient(shape, size, constant, constant_of_shape, eye_like, non_zero)
+without_gradient(window.hann_window, window.hamming_window, window.blackman_window, mel.mel_weight_matrix)
 
 
 @differentiated(reshape, flatten, squeeze, unsqueeze)
