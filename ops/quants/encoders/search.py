@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, load, no_lane, select, splat, store, to_int
+from ....runtime.kernel import inlined, inner
+from ....runtime.simd import LANES, any_lane, load, no_lane, room, select, splat, store, to_int
 from .rounding import byte, clamp, nearest
 
 TINY = 1e-15
@@ -163,27 +163,20 @@ def _positive_error(x: Any, weights: Any, count: int, top: int, inverse: Any) ->
 
 
 @inner
-def _refine(x: Any, weights: Any, at: int, count: int, low: Any, high: Any, cut: bool, sum_lx: Any, sum_l2: Any, codes: Any) -> Any:
-    """Up to five rounds that change one code at a time where that lowers the error; the sums afterwards.
-
-    `codes` are in ``[low, high]``; `cut` keeps 8 bits of them, and asks for a positive sum of squares before a change instead of after it.
-    """
+def _refine_bytes(x: Any, weights: Any, count: int, high: Any, sum_lx: Any, sum_l2: Any, codes: Any) -> Any:
+    """Up to five rounds that change one code at a time where that lowers the error; the sums afterwards. Codes keep 8 bits."""
     for _ in range(5):
         changed = no_lane()
         for i in range(count):
-            element, weight, code = load(x, (at + i) * LANES), load(weights, i * LANES), load(codes, (at + i) * LANES)
+            element, weight, code = load(x, i * LANES), load(weights, i * LANES), load(codes, i * LANES)
             lx = sum_lx - weight * element * code
             l2 = sum_l2 - weight * code * code
-            moved = clamp(nearest(element * l2 / lx), low, high)
-            change = (lx > 0) & (moved != code)
-            if cut:
-                change = change & (l2 > 0)
+            moved = clamp(nearest(element * l2 / lx), np.float32(LOWEST), high)
+            change = (lx > 0) & (moved != code) & (l2 > 0)
             lx += weight * element * moved
             l2 += weight * moved * moved
             change = change & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
-            if not cut:
-                change = change & (l2 > 0)
-            store(codes, (at + i) * LANES, select(change, byte(to_int(moved)) if cut else moved, code))
+            store(codes, i * LANES, select(change, byte(to_int(moved)), code))
             sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
             changed = changed | change
         if not any_lane(changed):
@@ -217,7 +210,7 @@ def positive_scale(x: Any, weights: Any, count: int, top: int, codes: Any) -> An
         store(codes, i * LANES, byte(to_int(code)))
         sum_lx += weight * element * code
         sum_l2 += weight * code * code
-    sum_lx, sum_l2 = _refine(x, weights, 0, count, np.float32(LOWEST), highest, True, sum_lx, sum_l2, codes)
+    sum_lx, sum_l2 = _refine_bytes(x, weights, count, highest, sum_lx, sum_l2, codes)
     for i in range(count):
         store(codes, i * LANES, select(empty, 0.0, load(codes, i * LANES)))
     return select(empty | ~(sum_l2 > 0), 0.0, sum_lx / sum_l2)
@@ -235,24 +228,57 @@ def _positive_start_error(x: Any, weights: Any, count: int, inverse: Any) -> Any
     return error
 
 
-@inner
+@inlined
+def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l2: Any, codes: Any, lx_terms: Any, l2_terms: Any) -> Any:
+    """Up to five rounds that change one code at a time where that lowers the error weighted by squares; the sums afterwards.
+
+    `lx_terms` and `l2_terms` are what each code adds to the sums. Most codes are plainly the nearest already, which is seen without a division.
+    """
+    for _ in range(5):
+        changed = no_lane()
+        for i in range(count):
+            element, code = load(x, (at + i) * LANES), load(codes, (at + i) * LANES)
+            lx, l2 = sum_lx - load(lx_terms, i * LANES), sum_l2 - load(l2_terms, i * LANES)
+            product = element * l2
+            settled = abs(product - code * lx) < np.float32(0.499) * lx
+            if any_lane(~settled & (lx > 0)):
+                weight = element * element
+                moved = clamp(nearest(product / lx), low, high)
+                change = (lx > 0) & (moved != code)
+                lx_term, l2_term = weight * element * moved, weight * moved * moved
+                lx += lx_term
+                l2 += l2_term
+                change = change & (lx * lx * sum_l2 > sum_lx * sum_lx * l2) & (l2 > 0)
+                store(codes, (at + i) * LANES, select(change, moved, code))
+                store(lx_terms, i * LANES, select(change, lx_term, load(lx_terms, i * LANES)))
+                store(l2_terms, i * LANES, select(change, l2_term, load(l2_terms, i * LANES)))
+                sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
+                changed = changed | change
+        if not any_lane(changed):
+            break
+    return sum_lx, sum_l2
+
+
+@inlined
 def refined_scale(x: Any, at: int, count: int, top: int, codes: Any) -> Any:
-    """The scale of codes in ``[-top, top)`` weighted by the squares, refined element by element; `codes` gets them from 0 on."""
+    """The scale of at most 16 codes in ``[-top, top)`` weighted by the squares, refined element by element; `codes` gets them from 0 on."""
     highest = np.float32(top)
     value, magnitude = extreme(x, at, count)
     empty = magnitude < TINY
     inverse = -highest / value
     sum_lx, sum_l2 = splat(np.float32(0)), splat(np.float32(0))
-    weights = np.empty(count * LANES, np.float32)
+    lx_terms, l2_terms = room(np.float32, 16), room(np.float32, 16)
     for i in range(count):
         element = load(x, (at + i) * LANES)
         weight = element * element
-        store(weights, i * LANES, weight)
         code = clamp(nearest(inverse * element), -highest, highest - 1)
+        lx_term, l2_term = weight * element * code, weight * code * code
         store(codes, (at + i) * LANES, code)
-        sum_lx += weight * element * code
-        sum_l2 += weight * code * code
-    sum_lx, sum_l2 = _refine(x, weights, at, count, -highest, highest - 1, False, sum_lx, sum_l2, codes)
+        store(lx_terms, i * LANES, lx_term)
+        store(l2_terms, i * LANES, l2_term)
+        sum_lx += lx_term
+        sum_l2 += l2_term
+    sum_lx, sum_l2 = _refine(x, at, count, -highest, highest - 1, sum_lx, sum_l2, codes, lx_terms, l2_terms)
     for i in range(at, at + count):
         store(codes, i * LANES, select(empty, 0.0, load(codes, i * LANES) + highest))
     return select(empty | ~(sum_l2 > 0), 0.0, sum_lx / sum_l2)
