@@ -112,6 +112,8 @@ def _carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
     show_report(report, made.plan)
     measured = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}
     wanted = current().json or values["report"]
+    if wanted:
+        made.settle()
     payload = {**report_json(report, made.plan), **_types_json(made, measured)} if wanted else {}
     arguments.write_report(values["report"], payload)
     current().emit(payload)

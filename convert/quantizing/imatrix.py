@@ -195,4 +195,5 @@ def _check(importance: Importance) -> None:
             hint = "Make the importance matrix again"
             raise FormatError("E-IMATRIX-VALUE", importance.path, why, expected="a number that is not negative", hint=hint)
         if not values.any():
-            importance.notes.append(Note("W-IMATRIX-ZERO", name, "has no importance at all; types that need it will not be good"))
+            importance.values[name] = numpy.ones_like(values)
+            importance.notes.append(Note("W-IMATRIX-ZERO", name, "has no importance at all in the importance matrix; all columns count the same"))

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...ops.quants import codec_of
 from ...runtime.errors import UnsupportedError
+from ...runtime.format import ReadOptions
 from ...runtime.graph import Graph, Note
 from ...runtime.passes.quantize import Errors, Quantize
 from ...runtime.passes.tied import Tied
@@ -21,6 +22,7 @@ from ...runtime.storage import Region
 from ...runtime.tensor import Tensor
 from .. import elements
 from .. import plan as planning
+from ..opening import read_file
 from ..options import Options
 from . import filetypes, sampling
 from .choosing import Choice, Chooser, Wishes
@@ -62,6 +64,14 @@ class Quantized:
         with ThreadPoolExecutor(threads or self.plan.threads) as pool:
             return {choice.weight.name: errors for choice, errors in zip(changed, pool.map(measure, changed), strict=True)}
 
+    def settle(self) -> None:
+        """Take the tensors from the files that were written, so that nothing encodes them again."""
+        made, found = self.plan, dict[str, Tensor]()
+        for file in made.files:
+            if file.name not in made.attached and found.keys() != made.graph.weights.keys():
+                found |= read_file(made.folder / file.name, ReadOptions(), made.format.name).weights
+        made.graph.weights |= found
+
     def block_notes(self) -> list[Note]:
         """What the encoding met, known when the file is written."""
         met = [audit for audit in self.quantize.blocks if audit.nans and audit.nan == "warn"]
@@ -100,7 +110,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
         recipe = within_target(graph, request, choices, importance, room, format.dtypes, options.threads or min(4, os.cpu_count() or 1))
     chooser = _chooser(recipe, model, weights, request)
     choices = [chooser.choose(weight) for weight in weights]
-    refuse(choices, recipe, request, importance)
+    refuse(choices, recipe, request, importance, format)
     note(graph, choices, chooser, request, importance)
     pass_ = Quantize({choice.weight.name: choice.dtype for choice in choices if choice.changes}, codec_of, importance, options.nan, request.measure)
     sources = dict(graph.weights)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ops.quants import codec_of
-from ...runtime.dtype import BlockType, DType
+from ...runtime.dtype import DTYPES, BlockType, DType
 from ...runtime.errors import UnsafeFileError, UnsupportedError
+from ...runtime.format import Format
 from ...runtime.graph import Graph
 from . import filetypes
 from .choosing import Choice, Chooser, needs_importance
@@ -16,8 +17,13 @@ from .request import Quantization
 from .rules import Recipe
 
 
-def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, importance: dict[str, Any]) -> None:
-    """Raise for fallbacks and second quantizations that were not allowed, and for types that cannot be encoded so."""
+def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, importance: dict[str, Any], format: Format) -> None:
+    """Raise for fallbacks and second quantizations that were not allowed, and for types that cannot be encoded so, or not be held by `format`."""
+    wrong = [choice for choice in choices if choice.dtype not in format.dtypes]
+    if wrong:
+        held = ", ".join(name for name in ("bf16", "f16", "f8_e4m3") if DTYPES[name] in format.dtypes)
+        why = f"{format.name} cannot hold {len(wrong)} of {len(choices)} tensors, such as {wrong[0].weight.name!r} as {wrong[0].dtype.name}"
+        raise UnsupportedError("E-OUT-DTYPE", None, why, hint=f"Write GGUF, or choose a type that {format.name} holds, such as {held}")
     changed = [choice for choice in choices if choice.changes]
     again = [choice for choice in changed if choice.weight.dtype.kind == "block"]
     if again and not request.allow_requantize:
