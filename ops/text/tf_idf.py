@@ -65,7 +65,8 @@ TOKENS = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]])
 )
 def tf_idf_vectorizer(
     x: np.ndarray, *, max_gram_length: int, max_skip_count: int, min_gram_length: int, mode: str, ngram_counts: Sequence[int],
-    ngram_indexes: Sequence[int], pool_int64s: Sequence[int] | None = None, pool_strings: Sequence[str] | None = None, weights: Sequence[float] | None = None,
+    ngram_indexes: Sequence[int], pool_int64s: Sequence[int] | None = None,
+    pool_strings: Sequence[str] | None = None, weights: Sequence[float] | None = None,
 ) -> np.ndarray:
     """[C] or [N, C] to [width] or [N, width] of f32: counts, once-or-never, or counts times weights, at each n-gram's coordinate.
 
