@@ -106,6 +106,10 @@ VALUES = (
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
     click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
 )
+GRAPHS = (
+    click.option("--external-data", default="auto", type=click.Choice(["auto", "never", "always"]), help="ONNX tensors in files of their own."),
+    click.option("--opset", type=click.IntRange(1), metavar="N", help="ONNX opset to write (default: the lowest from 17 on that fits)."),
+)
 CARRYING = (
     click.option("--metadata", multiple=True, metavar="K=V", help="Set a metadata key."),
     click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),
@@ -177,6 +181,8 @@ def convert_options(values: dict[str, Any]) -> Options:
         select=selection(values),
         shard_nbytes=None if values.get("shard_size") is None else limits.size(values["shard_size"]),
         shard_tensors=values.get("shard_tensors"),
+        external_data=values.get("external_data", "auto"),
+        opset=values.get("opset"),
         metadata=_metadata(values),
         nan=values.get("nan", "error"),
         tied=values.get("tied", "clone"),

@@ -26,6 +26,7 @@ class Options:
         tensor_types: pairs of name pattern and dtype name.
         select: which weights, under which names.
         shard_nbytes, shard_tensors: the most one output file holds; shard_groups: exactly how many tensors each of them holds.
+        external_data: where an ONNX model's tensors go (auto, never, always); opset: which one it is written for, None for the lowest.
         metadata: keys to set (None removes one).
         nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
         attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
@@ -42,6 +43,8 @@ class Options:
     shard_nbytes: int | None = None
     shard_tensors: int | None = None
     shard_groups: tuple[int, ...] | None = None
+    external_data: str = "auto"
+    opset: int | None = None
     metadata: dict[str, object] = field(default_factory=dict)
     nan: str = "error"
     tied: str = "clone"

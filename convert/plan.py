@@ -18,6 +18,7 @@ from ..runtime.errors import UnsafeFileError, UnsupportedError, UsageError
 from ..runtime.format import FileLayout, Format, Piece, WriteOptions
 from ..runtime.graph import Graph
 from ..runtime.passes.cast import Cast
+from ..runtime.passes.select import Select
 from ..runtime.passes.tied import Tied
 from ..runtime.passes.weights import weights_only
 from ..runtime.storage import Storage
@@ -96,8 +97,13 @@ def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
     """The plan for an open graph, which it changes."""
     format = target_format(os.fspath(output), options)
+    folder, stem, beside = _place(output, format)
+    writing = WriteOptions(
+        stem, options.shard_nbytes, options.shard_tensors, options.shard_groups, external_data=options.external_data, opset=options.opset
+    )
     if not format.graphs:
         weights_only(graph)
+    _refuse_part(graph, options)
     _attach(graph, options)
     options.select.run(graph)
     Tied(options.tied).run(graph)
@@ -108,11 +114,12 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         if value is not None:
             graph.metadata[key] = value
     _check_holdable(graph, format)
-    folder, stem, beside = _place(output, format)
+    if format.prepare is not None:
+        format.prepare(graph, writing)
     loose = sorted(graph.attachments.items()) if beside else []
     held = dataclasses.replace(graph, attachments={}) if beside else graph
     assert format.layout is not None
-    files = format.layout(held, WriteOptions(stem, options.shard_nbytes, options.shard_tensors, options.shard_groups))
+    files = format.layout(held, writing)
     taken = {file.name for file in files} & graph.attachments.keys() if beside else set()
     if taken:
         why = f"the model carries a file {min(taken)!r}, which is the name of a file to be written"
@@ -122,6 +129,18 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         list(inputs), graph, graph.format, format, folder, stem, files, frozenset(name for name, _ in loose), options, casts,
         _fingerprint(graph, files, options),
     )
+
+
+def _refuse_part(graph: Graph, options: Options) -> None:
+    """Weights that nodes use are neither left out, renamed nor cast without the nodes."""
+    chosen = {"--dtype": options.dtype, "--tensor-type": options.tensor_types, "--tied dedupe": options.tied == "dedupe"}
+    chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
+    given = [name for name, value in chosen.items() if value]
+    if graph.nodes and given:
+        raise UsageError(
+            "E-OPTION-NODES", None, f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more",
+            hint="candle-convert quantize converts a graph's types, candle-convert graph rename its names",
+        )
 
 
 def target_format(output: str, options: Options) -> Format:

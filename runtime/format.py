@@ -39,12 +39,16 @@ class WriteOptions:
         stem: file name without suffix, from which shard names are made.
         shard_nbytes, shard_tensors: the most one file holds, None for one file.
         shard_groups: how many tensors, in order, each file holds, instead.
+        external_data: whether tensors go into files beside the model: never, always, or auto, where it is too large for one file.
+        opset: of a written graph, None for the lowest that has what it needs.
     """
 
     stem: str = "model"
     shard_nbytes: int | None = None
     shard_tensors: int | None = None
     shard_groups: tuple[int, ...] | None = None
+    external_data: str = "auto"
+    opset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class Format:
         max_dims: the most dimensions a written tensor can have, None for any number.
         graphs: whether it holds a graph with nodes, and nothing without; the others hold weights only.
         ragged: whether tensors of sub-byte types may end within a byte.
+        prepare: changes a graph into what can be written, before anything else looks at it.
         stem: what the file is called in a model directory.
         check: findings that need the tensor data or go beyond what reading checks.
         scan: security findings; must look at every byte that could carry code.
@@ -123,6 +128,7 @@ class Format:
     max_dims: int | None = None
     graphs: bool = False
     ragged: bool = False
+    prepare: Callable[[Graph, WriteOptions], object] | None = None
     stem: str = "model"
     check: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
     scan: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found

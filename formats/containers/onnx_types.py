@@ -88,18 +88,25 @@ def _dim(dim: Dim) -> Message:
 
 
 def info_of(value: Value) -> Message:
-    """The ValueInfoProto of a value, as its file had it where nothing about its type has changed."""
+    """The ValueInfoProto of a value, as its file had it where that still holds."""
     carried = value.carried or {}
     info = Message("Info", name=value.name, **{key: carried[key] for key in CARRIED if key in carried})
     kept = carried.get("type")
     if kept is not None:
         before = Value(value.name)
         fill(before, kept)
-        same = (before.dtype, before.shape, before.container) == (value.dtype, value.shape, value.container)
-        if same or (carried.get("opaque") and value.dtype is None):
+        if _agrees(before, value) or (carried.get("opaque") and value.dtype is None):
             info["type"] = kept
             return info
     made = type_of(value)
     if made is not None:
         info["type"] = made
     return info
+
+
+def _agrees(said: Value, value: Value) -> bool:
+    """Whether what a file says of a value still holds, though more may be known now."""
+    if (said.dtype, said.container) != (value.dtype, value.container) or said.shape is None or value.shape is None:
+        return (said.dtype, said.container) == (value.dtype, value.container)
+    known = zip(said.shape, value.shape, strict=False)
+    return len(said.shape) == len(value.shape) and all(one == other or not isinstance(one, int) or not isinstance(other, int) for one, other in known)

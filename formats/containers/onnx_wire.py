@@ -200,7 +200,8 @@ class _Decoder:
         if wire == VARINT:
             self.varint()
         else:
-            self.at += {FIXED64: 8, FIXED32: 4}.get(wire) or self.length(end)
+            nbytes = {FIXED64: 8, FIXED32: 4}.get(wire) or self.length(end)
+            self.at += nbytes
         if self.at > end:
             self.refuse("an unknown field crosses the end of its message")
         stop, self.at = self.at, begin
