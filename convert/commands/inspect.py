@@ -17,7 +17,7 @@ EPILOG = """\b
 Examples
   candle-convert inspect model.safetensors
   candle-convert inspect model-dir/ --include attn --json
-  candle-convert ls checkpoint.pth --key model_state_dict
+  candle-convert inspect model.onnx --html model.html
 """
 SHOWN = 60
 
@@ -26,9 +26,14 @@ SHOWN = 60
 @click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
 @click.option("--include", metavar="RE", multiple=True, help="Only tensors whose name matches.")
 @click.option("--nodes", is_flag=True, help="List the nodes of a graph too.")
-@arguments.options(arguments.READING)
+@click.option("--html", metavar="FILE", type=arguments.PATH, help="Write one page: the graph drawn, all weights with histograms. Reads the weights.")
+@click.option("-f", "--force", is_flag=True, help="Replace an existing page.")
+@arguments.options(arguments.READING, arguments.PROGRESS)
 def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """List the tensors, graph, metadata and attached files of a model. Reads headers only."""
+    """List tensors, graph, metadata and attached files.
+
+    Reads headers only, but for the page of --html.
+    """
     from ...runtime.metadata import to_json
     from ...runtime.passes.select import Select
     from ...runtime.passes.weights import collected
@@ -43,6 +48,8 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     made_of = facts(graph, nodes=nodes) if graph.outputs else None
     if made_of is not None:
         _show_graph(graph, made_of)
+    if values["html"] is not None:
+        _draw(graph, path, values)
     rows = [(name, tensor.dtype.name, _shape(tensor.shape), human_size(tensor.nbytes)) for name, tensor in graph.weights.items()]
     out.table(("tensor", "dtype", "shape", "size"), rows, right=(3,))
     for title, lines in (
@@ -69,6 +76,25 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
                 **({} if made_of is None else {"graph": made_of}),
             }
         )
+
+
+def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:
+    """The page of ``--html``; types that the file leaves out are inferred."""
+    from ..drawing.page import page, take_types
+    from ..replacing import replacing
+
+    if graph.outputs:
+        take_types(graph, arguments.open_input(path, values))
+    progress = arguments.progress(values)
+    progress.phase("reading")
+    progress.start(2 * sum(tensor.nbytes for tensor in graph.weights.values()))
+    try:
+        text = page(graph, path.rstrip("/").rpartition("/")[2], progress.advance)
+    finally:
+        progress.finish()
+    with replacing(values["html"], force=values["force"]) as file:
+        file.write(text.encode())
+    current().say(f"drawn in {printable(values['html'])}")
 
 
 def _show_graph(graph: Graph, made_of: dict[str, Any]) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.graph import Graph, Node, Value
+from ...runtime.infer import infer
 from ...runtime.metadata import to_json
+from ..graph_facts import type_text
 from ..progress import ignored
 from ..selection import select
 from ..statistics import statistics
@@ -35,6 +37,16 @@ def page(graph: Graph, title: str, advance: Callable[[int], object] = ignored) -
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def take_types(graph: Graph, newest: Graph) -> None:
+    """Give the values of a graph the dtypes and shapes that inference finds in the same graph at the newest opset."""
+    infer(newest)
+    for name, value in graph.values.items():
+        known = newest.values.get(name)
+        if known is not None:
+            value.dtype, value.shape = value.dtype or known.dtype, value.shape or known.shape
+            value.container = value.container or known.container
 
 
 def _facts(graph: Graph) -> list[list[str]]:
@@ -70,31 +82,23 @@ def _drawing(name: str, graph: Graph) -> dict[str, Any]:
     for box, (x, y) in zip(boxes, placed.corners, strict=True):
         box["x"], box["y"] = round(x, 1), round(y, 1)
     return {
-        "name": name, "boxes": boxes, "edges": [[start, end, value.name, _type(value)] for start, end, value in edges],
+        "name": name, "boxes": boxes, "edges": [[start, end, value.name, type_text(value)] for start, end, value in edges],
         "width": round(placed.width, 1), "height": placed.height,
     }
 
 
 def _end(kind: str, value: Value) -> dict[str, Any]:
-    return {"kind": kind, "label": value.name, "type": _type(value)}
+    return {"kind": kind, "label": value.name, "type": type_text(value)}
 
 
 def _box(graph: Graph, node: Node) -> dict[str, Any]:
     attributes = [[key, _text(value)] for key, value in node.attributes.items()]
-    inputs = [["", ""] if value is None else [value.name, _type(value) + (" weight" if value.name in graph.weights else "")] for value in node.inputs]
+    weights = graph.weights
+    inputs = [["", ""] if value is None else [value.name, type_text(value) + " weight" * (value.name in weights)] for value in node.inputs]
     return {
         "kind": "node", "label": node.op.name, "domain": node.op.domain, "name": node.name, "attributes": attributes, "inputs": inputs,
-        "outputs": [[value.name, _type(value)] for value in node.outputs],
+        "outputs": [[value.name, type_text(value)] for value in node.outputs],
     }
-
-
-def _type(value: Value) -> str:
-    dtype = "?" if value.dtype is None else value.dtype.name
-    shape = "" if value.shape is None else "[" + ", ".join("?" if dim is None else str(dim) for dim in value.shape) + "]"
-    text = dtype + shape
-    for kind in reversed(value.container):
-        text = f"{kind}({text})"
-    return text
 
 
 def _text(value: Any) -> str:

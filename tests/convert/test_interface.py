@@ -15,6 +15,7 @@ import pytest
 from candle_convert.convert.cli import cli, run
 from candle_convert.runtime import registry
 from candle_convert.runtime.errors import printable
+from onnx_files import perceptron
 
 NASTY = "\x1b[31mred\x1b[0m\nnew\r/../x\u202e"
 ARRAYS = {"a.weight": np.arange(64, dtype=np.float32).reshape(2, 32), NASTY: np.ones(32, np.float16)}
@@ -36,11 +37,12 @@ COMMANDS = list(commands())
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working folder with a model, another one, a manifest, shards and a model directory."""
+    """A working folder with a model, another one, a network, a manifest, shards and a model directory."""
     monkeypatch.chdir(tmp_path)
     cc.save_file(ARRAYS, "m.safetensors", metadata={"name": "x", NASTY: NASTY})
     cc.save_file({**ARRAYS, "a.weight": ARRAYS["a.weight"] + 1}, "n.safetensors", metadata={"name": "y"})
     cc.convert("m.safetensors", "parts", to="safetensors", shard_tensors=1)
+    perceptron("net.onnx")
     (tmp_path / "text.txt").write_text("no model\n")
     (tmp_path / "short.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1])
     (tmp_path / "evil.txt").write_bytes(b"cposix\nsystem\n(S'echo'\ntR.")
@@ -119,6 +121,8 @@ SUCCESS = [
     (["recipes", "list"], {"recipes": LIST}),
     (["recipes", "show", "q4_k_m"], {"rules": LIST, "base": TEXT, "toml": TEXT}),
     (["verify", "m.safetensors", "m.safetensors"], {"inputs": LIST, "faithful": {"const": True}, "tensors": LIST}),
+    (["inspect", "net.onnx", "--html", "net.html"], {"graph": OBJECT, "tensors": LIST}),
+    (["ops", "net.onnx"], {"ops": LIST, "missing": LIST, "opsets": OBJECT}),
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
     (["doctor"], {"packages": LIST, "hardware": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),

@@ -1,0 +1,1 @@
+"""Running models from the command line: inputs, outputs, comparison with peers."""

@@ -1,0 +1,49 @@
+"""Coverage: which operators exist, and which of a model's are missing, all of them, before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ...runtime import registry
+from ...runtime.functions import Function
+from ...runtime.graph import Graph, Node
+from ...runtime.op import Foreign, Op
+from ...runtime.session import walk
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An operator of a model that cannot be run: its name, domain, the model's opset of that domain, nodes, and why."""
+
+    op: str
+    domain: str
+    opset: int | None
+    nodes: int
+    why: str
+
+
+def missing(graph: Graph) -> list[Missing]:
+    """Operators of a graph and its subgraphs that cannot be run, by domain and name."""
+    lacking = (node.op for node in _nodes(graph) if node.op.compute is None and node.op.lower is None and not isinstance(node.op, Function))
+    counts = Counter((operator.domain, operator.name) for operator in lacking)
+    return [
+        Missing(name, domain or "ai.onnx", graph.opsets.get(domain), nodes, _why(name, domain)) for (domain, name), nodes in sorted(counts.items())
+    ]
+
+
+def _why(name: str, domain: str) -> str:
+    if registry.operator(name, domain) is not None:
+        return "it is known, but cannot be run"
+    elsewhere = sorted(other or "ai.onnx" for other, known in registry.operators() if known == name)
+    return f"no such operator in {domain or 'ai.onnx'}" + (f"; {', '.join(elsewhere)} has one of that name" if elsewhere else "")
+
+
+def used(graph: Graph) -> Counter[Op]:
+    """How many nodes of a graph and its subgraphs apply each operator."""
+    return Counter(node.op for node in _nodes(graph) if not isinstance(node.op, Foreign | Function))
+
+
+def _nodes(graph: Graph) -> list[Node]:
+    """Nodes of the graph and of the functions that it defines."""
+    return [node for each in (graph, *(function.body for function in graph.functions.values())) for node in walk(each)]
