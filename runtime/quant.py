@@ -1,12 +1,14 @@
 """Codecs: how the blocks of a quantized type become numbers and back.
 
 A codec is found by existence: every module directly in `ops/quants/` defines a tuple `CODECS`. Decoders are plain numpy, so that reading
-quantized files never loads Numba; encoders are compiled kernels in modules that only `encoder` imports.
+quantized files never loads Numba, but for large amounts of the most used types there are compiled ones too. Encoders are compiled kernels.
+Modules with kernels are only imported by `encoder` and `decoder`.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +29,12 @@ Encoder = Callable[["np.ndarray", "np.ndarray", "np.ndarray", int, int], None]
 All three are C-contiguous, `columns` is a multiple of the block length, all values are finite.
 """
 
+Decoder = Callable[["np.ndarray", "np.ndarray"], None]
+"""``decode(blocks, values)``: flat uint8 that is read-only, flat float32 that is filled."""
+
+COMPILED_FROM = 1 << 27
+"""Elements decoded by one process from which on it pays to load Numba for it."""
+
 SLICE = 1 << 18
 """Elements that one call of a decoder gets, so that its temporaries stay in cache."""
 
@@ -39,6 +47,7 @@ class Codec:
         dtype: the block type.
         decode: uint8 ``[n, dtype.block_nbytes]`` to float32 ``[n, dtype.block]``; any bytes are valid blocks.
         encoder: loads and compiles the encoder; None for types that only exist in old files or as intermediates.
+        decoder: loads and compiles a faster decoder, bit for bit the same; None where there is none.
         needs_importance: whether the type is encoded only with an importance matrix.
     """
 
@@ -46,6 +55,7 @@ class Codec:
     decode: Callable[[np.ndarray], np.ndarray]
     encoder: Callable[[], Encoder] | None = None
     needs_importance: bool = False
+    decoder: Callable[[], Decoder] | None = None
 
 
 def block_type(name: str) -> BlockType:
@@ -53,6 +63,21 @@ def block_type(name: str) -> BlockType:
     dtype = DTYPES[name]
     assert isinstance(dtype, BlockType), f"{name} has no blocks"
     return dtype
+
+
+@dataclass
+class _Tally:
+    """Elements that this process has decoded."""
+
+    elements: int = 0
+
+    def compiled_pays(self, count: int) -> bool:
+        """Whether `count` more are better decoded by compiled code."""
+        self.elements += count
+        return self.elements >= COMPILED_FROM or "numba" in sys.modules
+
+
+_TALLY = _Tally()
 
 
 def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
@@ -65,6 +90,10 @@ def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
         raise FormatError("E-QUANT-PARTIAL", None, why, expected=f"a multiple of {size}", hint="Cut between blocks")
     blocks = numpy.frombuffer(data, dtype=numpy.uint8).reshape(-1, size)
     values = numpy.empty((len(blocks), length), dtype=numpy.float32)
+    if codec.decoder is not None and values.size >= SLICE and _TALLY.compiled_pays(values.size):
+        blocks.flags.writeable = False  # Numba would compile the kernel once more for other arrays
+        codec.decoder()(blocks.reshape(-1), values.reshape(-1))
+        return values.reshape(-1)
     step = max(1, SLICE // length)
     with numpy.errstate(all="ignore"):
         for first in range(0, len(blocks), step):

@@ -144,14 +144,16 @@ def _address(context: Any, builder: Any, sig: Any, args: Any, pointee: Any) -> A
 
 @intrinsic
 def load(typing: Any, array: Any, index: Any) -> Any:
-    """Sixteen neighbours of a flat float32, int32 or uint16 array from element `index`."""
-    kind = {types.float32: F32, types.int32: I32, types.uint16: I32}[array.dtype]
-    narrow = ir.VectorType(ir.IntType(16), LANES) if array.dtype == types.uint16 else None
+    """Sixteen neighbours of a flat float32, int32, uint16, uint8 or int8 array from element `index`."""
+    kind = F32 if array.dtype == types.float32 else I32
+    narrow = None if array.dtype in _LLVM else ir.VectorType(ir.IntType(array.dtype.bitwidth), LANES)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = builder.load(_address(context, builder, sig, args, narrow or _llvm(kind)))
-        value.align = 2 if narrow else 4
-        return builder.zext(value, _llvm(I32)) if narrow else value
+        value.align = array.dtype.bitwidth // 8
+        if narrow is None:
+            return value
+        return (builder.sext if array.dtype.signed else builder.zext)(value, _llvm(I32))
 
     return kind(array, types.intp), lower
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.quant import Codec, block_type
 from .encoders import compiled
+from .layout import native
 from .layout.fields import Blocks, Values, half, nibbles
 
 
@@ -20,6 +21,6 @@ def decode_q4_1(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q4_0"), decode_q4_0, compiled("linear", "encode_q4_0")),
+    Codec(block_type("q4_0"), decode_q4_0, compiled("linear", "encode_q4_0"), decoder=native("decode_q4_0")),
     Codec(block_type("q4_1"), decode_q4_1, compiled("linear", "encode_q4_1")),
 )

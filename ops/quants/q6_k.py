@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.quant import Codec, block_type
 from .encoders import compiled
+from .layout import native
 from .layout.fields import Blocks, Values, half, nibbles, planes
 
 
@@ -18,4 +19,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q6_k"), decode, compiled("symmetric_k", "encode_q6_k")),)
+CODECS = (Codec(block_type("q6_k"), decode, compiled("symmetric_k", "encode_q6_k"), decoder=native("decode_q6_k")),)

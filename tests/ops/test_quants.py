@@ -9,7 +9,7 @@ import pytest
 from candle_convert.ops.quants import codec_of, codecs, dequantized
 from candle_convert.runtime.dtype import BF16, F32
 from candle_convert.runtime.errors import FormatError, UnsupportedError
-from candle_convert.runtime.quant import block_type, decoded, encoded
+from candle_convert.runtime.quant import SLICE, block_type, decoded, encoded
 from candle_convert.runtime.storage import Derived, Held
 from candle_convert.runtime.tensor import Tensor
 
@@ -45,6 +45,23 @@ def test_random_blocks_decode_as_libggml_does(dtype):
         pytest.skip("libggml only encodes this type")
     blocks = random_blocks(dtype, 20000, seed=2)
     assert same(decoded(codec_of(dtype), blocks.tobytes()), GGML.decode(dtype, blocks))
+
+
+@pytest.mark.parametrize("codec", [each for each in codecs().values() if each.decoder], ids=lambda codec: codec.dtype.name)
+def test_compiled_decoders_give_what_numpy_ones_do(codec):
+    blocks = random_blocks(codec.dtype, 3000, seed=3)
+    with np.errstate(all="ignore"):
+        wanted = codec.decode(blocks)
+    values = np.empty(wanted.size, np.float32)
+    blocks.flags.writeable = False
+    codec.decoder()(blocks.reshape(-1), values)
+    assert same(values, wanted)
+
+
+def test_large_amounts_are_decoded_by_compiled_code():
+    codec = codec_of(block_type("q8_0"))
+    blocks = np.full((SLICE // 32, 34), 60, np.uint8)
+    assert (decoded(codec, blocks.tobytes()) == codec.decode(blocks[:1])[0, 0]).all()
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
