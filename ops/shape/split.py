@@ -59,9 +59,17 @@ def split(x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, nu
     return tuple(np.split(x, np.cumsum(parts)[:-1], axis=along))
 
 
+@upgrade(split, below=2)
+def lengths_were_of_the_dtype_of_the_input(node: Node, build: Builder) -> None:
+    """In the first opset lengths could be an input, of the dtype of the other one."""
+    if len(node.inputs) > 1:
+        node.inputs[1] = build.add("Cast", [node.inputs[1]], {"to": 7})
+        build.keep(node)
+
+
 @upgrade(split, below=13)
 def lengths_were_an_attribute(node: Node, build: Builder) -> None:
-    """Before opset 13 the lengths were an attribute; in the first opset they could be an input, too."""
+    """Before opset 13 the lengths were an attribute."""
     given = node.attributes.pop("split", None)
     if given is not None:
         node.inputs[1:] = [build.constant(given)]
