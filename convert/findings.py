@@ -47,7 +47,7 @@ class Located:
     def of_error(path: str, error: Error) -> Located:
         """An error that ended the reading of `path`: a danger when it was refused for safety."""
         severity = "danger" if isinstance(error, UnsafeFileError) else "error"
-        member = None if error.file in (None, path) else error.file
+        member = None if error.file in (None, path) else str(error.file).removeprefix(f"{path}!")
         hint = f". {error.hint}" if error.hint else ""
         sides = [f"{side} {value}" for side, value in (("expected", error.expected), ("found", error.found)) if value is not None]
         why = f"{error.why} ({', '.join(sides)})" if sides else error.why

@@ -162,11 +162,18 @@ def _file(result: Scan, path: str, options: ReadOptions, advance: Callable[[int]
             found += [finding if isinstance(finding, Located) else Located.of(path, finding) for finding in look]
         except Error as error:
             found.append(Located.of_error(path, error))
-    told: dict[Any, Located] = {}
-    for finding in found:
-        told.setdefault((finding.code, finding.member, finding.message if finding.offset is None else finding.offset), finding)
-    result.findings += told.values()
+    result.findings += _told_once(found)
     source.close()
+
+
+def _told_once(found: Sequence[Located]) -> Iterable[Located]:
+    """The first finding of each code at each place; one that does not know its member is the same as one that does."""
+    members: dict[Any, dict[str | None, Located]] = {}
+    for finding in found:
+        place = (finding.code, finding.message if finding.offset is None else finding.offset)
+        members.setdefault(place, {}).setdefault(finding.member, finding)
+    for named in members.values():
+        yield from (finding for member, finding in named.items() if member is not None or len(named) == 1)
 
 
 def _look_model(source: Source, formats: Sequence[Format], options: ReadOptions) -> Iterator[Finding | Located]:

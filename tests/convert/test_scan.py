@@ -319,3 +319,11 @@ def test_json_and_the_list_of_names(clean, capsys):
 def test_missing_paths(tmp_path):
     assert run(["scan", str(tmp_path / "none")]) == 7
     assert run(["scan"]) == 2
+
+
+@pytest.mark.parametrize("hidden", HIDING)
+def test_one_problem_is_told_once(hidden, tmp_path):
+    path = tmp_path / "weights.bin"
+    path.write_bytes(HIDING[hidden])
+    places = [(finding.code, finding.offset, finding.message if finding.offset is None else None) for finding in cc.scan(path).findings]
+    assert len(places) == len(set(places))
