@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .dtype import BlockType, DType
+from .dtype import F16, F32, BlockType, DType
 from .errors import UnsupportedError
 from .storage import Derived
 from .tensor import Tensor, nbytes, pack, unpack
@@ -14,6 +15,8 @@ from .tensor import Tensor, nbytes, pack, unpack
 if TYPE_CHECKING:
     import numpy as np
 
+WIDENED_FROM = 1 << 14
+"""Elements from which on compiled code widens them, where Numba is loaded."""
 
 _KEEPS_MEANING = {
     *((kind, kind) for kind in ("float", "int", "uint", "bool", "complex")),
@@ -66,7 +69,21 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
     import numpy
 
     wanted = dtype.as_numpy()
+    if values.dtype == F16.as_numpy() and dtype == F32 and values.size >= WIDENED_FROM and "numba" in sys.modules and values.flags.aligned:
+        return _widened(values)
     with numpy.errstate(all="ignore"):
         if values.dtype.itemsize == wanted.itemsize == 1 and dtype.kind == "float":
             values = values.astype(numpy.float32)
         return numpy.ascontiguousarray(values.astype(wanted, copy=False))
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    import numpy
+
+    from .widen import widen
+
+    wide = numpy.empty(values.shape, dtype=numpy.float32)
+    halves = values.view(numpy.uint16).reshape(-1)
+    halves.flags.writeable = False  # Numba would compile the kernel once more for other arrays
+    widen(halves, wide.reshape(-1))
+    return wide
