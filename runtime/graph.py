@@ -48,8 +48,8 @@ class Value:
     dtype: DType | None = None
     shape: tuple[Dim, ...] | None = None
     container: tuple[str, ...] = ()
-    producer: Node | None = None
-    carried: dict[str, Any] | None = None
+    producer: Node | None = field(default=None, repr=False)
+    carried: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(eq=False)
@@ -64,11 +64,11 @@ class Node:
     """
 
     op: Op
-    inputs: list[Value | None]
-    outputs: list[Value]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    inputs: list[Value | None] = field(repr=False)
+    outputs: list[Value] = field(repr=False)
+    attributes: dict[str, Any] = field(default_factory=dict, repr=False)
     name: str = ""
-    carried: dict[str, Any] | None = None
+    carried: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def subgraphs(self) -> list[Graph]:

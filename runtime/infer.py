@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .dtype import DType
-from .errors import FormatError
+from .errors import FormatError, LimitError
+from .functions import Function, instance
 from .graph import Dim, Graph, Node, Value
+from .limits import current
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +23,8 @@ Shape = tuple[Dim, ...]
 
 CHECK = "The model is malformed: candle-convert check lists all of it"
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a rule meets in a node that lacks inputs or attributes, or has ones of the wrong kind."""
 MAX_DATA = 4096
 """Elements of an integer tensor that are followed through shape arithmetic."""
 
@@ -74,7 +78,7 @@ class Inference:
         value.dtype = dtype or value.dtype
         value.container = container or value.container
         if shape is not None:
-            value.shape = merged(value.shape, tuple(shape), f"output {value.name!r} of {self.node.op.name}")
+            self.facts.learn(value, tuple(shape))
         if data is not None and len(data) <= MAX_DATA:
             self.facts.partial[value] = tuple(data)
 
@@ -95,12 +99,28 @@ class Inference:
 
 
 class Facts:
-    """What is known of the values of a graph beyond dtype and shape."""
+    """What is known of the values of a graph beyond dtype and shape.
+
+    Attributes:
+        partial: elements of small integer tensors.
+        stale: values whose shape in the file was another than what follows from the nodes, with the shape in the file.
+    """
 
     def __init__(self, weights: dict[str, Any] | None = None) -> None:
         self.partial: dict[Value, Shape] = {}
         self.weights = weights or {}
         self.graphs: list[Graph] = []
+        self.left = current().entries
+        self.stale: list[tuple[Value, Shape]] = []
+
+    def learn(self, value: Value, shape: Shape) -> None:
+        """Take over a shape that follows from a node; one that the file gives and that contradicts it is stale."""
+        try:
+            value.shape = merged(value.shape, shape, f"value {value.name!r}")
+        except FormatError:
+            assert value.shape is not None
+            self.stale.append((value, value.shape))
+            value.shape = shape
 
     def array(self, value: Value) -> np.ndarray | None:
         """The array of a small constant."""
@@ -112,7 +132,7 @@ class Facts:
         if known is not None and value.dtype is not None and value.shape is not None and all(isinstance(dim, int) for dim in known):
             import numpy
 
-            return numpy.array(known, value.dtype.as_numpy()).reshape([dim for dim in value.shape if isinstance(dim, int)])
+            return numpy.array(known, numpy.int64).astype(value.dtype.as_numpy()).reshape([dim for dim in value.shape if isinstance(dim, int)])
         return None
 
     def data(self, value: Value) -> Shape | None:
@@ -128,9 +148,34 @@ class Facts:
         """Infer every node of a graph in order."""
         self.graphs.append(graph)
         for node in graph.nodes:
-            if node.op.infer is not None:
-                node.op.infer(Inference(node, self))
+            self.infer_node(node)
         self.graphs.pop()
+
+    def infer_node(self, node: Node) -> None:
+        """Infer the outputs of one node."""
+        if isinstance(node.op, Function):
+            self.infer_call(node)
+        elif node.op.infer is not None:
+            try:
+                node.op.infer(Inference(node, self))
+            except MALFORMED as error:
+                name = f" {node.name!r}" if node.name else ""
+                why = f"{node.op.name} node{name} is not made as its operator's definition says ({type(error).__name__}: {error})"
+                raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
+
+    def infer_call(self, node: Node) -> None:
+        """Infer the outputs of a call of a function, from its body with the inputs of the call."""
+        inner = Graph(parent=self.graphs[-1])
+        nodes = instance(node, inner)
+        self.left -= len(nodes)
+        if self.left < 0:
+            raise LimitError("E-ONNX-INLINE", None, "the model's functions expand to too many nodes", hint="Raise it with --limit entries=N")
+        self.graphs.append(inner)
+        for made in nodes:
+            self.infer_node(made)
+        self.graphs.pop()
+        for value in node.outputs:
+            value.producer = node
 
 
 def infer(graph: Graph) -> Facts:

@@ -7,11 +7,13 @@ from typing import Any
 
 from . import registry
 from .build import Builder
-from .errors import Error, LimitError
+from .errors import Error, FormatError, LimitError
 from .functions import Function, instance, nodes_below, sizes
 from .graph import Graph, Node, Reference
+from .infer import CHECK, MALFORMED
 from .limits import current
 from .op import Foreign
+from .signature import refusal
 from .tensor import Tensor
 
 
@@ -74,6 +76,11 @@ class _Upgrade:
             before, graph.nodes = graph.nodes, []
             for node in before:
                 self.add(graph, node, graph.opsets)
+            for node in graph.nodes:
+                why = refusal(node)
+                if why is not None:
+                    name = f" {node.name!r}" if node.name else ""
+                    raise FormatError("E-ONNX-NODE", None, f"{node.op.name} node{name}: {why}", hint=CHECK)
             graph.newest = True
             waiting += [inner for node in graph.nodes for inner in node.subgraphs if not inner.newest]
 
@@ -100,7 +107,12 @@ class _Upgrade:
         for rule in sorted(node.op.upgrades, key=lambda rule: rule.below):
             if opset < rule.below:
                 before = len(graph.nodes)
-                rule.rule(node, build)
+                try:
+                    rule.rule(node, build)
+                except MALFORMED as error:
+                    name = f" {node.name!r}" if node.name else ""
+                    why = f"{node.op.name} node{name} is not made as the definition of opset {opset} says ({type(error).__name__}: {error})"
+                    raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
                 if len(graph.nodes) > before:
                     return
         build.keep(node)

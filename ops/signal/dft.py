@@ -35,7 +35,8 @@ def transformed(node: Inference) -> None:
         return
     axes = node.data(2) if node.value(2) is not None else (-2,)
     if not axes or not isinstance(axes[0], int):
-        node.set(0, node.dtype(0), (*(None for _ in shape[:-1]), 1 if inverse and onesided else 2))
+        kept = shape[:-1] if node.value(1) is None and not onesided else (None,) * (len(shape) - 1)
+        node.set(0, node.dtype(0), (*kept, 1 if inverse and onesided else 2))
         return
     axis = axes[0] % len(shape) if -len(shape) <= axes[0] < len(shape) else len(shape)
     if axis >= len(shape) - 1:
