@@ -1,0 +1,47 @@
+"""Extracting: the part of a graph between some values and others, as a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import UsageError
+from ..graph import Graph, Node, Value
+from .dead import reads
+from .rewrite import drop_unused_weights
+
+
+def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+    """The nodes that `outputs` need, computed from `inputs` and from those of the model's own inputs that are needed besides.
+
+    The nodes and values are shared with `graph`. Raises UsageError for names that the graph does not have.
+    """
+    starts = [_value(graph, name) for name in inputs]
+    ends = [_value(graph, name) for name in outputs]
+    if not ends:
+        raise UsageError("E-GRAPH-OUTPUTS", None, "no outputs are named", hint="Name them with --outputs; candle-convert inspect lists the values")
+    needed = set(ends)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(value in needed and value not in starts for value in node.outputs):
+            kept.append(node)
+            needed.update(reads(node))
+    made = [value for node in kept for value in node.outputs]
+    own = [value for value in graph.inputs if value in needed and value not in starts]
+    fed = [value for value in starts if value in needed or value in ends]
+    part = Graph(
+        weights=dict(graph.weights), metadata=dict(graph.metadata), inputs=[*fed, *own], outputs=ends, nodes=kept[::-1], format=graph.format,
+        files=list(graph.files), name=graph.name, opsets=dict(graph.opsets),
+    )
+    part.values = {value.name: value for value in (*fed, *own, *made, *ends) if value.name}
+    part.values.update({name: graph.values[name] for name in graph.weights if name in graph.values})
+    for value in fed:
+        part.weights.pop(value.name, None)
+    drop_unused_weights(part)
+    return part
+
+
+def _value(graph: Graph, name: str) -> Value:
+    value = graph.values.get(name)
+    if value is None:
+        raise UsageError("E-GRAPH-VALUE", None, f"there is no value {name!r}", hint="candle-convert inspect lists the values")
+    return value

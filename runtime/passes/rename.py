@@ -1,0 +1,50 @@
+"""Renaming the values and symbolic dimensions of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import UsageError
+from ..graph import Graph
+from .rewrite import graphs
+
+
+@dataclass(frozen=True)
+class Rename:
+    """New names.
+
+    Attributes:
+        values: new name by old name, of inputs, outputs, weights and what is between.
+        dims: new name, or a length that is fixed from now on, by the name of a symbolic dimension.
+    """
+
+    values: dict[str, str] = field(default_factory=dict)
+    dims: dict[str, str | int] = field(default_factory=dict)
+
+    def run(self, graph: Graph) -> bool:
+        """Rename; UsageError for names that do not exist, or exist already."""
+        known = set(graph.values) | {value.name for value in (*graph.inputs, *graph.outputs)}
+        for old, new in self.values.items():
+            if old not in known:
+                raise UsageError("E-GRAPH-VALUE", None, f"there is no value {old!r}", hint="candle-convert inspect lists the values")
+            if new in known and new not in self.values:
+                raise UsageError("E-GRAPH-NAME", None, f"there is a value {new!r} already", hint="Choose another name, or rename that one too")
+        if len(set(self.values.values())) < len(self.values):
+            raise UsageError("E-GRAPH-NAME", None, "two values would get the same name", hint="Choose different names")
+        for value in {*graph.values.values(), *graph.inputs, *graph.outputs}:
+            value.name = self.values.get(value.name, value.name)
+        graph.weights = {self.values.get(name, name): tensor for name, tensor in graph.weights.items()}
+        graph.values = {value.name: value for value in graph.values.values()}
+        dims = self._dims(graph)
+        return bool(self.values) or dims
+
+    def _dims(self, graph: Graph) -> bool:
+        found: set[object] = set()
+        for inner in graphs(graph):
+            for value in {*inner.values.values(), *inner.inputs, *inner.outputs}:
+                if value.shape is not None:
+                    found.update(dim for dim in value.shape if dim in self.dims)
+                    value.shape = tuple(self.dims.get(dim, dim) if isinstance(dim, str) else dim for dim in value.shape)
+        for name in self.dims.keys() - found:
+            raise UsageError("E-GRAPH-DIM", None, f"there is no dimension {name!r}", hint="candle-convert inspect shows them")
+        return bool(found)

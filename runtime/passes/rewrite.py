@@ -1,0 +1,110 @@
+"""Rewriting: nodes replaced one by one, weights that nothing uses left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ..build import Builder
+from ..graph import Graph, Node, Value
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Replace = Callable[[Node, Builder], bool]
+"""Builds what stands in for a node and says so, or builds nothing and says False. The node's outputs are given to what is built."""
+
+
+def rewrite(graph: Graph, replace: Replace) -> bool:
+    """Offer every node of a graph and its subgraphs to `replace`, in order; whether any was replaced."""
+    changed = False
+    for inner in graphs(graph):
+        before, inner.nodes = inner.nodes, []
+        for node in before:
+            build = Builder(inner, stem=node.name or node.op.name)
+            if replace(node, build):
+                changed = True
+            else:
+                build.keep(node)
+    if changed:
+        drop_unused_weights(graph)
+    return changed
+
+
+def by_operator(rules: Mapping[str, Replace], selected: Callable[[Node], bool] = lambda node: True) -> Replace:
+    """The rule for each ai.onnx operator, by name, for the nodes that are selected."""
+
+    def replace(node: Node, build: Builder) -> bool:
+        rule = None if node.op.domain else rules.get(node.op.name)
+        return rule is not None and selected(node) and rule(node, build)
+
+    return replace
+
+
+def graphs(graph: Graph) -> Iterator[Graph]:
+    """A graph and all graphs below it."""
+    waiting = [graph]
+    while waiting:
+        inner = waiting.pop()
+        yield inner
+        waiting += [below for node in inner.nodes for below in node.subgraphs]
+
+
+def constant(graph: Graph, value: Value | None) -> Tensor | None:
+    """The weight behind a value of `graph` or of a graph around it; None for what is computed or fed, or could be."""
+    around: Graph | None = graph
+    while around is not None and value is not None:
+        if around.values.get(value.name) is value:
+            return None if value in around.inputs else around.weights.get(value.name)
+        around = around.parent
+    return None
+
+
+def constant_matrix(graph: Graph, value: Value | None, dtypes: tuple[str, ...]) -> np.ndarray | None:
+    """The array of a constant with two dimensions, some elements, and one of these dtypes."""
+    tensor = constant(graph, value)
+    return None if tensor is None or len(tensor.shape) != 2 or tensor.dtype.name not in dtypes or 0 in tensor.shape else tensor.numpy()
+
+
+def only_uses(graph: Graph) -> dict[Value, Graph]:
+    """The values that are read at exactly one place, and the graph that makes each."""
+    uses = Counter(value for inner in graphs(graph) for node in inner.nodes for value in node.inputs)
+    uses.update(value for inner in graphs(graph) for value in inner.outputs)
+    return {value: inner for inner in graphs(graph) for node in inner.nodes for value in node.outputs if uses[value] == 1}
+
+
+def repeatable(node: Node) -> bool:
+    """Whether a node gives the same results every time: it has a definition that draws no random numbers."""
+    return node.op.compute is not None and ".random." not in node.op.compute.__module__
+
+
+def substitute(graph: Graph, replaced: Mapping[Value, Value]) -> bool:
+    """Let the users of some values, in subgraphs too, use others instead; whether there were any."""
+    final = {}
+    for value in replaced:
+        end = replaced[value]
+        while end in replaced:
+            end = replaced[end]
+        final[value] = end
+    changed = False
+    for inner in graphs(graph):
+        for node in inner.nodes:
+            for index, read in enumerate(node.inputs):
+                if read in final:
+                    node.inputs[index] = final[read]
+                    changed = True
+        inner.outputs = [final.get(value, value) if inner.parent is not None else value for value in inner.outputs]
+    return changed
+
+
+def drop_unused_weights(graph: Graph) -> None:
+    """Remove weights that no node and no output uses."""
+    for inner in graphs(graph):
+        used = {value for below in graphs(inner) for node in below.nodes for value in node.inputs}
+        used.update(value for below in graphs(inner) for value in below.outputs)
+        used.update(inner.inputs)
+        for name in [name for name in inner.weights if inner.values.get(name) not in used]:
+            del inner.weights[name]
+            inner.values.pop(name, None)

@@ -1,0 +1,64 @@
+"""Simplifying: the passes that make a graph smaller without changing what it computes, until none finds anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..functions import inline
+from ..graph import Graph
+from .common import ShareCommon
+from .consistency import check
+from .dead import DropDead
+from .fold import FoldConstants
+from .gemm import MergeBias
+from .identity import DropIdentities
+from .merge_norm import MergeNorm
+
+ROUNDS = 20
+"""Rounds after which it is enough; each one but the last has found something."""
+
+
+def _fix_weights(graph: Graph) -> bool:
+    """Before IR 4 every initializer had to be an input too; there, as onnxruntime does, weights are constants and not to be fed."""
+    old = (graph.carried or {}).get("ir_version", 4) < 4
+    fed = [value for value in graph.inputs if not old or value.name not in graph.weights]
+    changed = len(fed) < len(graph.inputs)
+    graph.inputs = fed
+    return changed
+
+
+@dataclass(frozen=True)
+class Simplify:
+    """Fold, merge and remove.
+
+    Attributes:
+        max_fold: bytes that a folded constant may have beyond its inputs.
+        skip: names of passes to leave out: inline, fold, identities, common, norm, bias, dead.
+        told: is given a line for each pass that changed something.
+    """
+
+    max_fold: int = 1 << 20
+    skip: frozenset[str] = frozenset()
+    told: Callable[[str], object] = lambda line: None
+
+    def run(self, graph: Graph) -> bool:
+        """Whether anything changed. The graph is checked before, and after every pass."""
+        passes: dict[str, Callable[[Graph], bool]] = {
+            "inline": inline, "fold": FoldConstants(self.max_fold).run, "identities": DropIdentities().run, "common": ShareCommon().run,
+            "norm": MergeNorm().run, "bias": MergeBias().run, "dead": DropDead().run,
+        }
+        check(graph)
+        changed = _fix_weights(graph)
+        for _ in range(ROUNDS):
+            found = False
+            for name, run in passes.items():
+                before = len(graph.nodes)
+                if name not in self.skip and run(graph):
+                    check(graph)
+                    found = True
+                    self.told(f"{name}: {before} nodes to {len(graph.nodes)}")
+            changed |= found
+            if not found:
+                break
+        return changed
