@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba import types
 from numba.extending import register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,18 +19,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
 """IEEE arithmetic as written: no reordering, no contraction, no exception on division by zero."""
 
+RANGE_SIGNATURE = types.void(types.CPointer(types.int64), types.int64, types.int64)
+"""Of range kernels: argument block, number of this part, number of parts."""
+
+_compiling = threading.RLock()
+
 
 def kernel(function: F) -> F:
     """Compile a function on its first call, without the GIL; the machine code is kept in the user's cache folder."""
-    folder = cache_folder()
-    if folder is None:
-        return numba.njit(nogil=True, **EXACT)(function)
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
-    try:
-        return numba.njit(nogil=True, cache=True, **EXACT)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    return _cached(lambda **options: numba.njit(nogil=True, **options)(function))
 
 
 def inner(function: F) -> F:
@@ -41,11 +40,51 @@ def inlined(function: F) -> F:
     return register_jitable(forceinline=True, **EXACT)(function)
 
 
+class RangeKernel:
+    """A function ``(args, part, parts)`` that computes one part of a step's output, to be called by address.
+
+    It is compiled, or loaded from the disk cache, when its address is first asked for.
+    """
+
+    def __init__(self, function: Callable[..., None], options: dict[str, Any]) -> None:
+        self.function = function
+        self.options = options
+        self.__doc__ = function.__doc__
+
+    @functools.cached_property
+    def address(self) -> int:
+        """Address of the machine code."""
+        with _compiling:
+            self._compiled = _cached(lambda **options: numba.cfunc(RANGE_SIGNATURE, **{**options, **self.options})(self.function))
+        return int(self._compiled.address)
+
+    def __repr__(self) -> str:
+        return self.function.__name__
+
+
+def range_kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:
+    """Make a range kernel; options replace those of `EXACT`, ``fastmath={"contract"}`` for one."""
+    return RangeKernel(function, options) if function is not None else lambda inner: RangeKernel(inner, options)
+
+
+def _cached(compiled: Callable[..., Any]) -> Any:
+    folder = cache_folder()
+    if folder is None:
+        return compiled(**EXACT)
+    with _compiling:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder)
+        try:
+            return compiled(cache=True, **EXACT)
+        finally:
+            numba.config.CACHE_DIR = before
+
+
 @functools.cache
 def cache_folder() -> Path | None:
     """Where machine code is kept: a folder for the very sources that kernels can call, since Numba looks at one file only.
 
-    None where it cannot be written. Kernels call nothing outside `ops/`, this module and `simd`.
+    None where it cannot be written. Kernels are in ``ops/quants`` and in files named ``*_kernel.py``, and call nothing outside these and `runtime`.
     """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(base) / "candle-convert" / "kernels" / _sources()
@@ -59,7 +98,8 @@ def cache_folder() -> Path | None:
 def _sources() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for path in (root / "runtime" / "kernel.py", root / "runtime" / "simd.py", *sorted((root / "ops").rglob("*.py"))):
+    shared = [root / "runtime" / f"{name}.py" for name in ("kernel", "simd", "native", "scalar_math", "fusion")]
+    for path in (*shared, *sorted((root / "ops" / "quants").rglob("*.py")), *sorted((root / "ops").rglob("*_kernel.py"))):
         digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

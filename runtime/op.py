@@ -100,6 +100,11 @@ class Op:
         """Whether `compute` takes a `Call`."""
         return self.compute is not None and "call" in inspect.signature(self.compute).parameters
 
+    @functools.cached_property
+    def repeatable(self) -> bool:
+        """Whether the same inputs always give the same outputs: all but what draws random numbers."""
+        return self.compute is not None and ".random" not in self.compute.__module__
+
     @property
     def _keywords(self) -> list[inspect.Parameter]:
         parameters = inspect.signature(self.compute).parameters.values() if self.compute else ()

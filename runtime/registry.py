@@ -36,10 +36,19 @@ def operators() -> dict[tuple[str, str], Op]:
     package = importlib.import_module("..ops", __package__)
     found = {}
     for module in sorted(pkgutil.walk_packages(package.__path__, f"{package.__name__}."), key=lambda module: module.name):
-        if not module.ispkg and ".quants." not in module.name:
+        if not module.ispkg and ".quants." not in module.name and not module.name.endswith("_kernel"):
             made = vars(importlib.import_module(module.name)).values()
             found.update({(item.domain, item.name): item for item in made if isinstance(item, Op)})
     return found
+
+
+@functools.cache
+def kernels() -> None:
+    """Load the modules of ``ops`` that say how operators run natively."""
+    package = importlib.import_module("..ops", __package__)
+    for module in sorted(pkgutil.walk_packages(package.__path__, f"{package.__name__}."), key=lambda module: module.name):
+        if module.name.endswith("_kernel"):
+            importlib.import_module(module.name)
 
 
 def operator(name: str, domain: str = "") -> Op | None:

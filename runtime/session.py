@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError, UsageError
 from .graph import Graph, Node, Value
-from .op import Call
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SMALL_GRAPH = 8
+"""Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
+SMALL_DATA = 1 << 14
+"""Elements of weights or inputs that are little."""
 
 
 class Session:
-    """Runs a graph on the host.
+    """Runs a graph on the host. Several threads may use one session at once.
 
     Args:
         graph: nodes of the newest opset.
+        threads: threads of one run, all cores where None. Results depend on nothing else.
+        native: whether kernels are compiled: None leaves out small graphs, for which NumPy is fast enough.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None) -> None:
         self.graph = graph
-        missing = sorted({f"{node.op.domain or 'ai.onnx'}.{node.op.name}" for node in walk(graph) if node.op.compute is None})
+        nodes = walk(graph)
+        missing = sorted({f"{node.op.domain or 'ai.onnx'}.{node.op.name}" for node in nodes if node.op.compute is None})
         if missing:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {', '.join(missing)}", hint="List them with candle-convert ops")
+        if threads is not None and threads < 1:
+            raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
+        from .launch import cores
+        from .program import Program
+
+        self.threads = threads or cores()
+        self._native = native
+        self._large = len(nodes) >= SMALL_GRAPH or sum(tensor.count for tensor in graph.weights.values()) >= SMALL_DATA
+        fed = {value.name for value in graph.inputs}
+        weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
+        self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
+        self.program = Program(graph.nodes, graph.inputs, graph.outputs, weights, {})
 
     def get_inputs(self) -> list[Value]:
         """The inputs that have to be fed."""
@@ -37,51 +58,42 @@ class Session:
         """Compute outputs by name (None for all).
 
         Args:
-            feeds: an array for each input; a list for a sequence; None for an empty optional.
+            feeds: for each input an array (of numpy, torch, or anything that speaks DLPack); a list for a sequence; None for an empty optional.
 
-        Raises UsageError for a missing input.
+        Raises UsageError for inputs that are missing, unknown, or not what the model takes.
         """
-        import numpy
+        from .feeding import checked
 
-        values: dict[Value, Any] = {}
-        for value in self.graph.inputs:
-            if value.name in feeds:
-                fed = feeds[value.name]
-                values[value] = fed if fed is None or isinstance(fed, list | dict) else numpy.asarray(fed)
-            elif value.name not in self.graph.weights:
-                raise UsageError("E-RUN-INPUT", None, f"input {value.name!r} is missing", hint="Name every input that get_inputs() lists")
-        self._run(self.graph, values)
-        found = {value.name: values[value] for value in self.graph.outputs}
-        return list(found.values()) if names is None else [found[name] for name in names]
+        arrays = checked(self.graph, feeds, self._defaults)
+        found = self.program.run(arrays, self.threads, self._compiled(arrays))
+        return found if names is None else self._chosen(names, found)
 
-    def _run(self, graph: Graph, values: dict[Value, Any]) -> None:
-        for name, tensor in graph.weights.items():
-            values.setdefault(graph.values[name], tensor.numpy())
-        left = Counter(value for node in graph.nodes for value in node.inputs if value is not None)
-        left.update(graph.outputs)
-        for node in graph.nodes:
-            inputs = [None if value is None else values[value] for value in node.inputs]
-            values.update(zip(node.outputs, self._step(node, inputs, values), strict=False))
+    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, np.ndarray], None]) -> list[Any]:
+        """Compute all outputs, and hand every intermediate value whose name matches the pattern `taps` to `on_tap`, as a copy."""
+        from .feeding import checked
 
-    def _step(self, node: Node, inputs: list[Any], values: dict[Value, Any]) -> list[Any]:
-        import numpy
+        pattern = re.compile(taps)
+        keep = frozenset(value.name for node in walk(self.graph) for value in node.outputs if value.name and pattern.search(value.name))
+        arrays = checked(self.graph, feeds, self._defaults)
+        return self.program.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
 
-        operator = node.op
-        attributes = dict(node.attributes)
-        if operator.asks:
-            attributes["call"] = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, values))
-        assert operator.compute is not None
-        results = operator.compute(*inputs, **attributes)
-        return [
-            result if result is None or isinstance(result, list | dict | numpy.ndarray) else numpy.asarray(result)
-            for result in (results if isinstance(results, tuple) else (results,))
-        ]
+    def _compiled(self, arrays: Sequence[Any]) -> bool:
+        if self._native is None and not self._large:
+            native = sum(getattr(array, "size", 0) for array in arrays) >= SMALL_DATA
+        else:
+            native = self._native is not False
+        if native:
+            from . import registry
 
-    def _subgraph(self, outer: dict[Value, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        values = dict(outer)
-        values.update(zip(graph.inputs, inputs, strict=False))
-        self._run(graph, values)
-        return [values[value] for value in graph.outputs]
+            registry.kernels()
+        return native
+
+    def _chosen(self, names: Sequence[str], found: Sequence[Any]) -> list[Any]:
+        by_name = {value.name: result for value, result in zip(self.graph.outputs, found, strict=True)}
+        unknown = [name for name in names if name not in by_name]
+        if unknown:
+            raise UsageError("E-RUN-OUTPUT", None, f"there is no output {unknown[0]!r}", expected=", ".join(by_name), hint="get_outputs() lists them")
+        return [by_name[name] for name in names]
 
 
 def walk(graph: Graph) -> list[Node]:

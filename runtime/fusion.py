@@ -1,0 +1,242 @@
+"""Element-wise kernels, generated from scalar functions: one loop for a chain of operators.
+
+A generated module depends on nothing but the chain's structure, the dtypes and how operands are laid out, and its file's name is a digest
+of its text, so that Numba's disk cache finds the machine code in a new process. Sizes, strides and attributes are arguments.
+
+Argument block: count, rows, dims outside of the rows; address of the output and of the operands; element strides of the operands within a
+row; attributes; lengths of the outer dims, last one first; for each operand its strides along these.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import math
+import os
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import kernel, scalar_math
+from .launch import Argument, Buffer, Launch
+
+POINTERS = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32", "int8": "i8", "uint8": "u8", "bool": "u8", "int16": "i16",
+            "uint16": "u16", "uint32": "u32", "uint64": "u64"}
+"""What reads and writes elements of a dtype."""
+SPECIALIZED = 4096
+"""Elements from which a loop of its own for the operands' layout, and for the whole chain, pays."""
+LONGEST = 24
+"""Operators in one kernel."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Scalar functions by the key that generated modules name them by."""
+
+
+@dataclass(frozen=True)
+class Apply:
+    """One operator of a chain.
+
+    Attributes:
+        key: of its scalar function in `FUNCTIONS`.
+        operands: buffers; None stands for the result of the one before.
+        attributes: numbers that follow the elements.
+        compute: dtype that numbers in the function's text have.
+    """
+
+    key: str
+    operands: tuple[Buffer | None, ...]
+    attributes: tuple[float, ...]
+    compute: np.dtype[Any]
+    result: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operators that run one after another on each element of `output`."""
+
+    steps: tuple[Apply, ...]
+    output: Buffer
+
+    @property
+    def operands(self) -> list[Buffer]:
+        """The buffers that it reads, in order."""
+        return [operand for step in self.steps for operand in step.operands if operand is not None]
+
+    def launch(self, parts: Callable[[int, float], int]) -> Launch:
+        """The launch of its kernel."""
+        operands = self.operands
+        lengths, strides = collapsed(self.output.shape, [operand.shape for operand in operands])
+        inner = lengths.pop() if lengths else 1
+        within = [stride.pop() if stride else 0 for stride in strides]
+        flat = not lengths
+        if self.output.count >= SPECIALIZED:
+            layout = "".join("s" if step == 0 else "c" if step == 1 else "g" for step in within)
+        else:
+            layout, flat = "g" * len(operands), False
+        address = _kernel(source(self.steps, layout, flat, self.output.dtype))
+        count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
+        arguments: list[Argument] = [count, rows, len(lengths), self.output, *operands, *within]
+        arguments += [float(item) for step in self.steps for item in step.attributes]
+        arguments += lengths[::-1]
+        arguments += [step for stride in strides for step in stride[::-1]]
+        limit = max(1, inner // 1024) if flat else rows
+        return Launch(address, arguments, parts(limit, self.output.count * 1.5 * len(self.steps)))
+
+
+def collapsed(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Lengths of the output's dims and each operand's element strides (0 where it broadcasts), neighbours merged where all operands allow it."""
+    columns = []
+    for operand in operands:
+        padded = (1,) * (len(shape) - len(operand)) + tuple(operand)
+        stride, step = [], 1
+        for length in reversed(padded):
+            stride.append(0 if length == 1 else step)
+            step *= length
+        columns.append(stride[::-1])
+    lengths: list[int] = []
+    merged: list[list[int]] = [[] for _ in operands]
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        if lengths and all(column[-1] == strides[axis] * length for column, strides in zip(merged, columns, strict=True)):
+            lengths[-1] *= length
+            for column, strides in zip(merged, columns, strict=True):
+                column[-1] = strides[axis]
+            continue
+        lengths.append(length)
+        for column, strides in zip(merged, columns, strict=True):
+            column.append(strides[axis])
+    return lengths, merged
+
+
+def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any]) -> str:
+    """Text of the module that computes a chain for operands of a layout: one letter each, contiguous, scalar or general strides."""
+    operands = [operand for step in steps for operand in step.operands if operand is not None]
+    numbers = sum(len(step.attributes) for step in steps)
+    count = len(operands)
+    strides, attributes, outer = 4 + count, 4 + 2 * count, 4 + 2 * count + numbers
+    pad = "    " if flat else "        "
+    lines = [f'"""Generated from {", ".join(step.key for step in steps)}."""', f"from {__package__}.fusion import element_function"]
+    lines += [f"from {__package__}.kernel import RangeKernel", f"from {__package__}.native import *", "import numpy as np"]
+    for index, step in enumerate(steps):
+        dtype = str(step.compute)
+        lines.append(f"# {_code_digest(FUNCTIONS[step.key])}")
+        lines.append(f"function{index} = element_function({step.key!r}, {dtype!r})")
+    lines += ["", "def compute(args, part, parts):", "    count, rows, outer = args[0], args[1], args[2]"]
+    lines.append(f"    y = {POINTERS[str(result)]}(args[3])")
+    lines += [f"    x{k} = {POINTERS[str(operand.dtype)]}(args[{4 + k}])" for k, operand in enumerate(operands)]
+    lines += [f"    s{k} = args[{strides + k}]" for k in range(count) if layout[k] == "g"]
+    at = attributes
+    for index, step in enumerate(steps):
+        for position in range(len(step.attributes)):
+            cast = "np.float32" if step.compute == np.float32 else "np.float64" if step.compute.kind == "f" else "np.int64"
+            lines.append(f"    a{index}_{position} = {cast}(number(args[{at}]))")
+            at += 1
+    if flat:
+        lines.append("    first, last = count * part // parts, count * (part + 1) // parts")
+        lines += [f"    o{k} = 0" for k in range(count)]
+        lines += _scalars(operands, layout, "    ")
+        lines.append("    for j in range(first, last):")
+    else:
+        lines.append("    for row in range(rows * part // parts, rows * (part + 1) // parts):")
+        lines += [f"        o{k} = 0" for k in range(count)]
+        lines.append("        rest = row")
+        lines.append("        for axis in range(outer):")
+        lines.append(f"            length = args[{outer} + axis]")
+        lines.append("            index = rest % length")
+        lines.append("            rest = rest // length")
+        lines += [f"            o{k} += index * args[{outer} + outer * {k + 1} + axis]" for k in range(count)]
+        lines.append("        base = row * count")
+        lines += _scalars(operands, layout, "        ")
+        lines.append("        for j in range(count):")
+    lines += _body(steps, operands, layout, pad + "    ", result)
+    lines += ["", "KERNEL = RangeKernel(compute, {})"]
+    return "\n".join(lines) + "\n"
+
+
+def _scalars(operands: Sequence[Buffer], layout: str, pad: str) -> list[str]:
+    return [f"{pad}v{k} = {_read(operand, f'x{k}[o{k}]')}" for k, operand in enumerate(operands) if layout[k] == "s"]
+
+
+def _read(operand: Buffer, element: str) -> str:
+    return f"{element} != 0" if operand.dtype == np.bool_ else element
+
+
+def _body(steps: Sequence[Apply], operands: Sequence[Buffer], layout: str, pad: str, result: np.dtype[Any]) -> list[str]:
+    lines, k = [], 0
+    for index, step in enumerate(steps):
+        arguments = []
+        for operand in step.operands:
+            if operand is None:
+                arguments.append(f"t{index - 1}")
+                continue
+            if layout[k] != "s":
+                place = f"x{k}[o{k} + j]" if layout[k] == "c" else f"x{k}[o{k} + j * s{k}]"
+                lines.append(f"{pad}v{k} = {_read(operand, place)}")
+            arguments.append(f"v{k}")
+            k += 1
+        arguments += [f"a{index}_{position}" for position in range(len(step.attributes))]
+        call = f"function{index}({', '.join(arguments)})"
+        lines.append(f"{pad}t{index} = {_converted(call, step.result)}")
+    target = "y[j]" if len(pad) == 8 else "y[base + j]"
+    lines.append(f"{pad}{target} = t{len(steps) - 1}")
+    return lines
+
+
+def _converted(call: str, dtype: np.dtype[Any]) -> str:
+    if dtype == np.bool_:
+        return f"({call}) != 0"
+    return f"np.{dtype.name}({call})"
+
+
+def element_function(key: str, dtype: str) -> Callable[..., Any]:
+    """The scalar function of a key, its numbers in `dtype` and, for float32, `math` as in `scalar_math`."""
+    function = FUNCTIONS[key]
+    if dtype != "float32":
+        return kernel.inlined(types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__))
+    code = function.__code__
+    single = tuple(np.float32(item) if type(item) in (int, float) else item for item in code.co_consts)
+    names: dict[str, Any] = {"__name__": function.__module__, "__builtins__": __builtins__}
+    for name, item in function.__globals__.items():
+        if name in code.co_names:
+            names[name] = scalar_math if item is math else np.float32(item) if type(item) in (int, float) else item
+    return kernel.inlined(types.FunctionType(code.replace(co_consts=single), names, function.__name__))
+
+
+def _code_digest(function: Callable[..., Any]) -> str:
+    code = function.__code__
+    constants = [(name, item) for name, item in sorted(function.__globals__.items()) if name in code.co_names and isinstance(item, int | float)]
+    return hashlib.sha256(repr((code.co_code, code.co_consts, code.co_names, constants)).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _kernel(text: str) -> Any:
+    name = f"elementwise_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+    folder = kernel.cache_folder()
+    home = (folder / "generated") if folder is not None else Path(tempfile.mkdtemp(prefix="candle-convert-"))
+    home.mkdir(exist_ok=True)
+    path = home / f"{name}.py"
+    if not path.exists() or path.read_text() != text:
+        partial = home / f"{name}.{os.getpid()}.partial"
+        partial.write_text(text)
+        partial.replace(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where Numba looks for the module of code from its disk cache
+    spec.loader.exec_module(module)
+    return module.KERNEL
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Names of a scalar function's parameters."""
+    return list(inspect.signature(function).parameters)

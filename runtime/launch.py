@@ -1,0 +1,208 @@
+"""Launches: how an operator says which kernels compute a node, for given dtypes and shapes.
+
+    @native(softmax)
+    def plan_softmax(step: Step) -> Plan:
+        x = step.inputs[0]
+        if x.dtype != np.float32:
+            return None                                    # compute() in NumPy does it
+        y = step.output(0)
+        return Launch(softmax_rows, (x, y, rows, length), step.parts(rows, 8 * x.count))
+
+Arrays are contiguous. Arguments are buffers, whose addresses the kernel finds in its argument block, ints, and floats (`native.number`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .fusion import Chain
+    from .graph import Node
+    from .kernel import RangeKernel
+    from .op import Op
+
+ALIGNMENT = 64
+SMALLEST_SHARE = 40_000
+"""Scalar operations below which a part of a step is not worth a thread's attention; an operation is about a nanosecond's fraction."""
+PARTS_PER_THREAD = 4
+
+
+@dataclass(eq=False)
+class Room:
+    """Memory that buffers lie in.
+
+    Attributes:
+        nbytes: its size.
+        constant: the array that it is, for weights.
+        slot: position among the arrays that every run brings: inputs first, then outputs.
+        first, last: positions of the first and last step that use it.
+        at: byte offset in the arena, set by the planner.
+    """
+
+    nbytes: int
+    constant: np.ndarray | None = None
+    slot: int | None = None
+    first: int = -1
+    last: int = -1
+    at: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A contiguous array of a plan.
+
+    Attributes:
+        offset: bytes from the start of the room.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    room: Room
+    offset: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.count * self.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next along each axis."""
+        found: list[int] = []
+        step = 1
+        for length in reversed(self.shape):
+            found.insert(0, step)
+            step *= length
+        return tuple(found)
+
+    def view(self, shape: Sequence[int], start: int = 0, dtype: np.dtype[Any] | None = None) -> Buffer:
+        """The same memory from element `start` on, with another shape."""
+        return Buffer(dtype or self.dtype, tuple(shape), self.room, self.offset + start * self.dtype.itemsize)
+
+
+Argument = Buffer | int | float
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One call of a kernel, cut into parts that any thread may compute."""
+
+    kernel: RangeKernel
+    arguments: Sequence[Argument]
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class View:
+    """The output is a buffer that exists."""
+
+    buffer: Buffer
+
+
+Planned: TypeAlias = "Launch | View | Chain | list[Launch] | None"
+
+
+@dataclass(eq=False)
+class Step:
+    """A node as its planner sees it.
+
+    Attributes:
+        inputs: buffers, None for an optional input that is absent.
+        attributes: all of them, defaults filled in.
+        results: dtype and shape of each output, None for one that nobody uses.
+        threads: how many will run the plan.
+        cache: what has been made of constants, kept for all plans of a session.
+    """
+
+    node: Node
+    inputs: list[Buffer | None]
+    attributes: dict[str, Any]
+    results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
+    threads: int
+    cache: dict[Any, np.ndarray]
+    outputs: dict[int, Buffer] = field(default_factory=dict)
+    rooms: list[Room] = field(default_factory=list)
+
+    def output(self, index: int = 0) -> Buffer:
+        """The buffer for an output that is used."""
+        if index not in self.outputs:
+            result = self.results[index]
+            assert result is not None
+            self.outputs[index] = self._new(*result)
+        return self.outputs[index]
+
+    def wanted(self, index: int) -> bool:
+        """Whether anything uses output `index`."""
+        return index < len(self.results) and self.results[index] is not None
+
+    def scratch(self, nbytes: int) -> Buffer:
+        """Memory for the launches of this step alone."""
+        return self._new(np.dtype(np.uint8), (nbytes,))
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """Values of an input that is known."""
+        buffer = self.inputs[index] if index < len(self.inputs) else None
+        if buffer is None or buffer.room.constant is None:
+            return None
+        whole = buffer.room.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
+        return whole.view(buffer.dtype).reshape(buffer.shape)
+
+    def held(self, array: np.ndarray) -> Buffer:
+        """A constant buffer."""
+        plain = np.ascontiguousarray(array).reshape(array.shape)
+        return Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
+
+    def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
+        """A constant input in another layout, which is made once for a session."""
+        buffer, array = self.inputs[index], self.constant(index)
+        assert buffer is not None
+        assert array is not None
+        key = (id(buffer.room.constant), buffer.offset, buffer.shape, layout)
+        if key not in self.cache:
+            self.cache[key] = pack(array)
+        return self.held(self.cache[key])
+
+    def parts(self, limit: int, work: float) -> int:
+        """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
+        if self.threads == 1 or work < 2 * SMALLEST_SHARE or limit < 2:
+            return 1
+        wanted = int(min(limit, work // SMALLEST_SHARE, PARTS_PER_THREAD * self.threads))
+        return max(1, wanted if wanted < self.threads else wanted // self.threads * self.threads)
+
+    def _new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Buffer:
+        room = Room(math.prod(shape) * dtype.itemsize)
+        self.rooms.append(room)
+        return Buffer(dtype, shape, room)
+
+
+Planner = Callable[[Step], Planned]
+
+PLANNERS: dict[Op, Planner] = {}
+"""What says how to compute an operator natively, from the files named ``*_kernel.py``."""
+
+
+def native(*operators: Op) -> Callable[[Planner], Planner]:
+    """Register the planner of operators."""
+
+    def registered(planner: Planner) -> Planner:
+        for operator in operators:
+            PLANNERS[operator] = planner
+        return planner
+
+    return registered
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,189 @@
+"""The native side of a plan: kernels called by address, memory by address, and the function that walks a plan on every thread.
+
+One thread leads: it walks the instructions and calls small kernels itself. A kernel of several parts is offered to the helping threads
+through a ticket; whoever is free takes the next part, so that a thread that the system has taken off its core holds up one part at most.
+Which thread computes a part has no influence on the result.
+"""
+
+# mypy: disable-error-code="misc, untyped-decorator"
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .kernel import inner, kernel
+
+WORD = ir.IntType(64)
+CALL, UNLESS, JUMP = 0, 1, 2
+"""Instructions: call a kernel (address, arguments, parts); go to instruction `b` unless the byte at address `a` is set; go to `a`."""
+INSTRUCTION = 4
+"""Words of an instruction: its kind and three operands."""
+TICKET, DONE, TASK = 0, 8, 16
+"""Words of a team's memory, in cache lines of their own: the ticket, parts that are done, and the task (kernel, arguments)."""
+TEAM_WORDS = 24
+CLOSED = -1
+_PARTS = 20
+PARTS_LIMIT = (1 << _PARTS) - 1
+PATIENCE = 2000
+"""Turns of a waiting loop before the core is offered to others."""
+
+_give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
+
+
+def _pointer_to(kind: types.Type) -> Any:
+    @intrinsic
+    def pointer(typing: Any, address: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+        return types.CPointer(kind)(types.int64), lower
+
+    return pointer
+
+
+f32, f64 = _pointer_to(types.float32), _pointer_to(types.float64)
+i64, i32, i16, i8 = (_pointer_to(kind) for kind in (types.int64, types.int32, types.int16, types.int8))
+u64, u32, u16, u8 = (_pointer_to(kind) for kind in (types.uint64, types.uint32, types.uint16, types.uint8))
+
+
+@intrinsic
+def number(typing: Any, word: Any) -> Any:
+    """A floating-point argument, kept in a word as the bits of a double."""
+    return types.float64(types.int64), lambda context, builder, sig, args: builder.bitcast(args[0], ir.DoubleType())
+
+
+@intrinsic
+def call_range_kernel(typing: Any, function: Any, arguments: Any, part: Any, parts: Any) -> Any:
+    """Call a range kernel by address."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [WORD.as_pointer(), WORD, WORD])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.inttoptr(args[1], WORD.as_pointer()), args[2], args[3]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), lower
+
+
+@intrinsic
+def _atomic_add(typing: Any, address: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], WORD.as_pointer()), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), lower
+
+
+@intrinsic
+def _atomic_load(typing: Any, address: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load_atomic(builder.inttoptr(args[0], WORD.as_pointer()), "seq_cst", 8)
+
+    return types.int64(types.int64), lower
+
+
+@intrinsic
+def _atomic_store(typing: Any, address: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store_atomic(args[1], builder.inttoptr(args[0], WORD.as_pointer()), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), lower
+
+
+@intrinsic
+def _swapped(typing: Any, address: Any, expected: Any, value: Any) -> Any:
+    """Put `value` in place of `expected`; whether it was there."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pair = builder.cmpxchg(builder.inttoptr(args[0], WORD.as_pointer()), args[1], args[2], "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), lower
+
+
+@intrinsic
+def _pause(typing: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if builder.module.triple.startswith("x86_64"):
+            builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"), [])
+        return context.get_dummy_value()
+
+    return types.void(), lower
+
+
+@inner
+def share(count: int, part: int, parts: int) -> tuple[int, int]:
+    """The range of `count` rows that a part computes."""
+    return count * part // parts, count * (part + 1) // parts
+
+
+@inner
+def _take_part(team: int) -> int:
+    """Compute the next part of the current task: 1 when there was one, 0 when there is none, -1 when the team is closed."""
+    ticket = _atomic_load(team + 8 * TICKET)
+    if ticket < 0:
+        return -1
+    part, parts = ticket & PARTS_LIMIT, (ticket >> _PARTS) & PARTS_LIMIT
+    if part >= parts:
+        return 0
+    if _swapped(team + 8 * TICKET, ticket, ticket + 1):
+        task = i64(team + 8 * TASK)
+        call_range_kernel(task[0], task[1], part, parts)
+        _atomic_add(team + 8 * DONE, 1)
+    return 1
+
+
+@inner
+def _wait(turn: int) -> int:
+    if turn < PATIENCE:
+        _pause()
+    else:
+        _give_way()
+    return turn + 1
+
+
+@kernel
+def walk(code: int, count: int, team: int) -> None:
+    """Run `count` instructions from address `code`; `team` is the address of a team's memory, 0 to work alone."""
+    at, task_number = 0, 0
+    while at < count:
+        instruction = i64(code + 8 * INSTRUCTION * at)
+        kind, first, second, parts = instruction[0], instruction[1], instruction[2], instruction[3]
+        at += 1
+        if kind == CALL:
+            if parts == 1 or team == 0:
+                for part in range(parts):
+                    call_range_kernel(first, second, part, parts)
+                continue
+            task = i64(team + 8 * TASK)
+            task[0], task[1] = first, second
+            _atomic_store(team + 8 * DONE, 0)
+            task_number = (task_number + 1) & 0x3FFFFF
+            _atomic_store(team + 8 * TICKET, (task_number << (2 * _PARTS)) | (parts << _PARTS))
+            while _take_part(team) == 1:
+                pass
+            turn = 0
+            while _atomic_load(team + 8 * DONE) < parts:
+                turn = _wait(turn)
+        elif kind == UNLESS:
+            if u8(first)[0] == 0:
+                at = second
+        else:
+            at = first
+    if team != 0:
+        _atomic_store(team + 8 * TICKET, CLOSED)
+
+
+@kernel
+def help_team(team: int) -> None:
+    """Take parts of a team's tasks until it is closed."""
+    turn = 0
+    while True:
+        taken = _take_part(team)
+        if taken < 0:
+            return
+        turn = 0 if taken else _wait(turn)
