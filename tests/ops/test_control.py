@@ -1,0 +1,260 @@
+"""If, Loop and Scan: against onnxruntime, in old opsets, with values from around, shapes through subgraphs, budgets."""
+
+import candle_convert as cc
+import candle_convert.formats.containers.onnx_graph as onnx_graph
+import numpy as np
+import onnx
+import pytest
+from candle_convert.runtime.errors import FormatError, LimitError, UsageError
+from candle_convert.runtime.infer import infer
+from candle_convert.runtime.session import Session
+from onnx import parser
+
+OPSET = 18
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def model(text, opset=OPSET):
+    made = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+    onnx.checker.check_model(made)
+    return made
+
+
+def run(made, **feeds):
+    return Session(onnx_graph.graph_of(made)).run(None, feeds)
+
+
+def by_onnxruntime(made, **feeds):
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    return onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def same(made, **feeds):
+    expected = by_onnxruntime(made, **feeds)
+    got = run(made, **feeds)
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        if isinstance(other, list):
+            assert [item.tolist() for item in one] == [item.tolist() for item in other]
+        else:
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+    return got
+
+
+BRANCHES = """
+g (bool c, float[2, 3] x) => (float[a, b] y, float[2, 3] z) {
+  k = Constant <value = float[1] {2.0}> ()
+  y, z = If (c) <
+    then_branch = g1 () => (float[2, 3] a, float[2, 3] b) { a = Mul (x, k) b = Identity (x) },
+    else_branch = g2 () => (float[3, 2] a2, float[2, 3] b2) {
+      a2 = Transpose (x)
+      b2 = If (c) <
+        then_branch = g3 () => (float[2, 3] d) { d = Neg (x) },
+        else_branch = g4 () => (float[2, 3] e) { e = Add (x, k) }
+      >
+    }
+  >
+}"""
+
+
+@pytest.mark.parametrize("condition", [True, False])
+@pytest.mark.parametrize("opset", [11, 13, 18])
+def test_branches(condition, opset):
+    same(model(BRANCHES, opset), c=np.array(condition), x=X)
+
+
+def test_shapes_of_branches():
+    graph = onnx_graph.graph_of(model(BRANCHES))
+    infer(graph)
+    assert [value.shape for value in graph.outputs] == [("a", "b"), (2, 3)]
+
+
+IMPOSSIBLE = """
+g (float[2, n] x) => (float[a, b] y) {
+  s = Shape (x)
+  one = Constant <value = int64 {1}> ()
+  n = Gather (s, zero)
+  zero = Constant <value = int64 {0}> ()
+  c = Equal (n, one)
+  axes = Constant <value = int64[1] {0}> ()
+  y = If (c) <
+    then_branch = g1 () => (float[k] a) { a = Squeeze (x, axes) },
+    else_branch = g2 () => (float[2, m] b) { b = Identity (x) }
+  >
+}"""
+
+
+def test_a_branch_that_cannot_be_taken_is_no_contradiction():
+    graph = onnx_graph.graph_of(parser.parse_model(f'<ir_version: 8, opset_import: ["" : {OPSET}]> {IMPOSSIBLE}'))
+    infer(graph)
+    (got,) = Session(graph).run(None, {"x": X})
+    np.testing.assert_array_equal(got, X)
+
+
+def test_a_condition_of_several_elements():
+    made = model(BRANCHES)
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(UsageError):
+        run(made, c=np.array([True, False]), x=X)
+
+
+LOOP = """
+g (int64 m, bool c, float[2] x) => (float[2] last, float[n, 2] all, int64[k] counts) {
+  last, all, counts = Loop (m, c, x) <
+    body = b (int64 i, bool goes, float[2] s) => (bool next, float[2] s2, float[2] out, int64 j) {
+      s2 = Add (s, x)
+      out = Mul (s2, s)
+      limit = Constant <value = float {20.0}> ()
+      total = ReduceSum <keepdims = 0> (s2)
+      next = Less (total, limit)
+      j = Identity (i)
+    }
+  >
+}"""
+
+
+@pytest.mark.parametrize("opset", [13, 16, 18])
+@pytest.mark.parametrize(("trips", "condition"), [(3, True), (100, True), (3, False), (0, True)])
+def test_loops(trips, condition, opset):
+    same(model(LOOP, opset), m=np.array(trips), c=np.array(condition), x=np.array([1, 2], np.float32))
+
+
+@pytest.mark.parametrize(("trips", "condition"), [("m", ""), ("", "c"), ("", "")])
+def test_loops_without_trip_count_or_condition(trips, condition):
+    text = LOOP.replace("Loop (m, c, x)", f"Loop ({trips}, {condition}, x)")
+    same(model(text), m=np.array(4), c=np.array(True), x=np.array([1, 2], np.float32))
+
+
+SEQUENCES = """
+g (int64 m, float[2] x) => (seq(float[k]) y, int64 n) {
+  none = SequenceEmpty ()
+  c = Constant <value = int32 {1}> ()
+  true = Cast <to = 9> (c)
+  y = Loop (m, true, none) <
+    body = b (int64 i, bool goes, seq(float[k]) s) => (bool next, seq(float[k]) s2) {
+      next = Identity (goes)
+      zero = Constant <value = int64[1] {0}> ()
+      axis = Constant <value = int64[1] {0}> ()
+      end = Unsqueeze (i, axis)
+      part = Slice (x, zero, end)
+      s2 = SequenceInsert (s, part)
+    }
+  >
+  n = SequenceLength (y)
+}"""
+
+
+def test_a_sequence_as_state():
+    made = model(SEQUENCES)
+    _, count = same(made, m=np.array(3), x=np.array([1, 2], np.float32))
+    assert int(count) == 3
+    graph = onnx_graph.graph_of(made)
+    infer(graph)
+    assert graph.outputs[0].container == ("sequence",)
+
+
+def test_nothing_is_stacked_of_no_iteration():
+    last, everything, counts = run(model(LOOP), m=np.array(0), c=np.array(True), x=np.array([1, 2], np.float32))
+    assert last.tolist() == [1, 2]
+    assert (everything.shape, everything.dtype) == ((0, 2), np.float32)
+    assert (counts.shape, counts.dtype) == ((0,), np.int64)
+
+
+GROWING = """
+g (int64 m, float[1] x) => (float[k] last, float[n] all) {
+  c = Constant <value = int32 {1}> ()
+  true = Cast <to = 9> (c)
+  last, all = Loop (m, true, x) <
+    body = b (int64 i, bool goes, float[k] s) => (bool next, float[l] s2, float[j] out) {
+      next = Identity (goes)
+      s2 = Concat <axis = 0> (s, s)
+      out = Identity (s)
+    }
+  >
+}"""
+
+
+def test_state_may_change_its_shape_but_not_what_is_stacked():
+    with pytest.raises(UsageError, match="between iterations"):
+        run(model(GROWING), m=np.array(3), x=np.array([1], np.float32))
+    text = GROWING.replace(", float[n] all", "").replace("last, all = Loop", "last = Loop")
+    text = text.replace(", float[j] out", "").replace("out = Identity (s)", "")
+    (got,) = same(model(text), m=np.array(5), x=np.array([1], np.float32))
+    assert got.shape == (32,)
+
+
+FOREVER = """
+g (int64 m, float[64] x) => (float[n, 64] all) {
+  c = Constant <value = int32 {1}> ()
+  true = Cast <to = 9> (c)
+  all = Loop (m, true) <
+    body = b (int64 i, bool goes) => (bool next, float[64] out) { next = Identity (goes) out = Identity (x) }
+  >
+}"""
+
+
+def test_loops_that_never_end():
+    feeds = {"m": np.array(2**63 - 1), "x": np.zeros(64, np.float32)}
+    with cc.limits(memory="64KiB"), pytest.raises(LimitError) as error:
+        run(model(FOREVER), **feeds)
+    assert error.value.code == "E-RUN-MEMORY"
+    text = FOREVER.replace("=> (float[n, 64] all)", "=> (float[64] all)").replace("Loop (m, true)", "Loop (m, true, x)")
+    text = text.replace("(int64 i, bool goes)", "(int64 i, bool goes, float[64] s)").replace("Identity (x)", "Neg (s)")
+    with cc.limits(time=0.2), pytest.raises(LimitError) as error:
+        run(model(text), **feeds)
+    assert error.value.code == "E-RUN-TIME"
+
+
+SCAN = """
+g (float[2] h, float[3, 2] a, float[2, 4, 3] b) => (float[2] last, float[2, n] y, float[m] z) {
+  last, y, z = Scan <num_scan_inputs = 2, scan_input_axes = [0, -1], scan_input_directions = [1, 0],
+    scan_output_axes = [1, 0], scan_output_directions = [0, 1],
+    body = f (float[2] s, float[2] p, float[2, 4] q) => (float[2] s2, float[2] out, float r) {
+      axes = Constant <value = int64[1] {1}> ()
+      t = ReduceSum <keepdims = 0> (q, axes)
+      u = Mul (t, p)
+      s2 = Add (s, u)
+      out = Sub (u, h)
+      r = ReduceMax <keepdims = 0> (s2)
+    }
+  > (h, a, b)
+}"""
+
+
+@pytest.mark.parametrize("opset", [13, 16, 18])
+def test_scans(opset):
+    rng = np.random.default_rng(1)
+    same(model(SCAN, opset), **{name: rng.normal(size=shape).astype(np.float32) for name, shape in (("h", 2), ("a", (3, 2)), ("b", (2, 4, 3)))})
+
+
+def test_shapes_of_scans():
+    graph = onnx_graph.graph_of(model(SCAN))
+    infer(graph)
+    assert [value.shape for value in graph.outputs] == [(2,), (2, 3), (3,)]
+
+
+BATCHED = """
+g (int64[2] lengths, float[2, 2] h, float[2, 3, 2] x) => (float[2, 2] last, float[2, 3, 2] y) {
+  last, y = Scan <num_scan_inputs = 1, directions = [DIRECTION],
+    body = f (float[2] s, float[2] p) => (float[2] s2, float[2] out) { s2 = Add (s, p) out = Mul (s2, p) }
+  > (LENGTHS, h, x)
+}"""
+
+
+@pytest.mark.parametrize("direction", ["0", "1"])
+@pytest.mark.parametrize("lengths", ["", "lengths"])
+def test_scans_with_a_batch_axis(lengths, direction):
+    made = model(BATCHED.replace("DIRECTION", direction).replace("LENGTHS", lengths), 8)
+    rng = np.random.default_rng(2)
+    h, x = rng.normal(size=(2, 2)).astype(np.float32), rng.normal(size=(2, 3, 2)).astype(np.float32)
+    same(made, lengths=np.array([3, 2]), h=h, x=x)
+
+
+def test_bodies_that_do_not_fit():
+    made = model(LOOP)
+    del made.graph.node[0].attribute[0].g.output[3]
+    with pytest.raises(FormatError):
+        infer(onnx_graph.graph_of(made))
