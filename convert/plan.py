@@ -24,9 +24,11 @@ from ..runtime.passes.weights import weights_only
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
-from .opening import attachments, merged, open_model
+from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
 from .options import Options
 
+LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
+"""Of files that are written beside the weights; darknet's layers are a .cfg."""
 COPIES = 6
 """Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
 
@@ -120,15 +122,21 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     held = dataclasses.replace(graph, attachments={}) if beside else graph
     assert format.layout is not None
     files = format.layout(held, writing)
-    taken = {file.name for file in files} & graph.attachments.keys() if beside else set()
-    if taken:
-        why = f"the model carries a file {min(taken)!r}, which is the name of a file to be written"
-        raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Leave it behind with --no-tokenizer")
+    _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
     files += [_attachment_file(name, storage) for name, storage in loose]
     return Plan(
         list(inputs), graph, graph.format, format, folder, stem, files, frozenset(name for name, _ in loose), options, casts,
         _fingerprint(graph, files, options),
     )
+
+
+def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
+    """What stands beside the weights is texts, with names that are no path, no model's, no index and not written already: they come from files."""
+    for name in names:
+        text = name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")
+        if not text or name.lower() in written:
+            why = f"the model carries a file {name!r}, which is {'the name of a file to be written' if text else 'no text that belongs to a model'}"
+            raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Leave such files behind with --no-tokenizer")
 
 
 def _refuse_part(graph: Graph, options: Options) -> None:

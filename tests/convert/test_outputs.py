@@ -231,3 +231,35 @@ def test_a_source_cut_off_between_plan_and_writing_is_an_error(tmp_path):
         with pytest.raises(cc.FileAccessError, match="E-IO-SHRANK"):
             pipeline.execute(made)
         assert not (tmp_path / f"{name}.safetensors").exists()
+
+
+HELD = ["model.safetensors", "MODEL.safetensors", "pytorch_model.bin", "model.safetensors.index.json", "model.partial", "code.py", "noname"]
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("shards", [None, 1])
+def test_files_that_a_model_carries_never_become_weights_or_code(tmp_path, name, shards):
+    files = {"candle_convert.files": json.dumps({name: "text", "config.json": "{}"})}
+    save_file(ARRAYS, tmp_path / "in.safetensors", metadata=files)
+    assert set(cc.open(tmp_path / "in.safetensors").attachments) == {name, "config.json"}
+    with pytest.raises(cc.UnsafeFileError, match="E-OUT-NAME"):
+        cc.convert(tmp_path / "in.safetensors", tmp_path / "out", to="safetensors", shard_tensors=shards)
+    assert not (tmp_path / "out").exists()
+    cc.convert(tmp_path / "in.safetensors", tmp_path / "out", to="safetensors", shard_tensors=shards, attachments=False)
+    assert cc.hash(tmp_path / "out") == cc.hash(tmp_path / "in.safetensors")
+
+
+def test_what_was_begun_under_other_names_is_not_resumed(tmp_path, monkeypatch):
+    source = _saved(tmp_path / "in.safetensors", {"a": np.ones(9, np.float32), "b": np.zeros(9, np.float32)})
+    target = tmp_path / "out.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr("candle_convert.convert.pipeline.verify", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cc.convert(source, target)
+    exchanged = cc.convert.options.Select(names=(("a", "b"), ("b", "a")))
+    cc.convert(source, target, select=exchanged, resume=True)
+    assert np.array_equal(cc.open(target)["b"].numpy(), np.ones(9, np.float32))
+
+
+def _interrupted(*_):
+    raise KeyboardInterrupt
