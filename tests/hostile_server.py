@@ -12,6 +12,7 @@ import candle_convert as cc
 import numpy
 from candle_convert.convert.recognise import formats
 from candle_convert.formats.containers.json import parse
+from candle_convert.runtime import registry
 from candle_convert.runtime.dtype import DTYPES
 from candle_convert.runtime.format import ReadOptions
 from candle_convert.runtime.source import Source
@@ -42,6 +43,7 @@ def act(action: str, path: str) -> str:
 def warm() -> None:
     """Load what any open may load, so that the limit counts only what a file makes us take."""
     formats()
+    registry.operators()
     for dtype in DTYPES.values():
         if dtype.numpy is not None:
             dtype.as_numpy()

@@ -1,0 +1,301 @@
+"""ONNX: broken and hostile files, each rejected with its code, in little time and memory."""
+
+import os
+import time
+from pathlib import Path
+
+import candle_convert as cc
+import numpy as np
+import onnx
+import pytest
+from candle_convert.runtime.functions import inline
+from onnx import TensorProto, helper, numpy_helper
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def varint(value):
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def field(number, data):
+    """A length-delimited field."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+OPSETS = field(8, b"\x10\x11")
+HEAD = b"\x08\x08" + OPSETS
+
+
+def graph_bytes(*parts):
+    """A model whose graph holds these fields."""
+    return HEAD + field(7, b"".join(parts))
+
+
+def info(name, kind=F32, shape=None):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes=(), weights=(), opsets=(("", 17),), inputs=(), outputs=(), functions=(), ir=8, **more):
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets]
+    graph = helper.make_graph(list(nodes), "g", list(inputs), list(outputs), list(weights), **more)
+    made = onnx.ModelProto(ir_version=ir, graph=graph)
+    made.opset_import.extend(imports)
+    made.functions.extend(functions)
+    return made.SerializeToString()
+
+
+def relu(source="x", target="y", **more):
+    return helper.make_node("Relu", [source] if source else [], [target], **more)
+
+
+def tensor(name="w", dims=(2,), kind=F32, **fields):
+    return TensorProto(name=name, dims=dims, data_type=kind, **fields)
+
+
+def outside(dims=(2,), location="x.data", **entries):
+    made = tensor(dims=dims, data_location=TensorProto.EXTERNAL)
+    pairs = {"location": location, **entries}
+    made.external_data.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in pairs.items() if value is not None)
+    return model(weights=[made])
+
+
+def deep(depth):
+    """Graphs inside If nodes, as bytes, since the library itself would recurse."""
+    graph = b""
+    for _ in range(depth):
+        attribute = field(1, b"then_branch") + field(6, graph) + b"\xa0\x01\x05"
+        graph = field(1, field(1, b"c") + field(2, b"y") + field(4, b"If") + field(5, attribute))
+    return HEAD + field(7, graph)
+
+
+def deep_type(depth):
+    kind = b"\x0a\x02\x08\x01"
+    for _ in range(depth):
+        kind = field(4, field(1, kind))
+    return graph_bytes(field(11, field(1, b"x") + field(2, kind)))
+
+
+def branch(name, output, *inputs):
+    return helper.make_graph([helper.make_node("Add", list(inputs), [output])], name, [], [info(output)])
+
+
+def choice(one, other):
+    return model([helper.make_node("If", ["c"], ["y"], then_branch=one, else_branch=other)], inputs=[info("c", 9)])
+
+
+def function(name, *calls, domain="f"):
+    nodes = [helper.make_node(called, ["a" if not index else f"t{index - 1}"], [f"t{index}"], domain=domain) for index, called in enumerate(calls)]
+    return helper.make_function(
+        domain, name, ["a"], [f"t{len(calls) - 1}"] if calls else ["a"], nodes, [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
+    )
+
+
+def sparse(indices, dims=(4,), values=2):
+    part = numpy_helper.from_array(np.ones(values, np.float32), "w")
+    made = onnx.SparseTensorProto(values=part, indices=numpy_helper.from_array(np.asarray(indices, np.int64)), dims=dims)
+    return model(sparse_initializer=[made])
+
+
+VALID = model([relu()], inputs=[info("x")], outputs=[info("y")])
+OWN = (("", 17), ("f", 1))
+CALL = [helper.make_node("A", ["x"], ["y"], domain="f")]
+X = [info("x")]
+HOSTILE = [
+    (78, "truncated", VALID[:-3], "E-ONNX-LENGTH"),
+    (78, "ends-in-a-varint", b"\x08", "E-ONNX-WIRE"),
+    (78, "varint-of-11-bytes", b"\x08" + b"\x80" * 10 + b"\x01" + OPSETS, "E-ONNX-WIRE"),
+    (78, "varint-over-64-bits", b"\x08" + b"\xff" * 9 + b"\x7f" + OPSETS, "E-ONNX-WIRE"),
+    (78, "endless-varint", b"\x08" + b"\xff" * 1000, "E-ONNX-WIRE"),
+    (78, "group", HEAD + b"\x33\x34", "E-ONNX-WIRE"),
+    (78, "field-0", HEAD + b"\x02\x00", "E-ONNX-WIRE"),
+    (78, "length-over-the-rest", HEAD + b"\x3a\xff\xff\xff\xff\x07", "E-ONNX-LENGTH"),
+    (78, "length-2^63", HEAD + b"\x3a" + b"\x80" * 9 + b"\x01", "E-ONNX-LENGTH"),
+    (78, "length-crosses-its-message", graph_bytes(b"\x0a\x05\x0a") + field(2, b"12345"), "E-ONNX-LENGTH"),
+    (78, "wrong-wire-type", b"\x0a\x01\x08" + OPSETS, "E-ONNX-WIRE"),
+    (78, "two-graphs", VALID + field(7, b""), "E-ONNX-WIRE"),
+    (78, "name-not-utf-8", graph_bytes(field(1, field(4, b"\xff\xfe"))), "E-ONNX-WIRE"),
+    (78, "no-graph", HEAD, "E-ONNX-GRAPH"),
+    (78, "ir-0", b"\x08\x00" + VALID[2:], "E-ONNX-IR"),
+    (78, "ir-99", b"\x08\x63" + VALID[2:], "E-ONNX-IR"),
+    (79, "dot-dot", outside(location="../../etc/passwd"), "E-PATH-ESCAPE"),
+    (79, "absolute", outside(location="/etc/passwd"), "E-PATH-ESCAPE"),
+    (79, "backslashes", outside(location="..\\..\\secret"), "E-PATH-ESCAPE"),
+    (79, "drive", outside(location="C:\\secret"), "E-PATH-ESCAPE"),
+    (79, "url", outside(location="http://example.com/x"), "E-PATH-ESCAPE"),
+    (79, "file-url", outside(location="file:///etc/passwd"), "E-PATH-ESCAPE"),
+    (79, "home", outside(location="~/x"), "E-PATH-ESCAPE"),
+    (79, "nul", outside(location="x\0y"), "E-PATH-ESCAPE"),
+    (79, "hidden-dot-dot", outside(location="a/../../x"), "E-PATH-ESCAPE"),
+    (79, "missing", outside(location="not-there"), "E-IO-MISSING"),
+    (79, "symlink-out", outside(location="link"), "E-PATH-ESCAPE"),
+    (79, "hard-link", outside(location="hard"), "E-PATH-ESCAPE"),
+    (79, "pipe", outside(location="pipe"), "E-IO-KIND"),
+    (79, "folder", outside(location="folder"), "E-IO-KIND"),
+    (79, "device", outside(location="zero"), "E-PATH-ESCAPE"),
+    (80, "offset-negative", outside(offset="-4"), "E-ONNX-TENSOR"),
+    (80, "offset-hex", outside(offset="0x4"), "E-ONNX-TENSOR"),
+    (80, "offset-underscore", outside(offset="1_0"), "E-ONNX-TENSOR"),
+    (80, "offset-past-end", outside(offset="100"), "E-ONNX-EXTERNAL"),
+    (80, "offset-2^70", outside(offset=str(1 << 70)), "E-ONNX-TENSOR"),
+    (80, "past-end", outside(dims=(40,)), "E-ONNX-EXTERNAL"),
+    (80, "length-negative", outside(length="-8"), "E-ONNX-TENSOR"),
+    (80, "length-too-short", outside(length="4"), "E-ONNX-TENSOR"),
+    (80, "length-too-long", outside(length="12"), "E-ONNX-TENSOR"),
+    (80, "location-empty", outside(location=""), "E-ONNX-TENSOR"),
+    (80, "location-missing", outside(location=None), "E-ONNX-TENSOR"),
+    (80, "unknown-key", outside(__class__="x"), "E-ONNX-TENSOR"),
+    (80, "here-and-there", model(weights=[tensor(raw_data=bytes(8), data_location=1)]), "E-ONNX-TENSOR"),
+    (81, "raw-and-typed", model(weights=[tensor(raw_data=bytes(8), float_data=[1, 2])]), "E-ONNX-TENSOR"),
+    (81, "raw-short", model(weights=[tensor(raw_data=bytes(7))]), "E-ONNX-TENSOR"),
+    (81, "raw-long", model(weights=[tensor(raw_data=bytes(9))]), "E-ONNX-TENSOR"),
+    (81, "typed-short", model(weights=[tensor(float_data=[1])]), "E-ONNX-TENSOR"),
+    (81, "typed-long", model(weights=[tensor(float_data=[1, 2, 3])]), "E-ONNX-TENSOR"),
+    (81, "ints-short", model(weights=[tensor(kind=I64, int64_data=[1])]), "E-ONNX-TENSOR"),
+    (81, "wrong-field", model(weights=[tensor(int32_data=[1, 2])]), "E-ONNX-TENSOR"),
+    (81, "texts-short", model(weights=[tensor(kind=8, string_data=[b"a"])]), "E-ONNX-TENSOR"),
+    (81, "two-raw", graph_bytes(field(5, b"\x08\x01\x10\x02" + field(9, b"a") + field(9, b"b"))), "E-ONNX-WIRE"),
+    (82, "negative", model(weights=[tensor(dims=(-1,))]), "E-ONNX-TENSOR"),
+    (82, "overflow", model(weights=[tensor(dims=(1 << 62, 1 << 62))]), "E-ONNX-TENSOR"),
+    (82, "overflow-with-zero", model(weights=[tensor(dims=(1 << 62, 1 << 62, 0))]), "E-ONNX-TENSOR"),
+    (82, "32-gib-of-nothing", model(weights=[tensor(dims=(1 << 33,))]), "E-ONNX-TENSOR"),
+    (82, "65-dims", model(weights=[tensor(dims=(1,) * 65, float_data=[1])]), "E-ONNX-TENSOR"),
+    (83, "type-99", model(weights=[tensor(kind=99, raw_data=bytes(8))]), "E-ONNX-DTYPE"),
+    (83, "type-0", model(weights=[tensor(kind=0, raw_data=bytes(8))]), "E-ONNX-TENSOR"),
+    (83, "attribute", model([helper.make_node("Thing", [], ["y"], t=tensor(kind=99, raw_data=bytes(8)))]), "E-ONNX-DTYPE"),
+    (84, "cycle", model([relu("a", "b"), relu("b", "a")]), "E-ONNX-CYCLE"),
+    (84, "itself", model([relu("a", "a")]), "E-ONNX-CYCLE"),
+    (84, "undefined", model([relu("nowhere")]), "E-ONNX-INPUT"),
+    (84, "undefined-output", model([relu()], inputs=X, outputs=[info("z")]), "E-ONNX-INPUT"),
+    (84, "twice", model([relu(), relu()], inputs=X), "E-ONNX-SSA"),
+    (84, "over-an-input", model([relu("x", "x")], inputs=X), "E-ONNX-CYCLE"),
+    (84, "over-a-weight", model([relu("x", "w")], [tensor(raw_data=bytes(8))], inputs=X), "E-ONNX-SSA"),
+    (84, "two-inputs", model([relu()], inputs=X * 2), "E-ONNX-SSA"),
+    (84, "two-weights", model(weights=[tensor(raw_data=bytes(8))] * 2), "E-ONNX-SSA"),
+    (84, "no-operator", model([onnx.NodeProto(input=["x"], output=["y"])], inputs=X), "E-ONNX-NODE"),
+    (84, "missing-inputs", model([relu(None)]), "E-ONNX-NODE"),
+    (84, "too-many-inputs", model([helper.make_node("Relu", ["x"] * 5, ["y"])], inputs=X), "E-ONNX-NODE"),
+    (84, "unknown-attribute", model([relu(strength=3)], inputs=X), "E-ONNX-NODE"),
+    (84, "attribute-twice", graph_bytes(field(1, field(4, b"F") + field(5, field(1, b"a") + b"\x18\1") * 2)), "E-ONNX-ATTRIBUTE"),
+    (84, "attribute-of-two-types", graph_bytes(field(1, field(4, b"F") + field(5, field(1, b"a") + b"\x18\1" + field(4, b"s")))), "E-ONNX-ATTRIBUTE"),
+    (84, "attribute-without-value", graph_bytes(field(1, field(4, b"F") + field(5, field(1, b"a") + b"\xa0\x01\x05"))), "E-ONNX-ATTRIBUTE"),
+    (84, "old-node-without-inputs", model([helper.make_node("Upsample", [], ["y"])], opsets=[("", 7)]), "E-ONNX-NODE"),
+    (85, "graphs-10000-deep", deep(10_000), "E-ONNX-DEPTH"),
+    (85, "graphs-70-deep", deep(70), "E-ONNX-DEPTH"),
+    (85, "types-10000-deep", deep_type(10_000), "E-ONNX-DEPTH"),
+    (85, "captured-name-missing", choice(branch("t", "a", "gone", "c"), branch("e", "b", "c", "c")), "E-ONNX-INPUT"),
+    (85, "captured-from-a-sibling", choice(branch("t", "a", "c", "c"), branch("e", "b", "a", "c")), "E-ONNX-INPUT"),
+    (86, "recursive", model(CALL, opsets=OWN, inputs=X, functions=[function("A", "A")]), "E-ONNX-RECURSION"),
+    (86, "mutually-recursive", model(CALL, opsets=OWN, inputs=X, functions=[function("A", "B"), function("B", "A")]), "E-ONNX-RECURSION"),
+    (86, "same-function-twice", model(CALL, opsets=OWN, inputs=X, functions=[function("A", "B"), function("A", "B")]), "E-ONNX-FUNCTION"),
+    (87, "no-opset", model([relu()], inputs=X, opsets=()), "E-ONNX-OPSET"),
+    (87, "opset-0", model([relu()], inputs=X, opsets=[("", 0)]), "E-ONNX-OPSET"),
+    (87, "opset-9999", model([relu()], inputs=X, opsets=[("", 9999)]), "E-ONNX-OPSET"),
+    (87, "opset-negative", model([relu()], inputs=X, opsets=[("", -3)]), "E-ONNX-OPSET"),
+    (87, "two-opsets", model([relu()], inputs=X, opsets=[("", 17), ("ai.onnx", 18)]), "E-ONNX-OPSET"),
+    (87, "ml-99", model([relu()], inputs=X, opsets=[("", 17), ("ai.onnx.ml", 99)]), "E-ONNX-OPSET"),
+    (87, "domain-not-imported", model([relu(domain="far")], inputs=X), "E-ONNX-DOMAIN"),
+    (90, "out-of-range", sparse([0, 4]), "E-ONNX-TENSOR"),
+    (90, "negative", sparse([-1, 0]), "E-ONNX-TENSOR"),
+    (90, "unsorted", sparse([2, 1]), "E-ONNX-TENSOR"),
+    (90, "repeated", sparse([1, 1]), "E-ONNX-TENSOR"),
+    (90, "wrong-number", sparse([0, 1, 2]), "E-ONNX-TENSOR"),
+    (90, "coordinates-out", sparse([[0, 0], [0, 5]], (2, 5)), "E-ONNX-TENSOR"),
+    (90, "coordinates-wrap", sparse([[0, 0], [1, -1]], (2, 5)), "E-ONNX-TENSOR"),
+    (90, "no-indices", graph_bytes(field(15, field(1, b""))), "E-ONNX-TENSOR"),
+    (93, "junk", b"\x08\x08" + b"\x12\x00" * 50_000 + b"\x07", "E-ONNX-WIRE"),
+]  # fmt: skip
+
+
+def surroundings(folder):
+    (folder / "x.data").write_bytes(bytes(64))
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "zero").symlink_to("/dev/zero")
+    (folder / "original").write_bytes(bytes(64))
+    os.link(folder / "original", folder / "hard")
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+
+
+@pytest.mark.parametrize(("number", "name", "data", "code"), HOSTILE, ids=[f"{number}-{name}" for number, name, _, _ in HOSTILE])
+def test_hostile(number, name, data, code, tmp_path, sandbox):
+    surroundings(tmp_path)
+    path = tmp_path / "x.onnx"
+    path.write_bytes(data)
+    outcome = sandbox.outcome(path)
+    assert outcome.code == code, outcome
+    assert outcome.quick, outcome
+    assert outcome.exit_code in (3, 4, 5, 6, 7)
+    assert outcome.file and outcome.hint, outcome
+
+
+def test_a_hundred_megabytes_of_junk(tmp_path, sandbox):
+    path = tmp_path / "x.onnx"
+    for head in (b"\x08\x08", graph_bytes()[:-1] + b"\xff\xff\xff\x2f", b"\x00", b"\x0a\x00"):
+        with open(path, "wb") as file:
+            file.write(head)
+            file.truncate(100_000_000)
+        outcome = sandbox.outcome(path)
+        assert outcome.exit_code == 3, outcome
+        assert outcome.quick, outcome
+
+
+def test_functions_that_double_at_every_level(tmp_path, sandbox):
+    levels = 40
+    chain = [function(f"F{level}", f"F{level + 1}", f"F{level + 1}") for level in range(levels)]
+    leaf = helper.make_function("f", f"F{levels}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)])
+    path = tmp_path / "x.onnx"
+    path.write_bytes(model([helper.make_node("F0", ["x"], ["y"], domain="f")], opsets=OWN, inputs=X, outputs=[info("y")], functions=[*chain, leaf]))
+    assert sandbox.outcome(path).quick
+    with cc.limits(entries=10_000), pytest.raises(cc.LimitError, match="E-ONNX-INLINE"):
+        inline(cc.open(path))
+
+
+def test_texts_that_claim_more_than_there_is(tmp_path, sandbox):
+    path = tmp_path / "x.onnx"
+    path.write_bytes(graph_bytes(field(5, b"\x08" + varint(1 << 40) + b"\x10\x08" + field(6, b"a") + field(8, b"t"))))
+    assert sandbox.outcome(path).code == "E-ONNX-TENSOR"
+
+
+def test_many_nodes_take_time_in_proportion(tmp_path):
+    seconds = []
+    for count in (4_000, 16_000):
+        nodes = b"".join(field(1, field(1, f"v{index}".encode()) + field(2, f"v{index + 1}".encode()) + field(4, b"Identity")) for index in range(count))
+        path = tmp_path / f"{count}.onnx"
+        path.write_bytes(HEAD + field(7, nodes + field(11, field(1, b"v0")) + field(12, field(1, f"v{count}".encode()))))
+        began = time.process_time()
+        assert len(cc.open(path).nodes) == count
+        seconds.append(time.process_time() - began)
+    assert seconds[1] < 10 * seconds[0]
+
+
+def test_a_large_attribute_stays_in_the_file(tmp_path, sandbox):
+    path = tmp_path / "x.onnx"
+    size = 1 << 30
+    inner = field(1, b"t") + b"\xa0\x01\x04"
+    weight = b"\x08" + varint(size // 4) + b"\x10\x01" + b"\x4a" + varint(size)
+    attribute = inner + b"\x2a" + varint(len(weight) + size) + weight
+    node = field(2, b"y") + field(4, b"Thing") + b"\x2a" + varint(len(attribute) + size) + attribute
+    graph = b"\x0a" + varint(len(node) + size) + node
+    with open(path, "wb") as file:
+        file.write(HEAD + b"\x3a" + varint(len(graph) + size) + graph)
+        file.truncate(file.tell() + size)
+    outcome = sandbox.outcome(path)
+    assert (outcome.code, outcome.quick) == ("", True), outcome
+
+
+def test_links_of_the_hub_cache_are_followed(tmp_path):
+    repository = tmp_path / "models--a--b"
+    blobs, snapshot = repository / "blobs", repository / "snapshots" / "0123" / "onnx"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    made = onnx.load_from_string(model([relu("w", "y")], [numpy_helper.from_array(np.arange(600, dtype=np.float32), "w")], outputs=[info("y")]))
+    onnx.save(made, blobs / "m", save_as_external_data=True, location="model.onnx_data", size_threshold=0)
+    (blobs / "model.onnx_data").rename(blobs / "d")
+    (snapshot / "model.onnx").symlink_to(Path("../../../blobs/m"))
+    (snapshot / "model.onnx_data").symlink_to(Path("../../../blobs/d"))
+    assert cc.load_file(snapshot / "model.onnx")["w"].tolist() == list(range(600))
