@@ -62,6 +62,7 @@ class Scoring:
         softcap: scores are bounded by it smoothly where it is above zero.
         precision: dtype that scores are rounded to before the softmax and after it, None to leave them.
         score_mod, prob_mod: take scores [batch, heads, queries, keys] to others of that shape, before and after the softmax.
+        sink: for each query head, the score of a key without a value that every query sees; None for none.
     """
 
     scale: float
@@ -69,6 +70,7 @@ class Scoring:
     precision: np.dtype[Any] | None = None
     score_mod: Callable[[np.ndarray], np.ndarray] | None = None
     prob_mod: Callable[[np.ndarray], np.ndarray] | None = None
+    sink: np.ndarray | None = None
 
 
 def attend(
@@ -103,13 +105,15 @@ def attend(
         block = made.reshape(*shape[:4], keys)
         target = None if s5 is None else s5[images, kin, :, rows]
         seen = sight.part(images, rows, keys)
-        block = probabilities(block, scoring, seen, None if five is None else _cut(five, images, kin, rows), target, capture)
+        sink = None if scoring.sink is None else scoring.sink.astype(q.dtype).reshape(1, groups, each, 1, 1)[:, kin]
+        block = probabilities(block, scoring, seen, None if five is None else _cut(five, images, kin, rows), target, capture, sink)
         y5[images, kin, :, rows] = (block.reshape(*made.shape) @ v[images, kin]).reshape(*shape[:4], v.shape[3])
     return y, scores
 
 
 def probabilities(
-    scores: np.ndarray, scoring: Scoring, seen: np.ndarray | None, mask: np.ndarray | None, target: np.ndarray | None, capture: int | None
+    scores: np.ndarray, scoring: Scoring, seen: np.ndarray | None, mask: np.ndarray | None, target: np.ndarray | None, capture: int | None,
+    sink: np.ndarray | None = None,
 ) -> np.ndarray:
     """Products [batch, key heads, heads of a group, queries, keys] to what values are weighted with; `target` gets the captured stage."""
 
@@ -140,7 +144,7 @@ def probabilities(
         scores = scores.astype(scoring.precision)
     if scoring.score_mod is not None:
         scores = modified(scoring.score_mod)
-    scores = softmax_of_seen(scores.astype(np.promote_types(wide, np.float32) if scores.dtype.itemsize < 4 else scores.dtype, copy=False))
+    scores = softmax_of_seen(scores.astype(np.promote_types(wide, np.float32) if scores.dtype.itemsize < 4 else scores.dtype, copy=False), sink)
     if scoring.precision is not None:
         scores = scores.astype(scoring.precision, copy=False)
     if scoring.prob_mod is not None:
@@ -150,12 +154,16 @@ def probabilities(
     return scores
 
 
-def softmax_of_seen(scores: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis in place; zero where every score is ``-inf``."""
+def softmax_of_seen(scores: np.ndarray, sink: np.ndarray | None = None) -> np.ndarray:
+    """Softmax over the last axis in place; zero where every score is ``-inf``. `sink` is one more score, which takes its share."""
     top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    if sink is not None:
+        top = np.maximum(top, sink)
     np.subtract(scores, np.where(np.isneginf(top), 0, top).astype(scores.dtype), out=scores)
     np.exp(scores, out=scores)
     total = np.sum(scores, axis=-1, keepdims=True)
+    if sink is not None:
+        total += np.exp(sink - top)
     np.divide(scores, np.where(total == 0, 1, total).astype(scores.dtype), out=scores)
     return scores
 
