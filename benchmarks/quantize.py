@@ -1,9 +1,10 @@
-"""Block encoders against libggml on one thread: million weights a second for every block type.
+"""Block codecs on one thread: encoders against libggml in million weights a second, decoders against a copy.
 
-    python benchmarks/quantize.py --libggml build/bin [--types q4_k,q6_k] [--runs 7] [--seconds 0.3]
+    python benchmarks/quantize.py --libggml build/bin [--types q4_k,q6_k] [--runs 7] [--seconds 0.05] [--mib 16]
 
-Gaussian rows of 4096 elements, types that need an importance matrix get one. Each run encodes as many rows as fit in the time asked for;
-ours and libggml's runs take turns; medians, and the ratio ours / libggml, are printed. Also checked: that both wrote the same bytes.
+Gaussian rows of 4096 elements, without importance where a type allows that and with it. Ours and libggml's runs take turns on the same rows,
+in the processor time of the thread; medians, and the ratio ours / libggml. Also checked: that both wrote the same bytes. Compiled decoders
+fill float32 that is in use already, and so does the copy that they are compared with.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from candle_convert.ops.quants import codecs
 from candle_convert.runtime.quant import Codec
 
 COLUMNS = 4096
-Encode = Callable[[np.ndarray], np.ndarray]
+NONE = np.empty(0, np.float32)
+Work = Callable[[int], object]
 
 
 def main() -> None:
@@ -28,57 +30,90 @@ def main() -> None:
     parser.add_argument("--libggml", type=Path, required=True, help="folder of libggml-base.so")
     parser.add_argument("--types", help="comma-separated names; all by default")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--seconds", type=float, default=0.05, help="processor time of one run")
+    parser.add_argument("--mib", type=int, default=16, help="size of the float32 rows")
     arguments = parser.parse_args()
     library = ctypes.CDLL(str(arguments.libggml / "libggml-base.so"))
     library.ggml_quantize_chunk.restype = ctypes.c_size_t
     library.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
-    print("| type | ours M/s | libggml M/s | ratio | same bytes |\n|---|---|---|---|---|")
-    for codec in codecs().values():
-        wanted = arguments.types is None or codec.dtype.name in arguments.types.split(",")
-        if wanted and codec.encoder is not None and codec.dtype.name not in ("q8_1", "q8_k"):
-            print(compare(codec, library, arguments.runs, arguments.seconds), flush=True)
+    rows = np.random.default_rng(0).standard_normal((arguments.mib << 18 >> 12, COLUMNS), np.float32)
+    wanted = [each for each in codecs().values() if arguments.types is None or each.dtype.name in arguments.types.split(",")]
+    print("| type | importance | ours M/s | libggml M/s | ratio | same bytes |\n|---|---|---|---|---|---|")
+    for codec in wanted:
+        if codec.encoder is not None and codec.dtype.name not in ("q8_1", "q8_k"):
+            for weighted in (False, True) if not codec.needs_importance else (True,):
+                print(compare_encoders(codec, weighted, library, rows, arguments.runs, arguments.seconds), flush=True)
+    print("\n| type | decoded GB/s | copy GB/s | share |\n|---|---|---|---|")
+    for codec in wanted:
+        if codec.decoder is not None:
+            print(compare_decoder(codec, rows, arguments.runs, arguments.seconds), flush=True)
 
 
-def compare(codec: Codec, library: ctypes.CDLL, runs: int, seconds: float) -> str:
+def compare_encoders(codec: Codec, weighted: bool, library: ctypes.CDLL, rows: np.ndarray, runs: int, seconds: float) -> str:
     """One row of the table."""
     assert codec.encoder is not None
     kernel = codec.encoder()
-    importance = np.random.default_rng(1).random(COLUMNS, np.float32) + 0.5 if codec.needs_importance else np.empty(0, np.float32)
+    importance = np.random.default_rng(1).random(COLUMNS, np.float32) + 0.5 if weighted else NONE
+    first, second = (np.zeros((len(rows), COLUMNS // codec.dtype.block * codec.dtype.block_nbytes), np.uint8) for _ in range(2))
 
-    def ours(rows: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(rows), COLUMNS // codec.dtype.block * codec.dtype.block_nbytes), np.uint8)
-        kernel(rows, importance, out, 0, len(rows))
-        return out
+    def ours(count: int) -> None:
+        kernel(rows, importance, first, 0, count)
 
-    def theirs(rows: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(rows), COLUMNS // codec.dtype.block * codec.dtype.block_nbytes), np.uint8)
-        weights = importance.ctypes.data if importance.size else None
-        library.ggml_quantize_chunk(codec.dtype.ggml, rows.ctypes.data, out.ctypes.data, 0, *rows.shape, weights)
-        return out
+    def theirs(count: int) -> None:
+        weights = importance.ctypes.data if weighted else None
+        library.ggml_quantize_chunk(codec.dtype.ggml, rows.ctypes.data, second.ctypes.data, 0, count, COLUMNS, weights)
 
-    same = np.array_equal(ours(gaussian(16)), theirs(gaussian(16)))
-    counts = {encode: rows_for(encode, seconds) for encode in (ours, theirs)}
-    rates: dict[Encode, list[float]] = {ours: [], theirs: []}
+    mine, peer = rates((ours, theirs), len(rows), runs, seconds)
+    done = len(rows) if (second[-1] != 0).any() and (first[-1] != 0).any() else 4
+    same = np.array_equal(first[:done], second[:done])
+    scale = COLUMNS / 1e6
+    note = "yes" if weighted else "no"
+    return f"| {codec.dtype.name} | {note} | {mine * scale:.1f} | {peer * scale:.1f} | {mine / peer:.1f} | {'yes' if same else 'NO'} |"
+
+
+def compare_decoder(codec: Codec, rows: np.ndarray, runs: int, seconds: float) -> str:
+    """One row of the table of decoders."""
+    assert codec.decoder is not None
+    kernel = codec.decoder()
+    size = COLUMNS // codec.dtype.block * codec.dtype.block_nbytes
+    blocks = np.random.default_rng(2).integers(0, 256, (len(rows), size), dtype=np.uint8)
+    blocks.flags.writeable = False
+    values = np.zeros_like(rows)
+
+    def ours(count: int) -> None:
+        kernel(blocks[:count].reshape(-1), values[:count].reshape(-1))
+
+    def copy(count: int) -> None:
+        np.copyto(values[:count], rows[:count])
+
+    mine, peer = rates((ours, copy), len(rows), runs, seconds)
+    scale = COLUMNS * 4 / 1e9
+    return f"| {codec.dtype.name} | {mine * scale:.1f} | {peer * scale:.1f} | {mine / peer:.0%} |"
+
+
+def rates(sides: tuple[Work, Work], most: int, runs: int, seconds: float) -> tuple[float, float]:
+    """Median rows a second of processor time for both, which take turns."""
+    plans = [plan(side, most, seconds) for side in sides]
+    found: tuple[list[float], list[float]] = ([], [])
     for _ in range(runs):
-        for encode, count in counts.items():
-            rows = gaussian(count)
-            began = time.perf_counter()
-            encode(rows)
-            rates[encode].append(rows.size / (time.perf_counter() - began) / 1e6)
-    mine, peer = (statistics.median(rates[encode]) for encode in (ours, theirs))
-    return f"| {codec.dtype.name} | {mine:.2f} | {peer:.2f} | {mine / peer:.2f} | {'yes' if same else 'NO'} |"
+        for side, (count, times), rate in zip(sides, plans, found, strict=True):
+            began = time.thread_time()
+            for _ in range(times):
+                side(count)
+            rate.append(count * times / (time.thread_time() - began))
+    return statistics.median(found[0]), statistics.median(found[1])
 
 
-def gaussian(rows: int) -> np.ndarray:
-    return np.random.default_rng(0).standard_normal((rows, COLUMNS), np.float32)
-
-
-def rows_for(encode: Encode, seconds: float) -> int:
-    """How many rows take about that long."""
-    began = time.perf_counter()
-    encode(gaussian(16))
-    return int(max(16, min(8192, 16 * seconds / (time.perf_counter() - began))) // 16 * 16)
+def plan(side: Work, most: int, seconds: float) -> tuple[int, int]:
+    """How many rows at once, and how often, take about that long."""
+    side(4)
+    count, taken = 4, 0.0
+    while taken < seconds and count < most:
+        count = min(most, 2 * count)
+        began = time.thread_time()
+        side(count)
+        taken = time.thread_time() - began
+    return count, max(1, round(seconds / max(taken, 1e-6)))
 
 
 if __name__ == "__main__":

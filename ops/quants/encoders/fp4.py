@@ -92,5 +92,5 @@ def _nvfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         put_nibbles(y, 4 + 8 * group, codes, 16 * group, 8)
 
 
-encode_mxfp4 = lane_encoder(_mxfp4, 32, 17)
-encode_nvfp4 = lane_encoder(_nvfp4, 64, 36)
+encode_mxfp4 = lane_encoder(_mxfp4, 32, 17, weighted=False)
+encode_nvfp4 = lane_encoder(_nvfp4, 64, 36, weighted=False)

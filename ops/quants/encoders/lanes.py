@@ -15,6 +15,8 @@ from ....runtime.quant import Encoder
 from ....runtime.simd import LANES, load, splat, store
 from .tiles import turn_in, turn_out
 
+NONE = np.empty(0, np.float32)
+
 
 @inlined
 def _load(source: Any, first: int, count: int, blocks: int, length: int, starts: Any, lanes: Any) -> None:
@@ -56,12 +58,19 @@ def _mean_squares(flat: Any, columns: int, start: int, stop: int, starts: Any, t
 
 
 def lane_encoder(
-    encode: Callable[..., None], length: int, nbytes: int, row_means: bool = False, lattice: Callable[[], tuple[Any, ...]] = tuple
+    encode: Callable[..., None],
+    length: int,
+    nbytes: int,
+    *,
+    weighted: bool = True,
+    row_means: bool = False,
+    lattice: Callable[[], tuple[Any, ...]] = tuple,
 ) -> Encoder:
     """A range kernel from ``encode(x, importance, means, lattice, y)`` over transposed blocks.
 
-    `x` is float32 ``[length * 16]``, `importance` the same or ``[0]``, `means` float32 ``[16]`` (the mean square of each lane's row, where
-    `row_means` asks for it and there is importance), `lattice` the arrays that a lattice consists of, `y` uint8 ``[nbytes * 16]``.
+    `x` is float32 ``[length * 16]``, `importance` the same or ``[0]`` (always that if not `weighted`), `means` float32 ``[16]`` (the mean square
+    of each lane's row, where `row_means` asks for it and there is importance), `lattice` the arrays that a lattice consists of, `y` uint8
+    ``[nbytes * 16]``.
     """
 
     @kernel
@@ -88,6 +97,6 @@ def lane_encoder(
             _save(y, first, count, nbytes, flat_out)
 
     def encode_rows(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
-        encode_lanes(rows, importance, out, start, stop, lattice())
+        encode_lanes(rows, importance if weighted else NONE, out, start, stop, lattice())
 
     return encode_rows

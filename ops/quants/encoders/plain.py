@@ -1,4 +1,4 @@
-"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1 without importance: blocks stay in place, only their ranges meet in lanes. Source: ggml-quants.c."""
+"""Encoders of Q8_0, and of Q4_0 to Q5_1 without importance: blocks stay in place, only their ranges meet in lanes. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inlined, kernel
-from ....runtime.simd import LANES, any_lane, lane_bits, load, room, select, splat, store, to_int
+from ....runtime.simd import LANES, any_lane, bits, from_bits, lane_bits, load, room, select, splat, store, to_int
 from .rounding import to_half
 from .tiles import row_greatest, row_least
 
@@ -98,7 +98,7 @@ def _affine(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any, in
     store(offsets, 0, select(lost, 0.0, splat(np.float32(0.5))))
 
 
-def plain_encoder(scale: Callable[..., None], top: int, bits: int, nbytes: int) -> PlainEncoder:
+def plain_encoder(scale: Callable[..., None], top: int, width: int, nbytes: int) -> PlainEncoder:
     """A range kernel ``encode(rows, out, start, stop)``.
 
     `scale` gives the scales as they are stored, and the base, inverse and offset that turn elements into codes.
@@ -106,7 +106,7 @@ def plain_encoder(scale: Callable[..., None], top: int, bits: int, nbytes: int) 
     Where the inverse of a scale overflows, libggml's codes are zero; so are these, from an inverse and an offset of zero.
     """
     affine = scale is _affine
-    highest = (1 << bits) - 1
+    highest = (1 << width) - 1
 
     @kernel
     def encode_plain(rows: Any, out: Any, start: int, stop: int) -> None:
@@ -127,13 +127,42 @@ def plain_encoder(scale: Callable[..., None], top: int, bits: int, nbytes: int) 
                 y[to], y[to + 1] = scales[k] & 255, (scales[k] >> 8) & 255
                 if affine:
                     y[to + 2], y[to + 3] = (scales[k] >> 16) & 255, (scales[k] >> 24) & 255
-                if bits == 5:
+                if width == 5:
                     fifth = lane_bits(one > 15) | (lane_bits(two > 15) << 16)
                     for i in range(4):
                         y[to + nbytes - 20 + i] = (fifth >> 8 * i) & 255
                 store(y, to + nbytes - 16, (one & 15) | (two << 4))
 
     return encode_plain
+
+
+@inlined
+def _rounded(value: Any) -> Any:
+    """The nearest integer, ties away from zero, of numbers far from the ends of int32: the float below one half is added to the magnitude."""
+    return to_int(value + from_bits((bits(value) & -2147483648) | 0x3EFFFFFF))
+
+
+@kernel
+def encode_q8_0(rows: Any, out: Any, start: int, stop: int) -> None:
+    per_row = rows.shape[1] // LENGTH
+    x, y = rows.reshape(-1), out.reshape(-1)
+    magnitudes, scales, inverses = room(np.float32, LANES), room(np.int32, 1), room(np.float32, 1)
+    last = stop * per_row
+    for first in range(start * per_row, last, LANES):
+        for k in range(LANES):
+            at = _place(first, k, last)
+            low, high = abs(load(x, at)), abs(load(x, at + LANES))
+            store(magnitudes, k * LANES, select(low > high, low, high))
+        scale = row_greatest(magnitudes) / np.float32(127)
+        inverse = select(scale == 0, 0.0, 1.0 / scale)
+        store(scales, 0, to_half(scale))
+        store(inverses, 0, select(inverse > LARGEST, 0.0, inverse))
+        for k in range(LANES):
+            at = _place(first, k, last)
+            to = at // LENGTH * 34
+            y[to], y[to + 1] = scales[k] & 255, (scales[k] >> 8) & 255
+            store(y, to + 2, _rounded(load(x, at) * inverses[k]))
+            store(y, to + 2 + LANES, _rounded(load(x, at + LANES) * inverses[k]))
 
 
 encode_q4_0 = plain_encoder(_symmetric, 8, 4, 18)

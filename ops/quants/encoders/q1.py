@@ -41,5 +41,5 @@ def _q2_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         store(y, (2 + byte) * LANES, packed)
 
 
-encode_q1_0 = lane_encoder(_q1_0, 128, 18)
-encode_q2_0 = lane_encoder(_q2_0, 64, 18)
+encode_q1_0 = lane_encoder(_q1_0, 128, 18, weighted=False)
+encode_q2_0 = lane_encoder(_q2_0, 64, 18, weighted=False)

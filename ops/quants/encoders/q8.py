@@ -8,6 +8,7 @@ import numpy as np
 
 from ....runtime.kernel import inner
 from ....runtime.simd import LANES, bits, load, select, splat, store, to_int
+from . import plain
 from .fields import put_half
 from .lanes import lane_encoder
 from .rounding import nearest, rounded, signed_byte, to_half
@@ -26,12 +27,6 @@ def _codes(x: Any, y: Any, at: int) -> Any:
         store(y, (at + i) * LANES, code)
         total += signed_byte(code)
     return scale, total
-
-
-@inner
-def _q8_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scale, _ = _codes(x, y, 2)
-    put_half(y, 0, to_half(scale))
 
 
 @inner
@@ -59,6 +54,10 @@ def _q8_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         put_half(y, 260 + 2 * group, to_int(total))
 
 
-encode_q8_0 = lane_encoder(_q8_0, 32, 34)
-encode_q8_1 = lane_encoder(_q8_1, 32, 36)
-encode_q8_k = lane_encoder(_q8_k, 256, 292)
+def encode_q8_0(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
+    """A range kernel; importance changes nothing."""
+    plain.encode_q8_0(rows, out, start, stop)
+
+
+encode_q8_1 = lane_encoder(_q8_1, 32, 36, weighted=False)
+encode_q8_k = lane_encoder(_q8_k, 256, 292, weighted=False)

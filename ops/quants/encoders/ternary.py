@@ -58,5 +58,5 @@ def _tq2_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     put_pairs(y, 0, _digits(x, y, 64))
 
 
-encode_tq1_0 = lane_encoder(_tq1_0, LENGTH, 54)
-encode_tq2_0 = lane_encoder(_tq2_0, LENGTH, 66)
+encode_tq1_0 = lane_encoder(_tq1_0, LENGTH, 54, weighted=False)
+encode_tq2_0 = lane_encoder(_tq2_0, LENGTH, 66, weighted=False)
