@@ -1,0 +1,152 @@
+"""The heart of dense products: a tile of the output kept in registers while it runs along the common dimension.
+
+A tile has up to `ROWS` rows and `PANEL` columns. The right matrix comes in panels of `PANEL` columns, zeros behind its last one, so that
+each step along the common dimension reads one line; the left one is read where it lies, one element for a whole row of the tile.
+"""
+
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ...runtime.kernel import inlined, inner
+from ...runtime.native import f32
+
+VECTOR = ir.VectorType(ir.FloatType(), 16)
+INT = ir.IntType(64)
+WIDE = binding.get_host_cpu_features().get("avx512f", False)
+ROWS = 12 if WIDE else 3
+PANEL = 32
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16))
+
+
+def _load(builder: Any, address: Any, kind: Any) -> Any:
+    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
+    value.align = 4
+    return value
+
+
+def _tile(rows: int) -> Any:
+    """A tile of `rows` rows: all addresses and steps in bytes; each element starts from its row's and its column's bias and is limited at the end."""
+
+    @intrinsic
+    def tile(
+        typing: Any, a: Any, a_row: Any, a_step: Any, b: Any, depth: Any, c: Any, c_row: Any, bias: Any, bias_row: Any, columns: Any,
+        low: Any, high: Any,
+    ) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            a, a_row, a_step, b, depth, c, c_row, bias, bias_row, columns, low, high = args
+            constant = lambda value: ir.Constant(INT, value)  # noqa: E731
+            fma = cgutils.get_or_insert_function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), "llvm.fma.v16f32")
+            starts = []
+            halves = [_load(builder, builder.add(columns, constant(64 * half)), VECTOR) for half in range(2)]
+            for row in range(rows):
+                element = _splat(builder, _load(builder, builder.add(bias, builder.mul(bias_row, constant(row))), ir.FloatType()))
+                starts += [builder.fadd(element, half) for half in halves]
+            lines = [builder.add(a, builder.mul(a_row, constant(row))) for row in range(rows)]
+            before = builder.block
+            loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
+            builder.cbranch(builder.icmp_signed(">", depth, constant(0)), loop, after)
+            builder.position_at_end(loop)
+            step, offset, at = builder.phi(INT), builder.phi(INT), builder.phi(INT)
+            sums = [builder.phi(VECTOR) for _ in starts]
+            for phi, start in zip((step, offset, at, *sums), (constant(0), constant(0), b, *starts), strict=True):
+                phi.add_incoming(start, before)
+            panel = [_load(builder, builder.add(at, constant(64 * half)), VECTOR) for half in range(2)]
+            made = []
+            for row in range(rows):
+                element = _splat(builder, _load(builder, builder.add(lines[row], offset), ir.FloatType()))
+                made += [builder.call(fma, [element, panel[half], sums[2 * row + half]]) for half in range(2)]
+            following = builder.add(step, constant(1))
+            step.add_incoming(following, loop)
+            offset.add_incoming(builder.add(offset, a_step), loop)
+            at.add_incoming(builder.add(at, constant(4 * PANEL)), loop)
+            for phi, value in zip(sums, made, strict=True):
+                phi.add_incoming(value, loop)
+            builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
+            builder.position_at_end(after)
+            for index, (start, value) in enumerate(zip(starts, made, strict=True)):
+                found = builder.phi(VECTOR)
+                found.add_incoming(start, before)
+                found.add_incoming(value, loop)
+                starts[index] = found
+            least, most = _splat(builder, low), _splat(builder, high)
+            for index, found in enumerate(starts):
+                raised = builder.select(builder.fcmp_ordered("<", found, least), least, found)
+                bounded = builder.select(builder.fcmp_ordered(">", raised, most), most, raised)
+                row, half = divmod(index, 2)
+                address = builder.add(builder.add(c, builder.mul(c_row, constant(row))), constant(64 * half))
+                builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 10, types.float32, types.float32), lower
+
+    return tile
+
+
+_main, _eight, _four, _two, _one = _tile(ROWS), _tile(min(8, ROWS)), _tile(min(4, ROWS)), _tile(2), _tile(1)
+_EIGHT, _FOUR = min(8, ROWS), min(4, ROWS)
+
+
+@inlined
+def rows_of_tile(left: Any) -> Any:
+    """Rows of the next tile when `left` are left."""
+    if left >= ROWS:
+        return ROWS
+    if left >= _EIGHT:
+        return _EIGHT
+    if left >= _FOUR:
+        return _FOUR
+    return 2 if left >= 2 else 1
+
+
+@inner
+def column_of_tiles(
+    a: Any, a_row: Any, a_step: Any, b: Any, depth: Any, c: Any, c_row: Any, first: Any, last: Any, width: Any, bias: Any, bias_row: Any,
+    columns: Any, low: Any, high: Any, spare: Any,
+) -> None:
+    """Rows ``[first, last)`` of `width` columns of the product; `spare` is memory for a tile that is wider than what is left."""
+    row = first
+    whole = width == PANEL
+    while row < last:
+        count = rows_of_tile(last - row)
+        at, start = a + row * a_row, bias + row * bias_row
+        to, step = (c + row * c_row, c_row) if whole else (spare, np.int64(4 * PANEL))
+        if count == ROWS:
+            _main(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+        elif count == _EIGHT:
+            _eight(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+        elif count == _FOUR:
+            _four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+        elif count == 2:
+            _two(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+        else:
+            _one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+        if not whole:
+            for line in range(count):
+                source, target = f32(spare + line * 4 * PANEL), f32(c + (row + line) * c_row)
+                for column in range(width):
+                    target[column] = source[column]
+        row += count
+
+
+def panels(matrix: np.ndarray) -> np.ndarray:
+    """A matrix [depth, columns] as panels [columns / PANEL, depth, PANEL] of float32."""
+    depth, columns = matrix.shape
+    count = -(-columns // PANEL)
+    made = np.zeros((count, depth, PANEL), np.float32)
+    for index in range(count):
+        part = matrix[:, index * PANEL : (index + 1) * PANEL]
+        made[index, :, : part.shape[1]] = part
+    return made
