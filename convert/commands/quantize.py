@@ -85,6 +85,8 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
 
     request = _request(type_name, values)
     graph = arguments.open_input(source, values)
+    if _is_automatic(values):
+        current().say(" choosing by what each type loses; on a machine's first run their encoders are compiled, which takes a minute")
     noted = len(graph.notes)
     made = plan(graph, output, request, arguments.convert_options({**values, "tensor_type": ()}), [source])
     refuse_inputs(made.plan)
@@ -94,8 +96,10 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
 
 def _carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
     from ..pipeline import execute
+    from ..quantizing.compiling import prepare
 
     show_plan(made.plan)
+    prepare((choice.dtype for choice in made.choices if choice.changes), _compiling)
     notes = made.plan.graph.notes
     if values["dry_run"]:
         errors = made.sampled()
@@ -117,6 +121,10 @@ def _carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
     payload = {**report_json(report, made.plan), **_types_json(made, measured)} if wanted else {}
     arguments.write_report(values["report"], payload)
     current().emit(payload)
+
+
+def _compiling(names: list[str]) -> None:
+    current().say(f" compile  {', '.join(names)}: once on this machine, some seconds for each")
 
 
 def _is_automatic(values: dict[str, Any]) -> bool:

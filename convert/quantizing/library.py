@@ -18,6 +18,7 @@ from ..progress import Progress
 from ..replacing import replacing
 from . import filetypes, imatrix, recipe, rules, table, wording
 from .choosing import Choice, Wishes
+from .compiling import prepare
 from .plan import Quantized, copied
 from .plan import plan as planned
 from .request import AUTO, Quantization
@@ -163,6 +164,7 @@ class QuantizationPlan:
         if found.automatic and path == self._output:
             found = dataclasses.replace(found, type=None, recipe=self._shown.recipe, target_bpw=None, target_size=None)
         made = self._plan(path, found)
+        prepare(choice.dtype for choice in made.choices if choice.changes)
         report = pipeline.execute(made.plan, progress)
         errors = {audit.tensor: measured for audit in made.quantize.blocks if (measured := audit.errors) is not None}
         plain = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}

@@ -276,3 +276,13 @@ def test_reports_and_dry_runs(folder, capsys):
         if entry["type"] != entry["from"]:
             assert {"rmse", "max_error", "snr_db"} <= entry.keys()
             assert entry["snr_db"] == pytest.approx(planned["types"][name]["snr_db"], abs=0.5)
+
+
+def test_the_first_run_says_that_it_compiles(folder):
+    fresh = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    runs = [
+        subprocess.run(command("model.gguf", "out.gguf", "Q8_0", "--pure", "-f"), env=fresh, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert " compile  q8_0: once" in runs[0]
+    assert "compile" not in runs[1]
