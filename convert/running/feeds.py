@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,32 +23,35 @@ VOCABULARY = 2
 """Made-up integers are 0 or 1: they are mostly indices, masks and lengths, for which these are always in range."""
 
 
-def feeds(graph: Graph, texts: Sequence[str], seed: int = 0, lengths: dict[str, int] | None = None) -> tuple[dict[str, Any], list[str]]:
+def feeds(
+    graph: Graph, texts: Sequence[str], seed: int = 0, lengths: dict[str, int] | None = None, known: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """An array for every input that needs one, and what was made up, a line each.
 
     Args:
         texts: values of ``--input``.
         seed: of random values; the same values on every run and machine.
         lengths: of symbolic dimensions; those not named are 1.
+        known: arrays that are there already.
 
     Raises UsageError for an unknown input, a value of another rank, or an input that cannot be made up.
     """
     import numpy
 
     needed = {value.name: value for value in graph.inputs if value.name not in graph.weights}
-    known = {value.name: value for value in graph.inputs}
-    found: dict[str, Any] = {}
+    values = {value.name: value for value in graph.inputs}
+    found: dict[str, Any] = dict(known or {})
     asked: dict[str, str] = {}
-    for name, text in _pairs(texts, known):
-        if name not in known:
-            raise UsageError("E-RUN-INPUT", None, f"the model has no input {name!r}", hint=f"Inputs: {', '.join(known)}")
+    for name, text in _pairs(texts, values):
+        if name not in values:
+            raise UsageError("E-RUN-INPUT", None, f"the model has no input {name!r}", hint=f"Inputs: {', '.join(values)}")
         if SHAPE.fullmatch(text) or text in KINDS:
             asked[name] = text
         else:
-            found[name] = _loaded(text, name, known[name])
+            found[name] = _loaded(text, name, values[name])
     told = []
     generator = numpy.random.default_rng(seed)
-    for name, value in {**needed, **{name: known[name] for name in asked}}.items():
+    for name, value in {**needed, **{name: values[name] for name in asked}}.items():
         if name not in found:
             found[name] = _made(value, asked.get(name, "random"), generator, lengths or {})
             told.append(f"{name}: {found[name].dtype}{list(found[name].shape)} {asked.get(name, 'random')}")

@@ -8,6 +8,9 @@ from ..errors import UsageError
 from ..graph import Graph
 from .rewrite import graphs
 
+TYPE = "type"
+"""The key under which a file's own words for a type are carried; with other dimensions they no longer hold."""
+
 
 @dataclass(frozen=True)
 class Rename:
@@ -42,9 +45,11 @@ class Rename:
         found: set[object] = set()
         for inner in graphs(graph):
             for value in {*inner.values.values(), *inner.inputs, *inner.outputs}:
-                if value.shape is not None:
-                    found.update(dim for dim in value.shape if dim in self.dims)
+                hit = [dim for dim in value.shape or () if dim in self.dims]
+                if hit and value.shape is not None:
+                    found.update(hit)
                     value.shape = tuple(self.dims.get(dim, dim) if isinstance(dim, str) else dim for dim in value.shape)
+                    value.carried = {key: said for key, said in (value.carried or {}).items() if key != TYPE}
         for name in self.dims.keys() - found:
             raise UsageError("E-GRAPH-DIM", None, f"there is no dimension {name!r}", hint="candle-convert inspect shows them")
         return bool(found)

@@ -15,6 +15,7 @@ from .gemm import MergeBias
 from .identity import DropIdentities
 from .merge_norm import MergeNorm
 
+PASSES = ("inline", "fold", "identities", "common", "norm", "bias", "dead")
 ROUNDS = 20
 """Rounds after which it is enough; each one but the last has found something."""
 
@@ -34,7 +35,7 @@ class Simplify:
 
     Attributes:
         max_fold: bytes that a folded constant may have beyond its inputs.
-        skip: names of passes to leave out: inline, fold, identities, common, norm, bias, dead.
+        skip: names of `PASSES` to leave out.
         told: is given a line for each pass that changed something.
     """
 
@@ -44,15 +45,14 @@ class Simplify:
 
     def run(self, graph: Graph) -> bool:
         """Whether anything changed. The graph is checked before, and after every pass."""
-        passes: dict[str, Callable[[Graph], bool]] = {
-            "inline": inline, "fold": FoldConstants(self.max_fold).run, "identities": DropIdentities().run, "common": ShareCommon().run,
-            "norm": MergeNorm().run, "bias": MergeBias().run, "dead": DropDead().run,
-        }
+        passes: tuple[Callable[[Graph], bool], ...] = (
+            inline, FoldConstants(self.max_fold).run, DropIdentities().run, ShareCommon().run, MergeNorm().run, MergeBias().run, DropDead().run,
+        )
         check(graph)
         changed = _fix_weights(graph)
         for _ in range(ROUNDS):
             found = False
-            for name, run in passes.items():
+            for name, run in zip(PASSES, passes, strict=True):
                 before = len(graph.nodes)
                 if name not in self.skip and run(graph):
                     check(graph)

@@ -122,6 +122,12 @@ SUCCESS = [
     (["recipes", "show", "q4_k_m"], {"rules": LIST, "base": TEXT, "toml": TEXT}),
     (["verify", "m.safetensors", "m.safetensors"], {"inputs": LIST, "faithful": {"const": True}, "tensors": LIST}),
     (["inspect", "net.onnx", "--html", "net.html"], {"graph": OBJECT, "tensors": LIST}),
+    (["graph", "simplify", "net.onnx", "o.onnx"], {"outputs": LIST}),
+    (["graph", "opset", "net.onnx", "o.onnx"], {"outputs": LIST}),
+    (["graph", "extract", "net.onnx", "o.onnx", "--outputs", "hidden"], {"outputs": LIST}),
+    (["graph", "shapes", "net.onnx", "o.onnx"], {"outputs": LIST}),
+    (["graph", "rename", "net.onnx", "o.onnx", "--value", "x=image"], {"outputs": LIST}),
+    (["graph", "reduce", "net.onnx", "o.onnx", "--fails", "false"], {"outputs": LIST}),
     (["ops", "net.onnx"], {"ops": LIST, "missing": LIST, "opsets": OBJECT}),
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
@@ -130,7 +136,7 @@ SUCCESS = [
 ]
 
 
-GROUPS = ("metadata", "recipes")
+GROUPS = ("metadata", "recipes", "graph")
 
 
 def schema(words, properties):

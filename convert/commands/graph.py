@@ -1,0 +1,180 @@
+"""``graph``: a network made smaller, cut, renamed, typed, or written for another opset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import UsageError, printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ...runtime.graph import Graph
+
+EPILOG = """\b
+Examples
+  candle-convert graph simplify model.onnx slim.onnx
+  candle-convert graph opset model.onnx model21.onnx --opset 21
+  candle-convert graph extract model.onnx part.onnx --outputs hidden
+"""
+EXAMPLES = {
+    "simplify": ("simplify model.onnx slim.onnx", "simplify model.onnx slim.onnx --max-fold 16MiB", "simplify model.onnx slim.onnx --skip norm"),
+    "opset": ("opset model.onnx out.onnx", "opset model.onnx out.onnx --opset 21", "opset model.onnx out.onnx --opset 18 --dry-run"),
+    "extract": (
+        "extract model.onnx part.onnx --outputs hidden",
+        "extract model.onnx part.onnx --inputs a --outputs c",
+        "extract model.onnx part.onnx --outputs hidden --json",
+    ),
+    "shapes": ("shapes model.onnx typed.onnx", "shapes model.onnx typed.onnx --dim batch=8", "shapes model.onnx typed.onnx --force"),
+    "rename": (
+        "rename model.onnx out.onnx --value x=image",
+        "rename model.onnx out.onnx --dim batch=n",
+        "rename model.onnx out.onnx --dim batch=1",
+    ),
+    "reduce": (
+        "reduce model.onnx small.onnx",
+        "reduce model.onnx small.onnx --input x=x.npy --rtol 1e-3",
+        "reduce model.onnx out.onnx --fails './check.sh {}'",
+    ),
+}
+
+
+@click.group("graph", epilog=EPILOG)
+def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+    """Simplify, cut, rename or retarget a network."""
+
+
+def _command(name: str, *options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command MODEL OUT with its own options and those of writing."""
+    epilog = "\n".join(["\b", "Examples", *(f"  candle-convert graph {line}" for line in EXAMPLES[name])])
+
+    def made(function: Callable[..., None]) -> Callable[..., None]:
+        groups = arguments.options(options, arguments.GRAPHS, arguments.PLACING, arguments.READING)
+        named = click.argument("output", metavar="OUT", type=arguments.PATH)(groups(function))
+        return COMMAND.command(name, epilog=epilog)(click.argument("model", metavar="MODEL", type=arguments.PATH)(named))
+
+    return made
+
+
+def _open(model: str, values: dict[str, Any]) -> Graph:
+    graph = arguments.open_input(model, values)
+    if not graph.outputs:
+        raise UsageError("E-RUN-NODES", model, "holds weights only, there is no graph", hint="Name an .onnx file")
+    return graph
+
+
+def _write(graph: Graph, model: str, output: str, values: dict[str, Any]) -> None:
+    from ..plan import plan_graph
+    from ..sharding import refuse_inputs
+    from .convert import carry_out
+
+    made = plan_graph(graph, Path(output), arguments.convert_options(values), [model])
+    refuse_inputs(made)
+    carry_out(made, values)
+
+
+@_command(
+    "simplify",
+    click.option("--max-fold", default="1MiB", metavar="SIZE", help="Bytes that a folded constant may have beyond its inputs (default 1MiB)."),
+    click.option("--skip", multiple=True, metavar="PASS", help="Leave out: inline, fold, identities, common, norm, bias, dead."),
+)
+def simplify(model: str, output: str, **values: Any) -> None:
+    """Fold, merge and remove what changes nothing."""
+    from ...runtime.limits import size
+    from ...runtime.passes.simplify import PASSES, Simplify
+
+    for name in values["skip"]:
+        if name not in PASSES:
+            raise UsageError("E-OPTION", None, f"there is no pass {name!r}", hint=f"Passes: {', '.join(PASSES)}")
+    graph = _open(model, values)
+    before = len(graph.nodes)
+    Simplify(size(values["max_fold"]), frozenset(values["skip"]), lambda line: current().say(f" {line}")).run(graph)
+    current().say(f" nodes    {before} before, {len(graph.nodes)} after")
+    _write(graph, model, output, values)
+
+
+@_command("opset")
+def opset(model: str, output: str, **values: Any) -> None:
+    """Write for another opset, by default the lowest that fits."""
+    _write(_open(model, values), model, output, values)
+
+
+@_command(
+    "extract",
+    click.option("--inputs", multiple=True, metavar="NAME", help="Values to cut at; they become inputs."),
+    click.option("--outputs", multiple=True, required=True, metavar="NAME", help="Values to compute; they become the outputs."),
+)
+def extract(model: str, output: str, **values: Any) -> None:
+    """Write the part between some values and others."""
+    from ...runtime.infer import infer
+    from ...runtime.passes.extract import extract as part
+
+    graph = _open(model, values)
+    infer(graph)
+    _write(part(graph, values["inputs"], values["outputs"]), model, output, values)
+
+
+@_command("shapes", click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Fix a symbolic dimension first."))
+def shapes(model: str, output: str, **values: Any) -> None:
+    """Write the inferred dtype and shape of every value."""
+    from ...runtime.infer import infer
+    from ...runtime.passes.rename import Rename
+    from ..running.feeds import dims
+
+    graph = _open(model, values)
+    if values["dims"]:
+        Rename(dims=dict(dims(values["dims"]))).run(graph)
+    infer(graph)
+    found = [value for node in graph.nodes for value in node.outputs if value.name]
+    for value in found:
+        value.carried = value.carried or {}
+    known = sum(value.dtype is not None and value.shape is not None for value in found)
+    whole = sum(value.shape is not None and all(isinstance(dim, int) for dim in value.shape) for value in found)
+    current().say(f" values   {len(found)}: {known} with dtype and rank, {whole} with every length")
+    _write(graph, model, output, values)
+
+
+@_command(
+    "rename",
+    click.option("--value", "names", multiple=True, metavar="OLD=NEW", help="An input, an output, a weight or a value between."),
+    click.option("--dim", "dims", multiple=True, metavar="OLD=NEW", help="A symbolic dimension; NEW may be a number."),
+)
+def rename(model: str, output: str, **values: Any) -> None:
+    """Give values and symbolic dimensions other names."""
+    from ...runtime.passes.rename import Rename
+
+    names = dict(arguments.pair(text, "--value OLD=NEW") for text in values["names"])
+    dims = dict(arguments.pair(text, "--dim OLD=NEW") for text in values["dims"])
+    graph = _open(model, values)
+    Rename(names, {old: int(new) if new.isdecimal() else new for old, new in dims.items()}).run(graph)
+    _write(graph, model, output, values)
+
+
+@_command(
+    "reduce",
+    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="As for run."),
+    click.option("--fails", metavar="COMMAND", help="Exits with other than 0 when the model {} fails; default: outputs differ from onnxruntime's."),
+    click.option("--rtol", type=float, default=1e-3, metavar="X", help="Difference that counts, relative to the greatest magnitude."),
+    click.option("--atol", type=float, default=1e-5, metavar="X", help="Difference that counts besides."),
+)
+def reduce(model: str, output: str, **values: Any) -> None:
+    """Cut a failing model down to the few nodes that still fail."""
+    from ...runtime.infer import infer
+    from ..running.failing import by_command, by_onnxruntime
+    from ..running.feeds import feeds
+    from ..running.reducing import reduce as smallest
+
+    graph = _open(model, values)
+    infer(graph)
+    fed, _ = feeds(graph, values["inputs"])
+    fails = by_onnxruntime(fed, values["rtol"], values["atol"]) if values["fails"] is None else by_command(values["fails"])
+    if not fails(graph):
+        hint = "Give the inputs that make it fail with --input, or say how with --fails"
+        raise UsageError("E-GRAPH-WORKS", model, "does not fail as it is", hint=hint)
+    made = smallest(graph, fails, lambda line: current().say(f" {printable(line)}"))
+    current().say(f" nodes    {len(graph.nodes)} before, {len(made.nodes)} after")
+    _write(made, model, output, values)
