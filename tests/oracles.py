@@ -26,10 +26,11 @@ def ours(made, feeds):
 
 
 def theirs(made, feeds):
-    """Outputs of onnxruntime without optimizations; element types that numpy lacks go in and out as raw memory."""
+    """Outputs of onnxruntime on one thread without optimizations; element types that numpy lacks go in and out as raw memory."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
     values = {}
     for name, array in feeds.items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...runtime.op import Tolerance, case, op, upgrade
 from ..math.elementwise import quiet
 from ..precision import widened
-from .recurrent import Cell, clipper, functions, halves, infer_recurrent, plain_outputs, sequences
+from .recurrent import Activation, Cell, clipper, functions, halves, infer_recurrent, plain_outputs, sequences
 from .window import refuse
 
 LENGTHS = np.array([3, 5], np.int32)
@@ -42,34 +44,48 @@ def lstm(
     Where `input_forget`, what is not forgotten is taken in: f = 1 - i.
     """
     run = sequences("LSTM", x, w, r, b, sequence_lens, 4, direction, hidden_size, layout)
-    hidden, limit = r.shape[2], clipper(clip)
     forward_bias, recurrent_bias = halves(b, w)
-    if p is not None and p.shape != (len(w), 3 * hidden):
-        raise refuse("LSTM", f"peepholes of shape {p.shape} where {(len(w), 3 * hidden)} is needed")
     applied = functions(activations or ["Sigmoid", "Tanh", "Tanh"] * len(w), activation_alpha, activation_beta, 3 * len(w), "LSTM")
 
     def projected(index: int) -> np.ndarray:
         made: np.ndarray = run.x @ w[index].T + (forward_bias[index] + recurrent_bias[index])
         return made
 
-    def cell(index: int) -> Cell:
-        turned, (f, g, h_of) = r[index].T, applied[3 * index : 3 * index + 3]
-        peep_in, peep_out, peep_forget = (None, None, None) if p is None else p[index].reshape(3, hidden)
+    def recurrent(index: int) -> Activation:
+        turned = r[index].T
+        return lambda h: h @ turned
 
-        def gate(values: np.ndarray, peephole: np.ndarray | None, state: np.ndarray) -> np.ndarray:
-            return f(limit(values if peephole is None else values + peephole * state))
+    cells = [
+        cell_of(recurrent(index), applied[3 * index : 3 * index + 3], _peepholes(p, index, w, r), clip, bool(input_forget)) for index in range(len(w))
+    ]
+    return run.run(cells, projected, [run.state(initial_h, r.shape[2]), run.state(initial_c, r.shape[2])])
 
-        def step(added: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            i, o, forget, new = np.split(added + h @ turned, 4, axis=1)
-            taken = gate(i, peep_in, c)
-            kept = 1 - taken if input_forget else gate(forget, peep_forget, c)
-            state = kept * c + taken * g(limit(new))
-            return gate(o, peep_out, state) * h_of(state), state
 
-        return step
+def _peepholes(p: np.ndarray | None, index: int, w: np.ndarray, r: np.ndarray) -> np.ndarray | None:
+    """Peepholes of a direction, [3, hidden]."""
+    if p is not None and p.shape != (len(w), 3 * r.shape[2]):
+        raise refuse("LSTM", f"peepholes of shape {p.shape} where {(len(w), 3 * r.shape[2])} is needed")
+    return None if p is None else p[index].reshape(3, r.shape[2])
 
-    states = [run.state(initial_h, hidden), run.state(initial_c, hidden)]
-    return run.run([cell(index) for index in range(len(w))], projected, states)
+
+def cell_of(
+    recurrent: Activation, applied: Sequence[Activation], p: np.ndarray | None, clip: float | None, input_forget: bool
+) -> Cell:
+    """A cell whose hidden state [batch, hidden] adds ``recurrent(h)`` to the gates."""
+    (f, g, h_of), limit = applied, clipper(clip)
+    peep_in, peep_out, peep_forget = (None, None, None) if p is None else p
+
+    def gate(values: np.ndarray, peephole: np.ndarray | None, state: np.ndarray) -> np.ndarray:
+        return f(limit(values if peephole is None else values + peephole * state))
+
+    def step(added: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        i, o, forget, new = np.split(added + recurrent(h), 4, axis=1)
+        taken = gate(i, peep_in, c)
+        kept = 1 - taken if input_forget else gate(forget, peep_forget, c)
+        state = kept * c + taken * g(limit(new))
+        return gate(o, peep_out, state) * h_of(state), state
+
+    return step
 
 
 upgrade(lstm, below=7)(plain_outputs)
