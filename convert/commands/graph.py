@@ -37,7 +37,7 @@ EXAMPLES = {
     ),
     "reduce": (
         "reduce model.onnx small.onnx",
-        "reduce model.onnx small.onnx --input x=x.npy --rtol 1e-3",
+        "reduce model.onnx out.onnx --input x=x.npy --rtol 1e-3",
         "reduce model.onnx out.onnx --fails './check.sh {}'",
     ),
 }
