@@ -7,6 +7,7 @@ of their own, planned when the shape is known.
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -432,15 +433,15 @@ class Planner:
         plan.held = constants
 
 
-def copied(node: Node, values: dict[Value, Value]) -> Node:
+def copied(node: Node, values: dict[Value, Value], parent: Graph | None = None) -> Node:
     """A node whose values, and those of its subgraphs, may be given shapes of their own."""
 
     def value_of(value: Value) -> Value:
         return values.setdefault(value, Value(value.name, container=value.container))
 
     attributes = {
-        name: [copied_graph(part, values) if isinstance(part, Graph) else part for part in item] if isinstance(item, list)
-        else copied_graph(item, values) if isinstance(item, Graph) else item
+        name: [copied_graph(part, values, parent) if isinstance(part, Graph) else part for part in item] if isinstance(item, list)
+        else copied_graph(item, values, parent) if isinstance(item, Graph) else item
         for name, item in node.attributes.items()
     }
     outputs = [value_of(value) if value.name else Value("") for value in node.outputs]
@@ -450,9 +451,9 @@ def copied(node: Node, values: dict[Value, Value]) -> Node:
     return made
 
 
-def copied_graph(graph: Graph, values: dict[Value, Value]) -> Graph:
-    """A subgraph with values of its own; weights are shared."""
-    made = Graph(graph.weights, name=graph.name, opsets=graph.opsets, parent=graph.parent)
+def copied_graph(graph: Graph, values: dict[Value, Value], parent: Graph | None = None) -> Graph:
+    """A graph with nodes and values of its own; tensors are shared."""
+    made = dataclasses.replace(graph, weights=dict(graph.weights), values={}, parent=parent or graph.parent, _fresh=dict(graph._fresh))
     for name, value in graph.values.items():
         held = graph.weights.get(name)
         values[value] = Value(name, value.dtype if held is not None else None, value.shape if held is not None else None, value.container)
@@ -460,7 +461,7 @@ def copied_graph(graph: Graph, values: dict[Value, Value]) -> Graph:
     for value in graph.inputs:
         values[value].dtype, values[value].shape = value.dtype, value.shape
     made.inputs = [values[value] for value in graph.inputs]
-    made.nodes = [copied(node, values) for node in graph.nodes]
+    made.nodes = [copied(node, values, made) for node in graph.nodes]
     made.outputs = [values.setdefault(value, Value(value.name)) for value in graph.outputs]
     return made
 

@@ -60,6 +60,13 @@ class Program:
         return [runner.plan for runner in self._plans.values()]
 
 
+def of_graph(graph: Graph, packed: dict[Any, np.ndarray]) -> Program:
+    """The program of a whole graph; weights that are inputs too are fed."""
+    fed = {value.name for value in graph.inputs}
+    weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
+    return Program(graph.nodes, graph.inputs, graph.outputs, weights, packed)
+
+
 def of_subgraph(graph: Graph, packed: dict[Any, np.ndarray]) -> Program:
     """The program of a subgraph; what it uses from around is fed after its inputs."""
     weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if graph.values[name] not in graph.inputs}

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
+MOST_FOLDED = 1 << 28
+"""Bytes of a constant that is computed ahead."""
 SMALL_DATA = 1 << 14
 """Elements of weights or inputs that are little."""
 
@@ -25,9 +27,10 @@ class Session:
         graph: nodes of the newest opset.
         threads: threads of one run, all cores where None. Results depend on nothing else.
         native: whether kernels are compiled: None leaves out small graphs, for which NumPy is fast enough.
+        simplify: whether a copy of the graph is simplified first; None leaves out small graphs.
     """
 
-    def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None) -> None:
+    def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None) -> None:
         self.graph = graph
         nodes = walk(graph)
         missing = sorted({f"{node.op.domain or 'ai.onnx'}.{node.op.name}" for node in nodes if node.op.compute is None})
@@ -36,15 +39,22 @@ class Session:
         if threads is not None and threads < 1:
             raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
         from .launch import cores
-        from .program import Program
+        from .program import of_graph
 
         self.threads = threads or cores()
         self._native = native
         self._large = len(nodes) >= SMALL_GRAPH or sum(tensor.count for tensor in graph.weights.values()) >= SMALL_DATA
         fed = {value.name for value in graph.inputs}
-        weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
         self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
-        self.program = Program(graph.nodes, graph.inputs, graph.outputs, weights, {})
+        made = graph
+        if simplify or (simplify is None and self._large):
+            from .passes.simplify import Simplify
+            from .plan import copied_graph
+
+            made = copied_graph(graph, {})
+            Simplify(MOST_FOLDED).run(made)
+        self.program = of_graph(made, {})
+        self._whole = self.program if made is graph else None
 
     def get_inputs(self) -> list[Value]:
         """The inputs that have to be fed."""
@@ -65,7 +75,7 @@ class Session:
         from .feeding import checked
 
         arrays = checked(self.graph, feeds, self._defaults)
-        found = self.program.run(arrays, self.threads, self._compiled(arrays))
+        found = self.program.run(self._fitting(arrays), self.threads, self._compiled(arrays))
         return found if names is None else self._chosen(names, found)
 
     def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, np.ndarray], None]) -> list[Any]:
@@ -75,7 +85,18 @@ class Session:
         pattern = re.compile(taps)
         keep = frozenset(value.name for node in walk(self.graph) for value in node.outputs if value.name and pattern.search(value.name))
         arrays = checked(self.graph, feeds, self._defaults)
-        return self.program.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
+        if self._whole is None:
+            from .program import of_graph
+
+            self._whole = of_graph(self.graph, {})
+        return self._whole.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
+
+    def _fitting(self, arrays: list[Any]) -> list[Any]:
+        """Those of the inputs that simplifying has left."""
+        if len(self.program.inputs) == len(arrays):
+            return arrays
+        left = {value.name for value in self.program.inputs}
+        return [array for value, array in zip(self.graph.inputs, arrays, strict=True) if value.name in left]
 
     def _compiled(self, arrays: Sequence[Any]) -> bool:
         if self._native is None and not self._large:
