@@ -122,6 +122,8 @@ SUCCESS = [
     (["recipes", "show", "q4_k_m"], {"rules": LIST, "base": TEXT, "toml": TEXT}),
     (["verify", "m.safetensors", "m.safetensors"], {"inputs": LIST, "faithful": {"const": True}, "tensors": LIST}),
     (["inspect", "net.onnx", "--html", "net.html"], {"graph": OBJECT, "tensors": LIST}),
+    (["run", "net.onnx"], {"values": LIST, "outputs": LIST, "timings": OBJECT}),
+    (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
     (["graph", "simplify", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "opset", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "extract", "net.onnx", "o.onnx", "--outputs", "hidden"], {"outputs": LIST}),

@@ -1,0 +1,102 @@
+"""``run``: compute a model's outputs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import UsageError, printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    import numpy as np
+
+EPILOG = """\b
+Examples
+  candle-convert run model.onnx --input x=image.npy --output y.npz
+  candle-convert run model.onnx --input x=1x3x224x224 --seed 7
+  candle-convert run model.onnx --dim batch=4 --taps 'conv.*' --threads 2
+"""
+
+
+@click.command("run", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=arguments.PATH)
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default 1).")
+@click.option("--seed", type=int, default=0, metavar="N", help="Of random inputs (default 0).")
+@click.option("-o", "--output", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
+@click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
+@arguments.options(arguments.READING)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Compute the outputs of MODEL.
+
+    Inputs that are not given are made up, and told. Shows dtype, shape and statistics of every output.
+    """
+    from ...runtime.session import Session
+    from ..running.feeds import dims, feeds
+
+    graph = arguments.open_input(model, values)
+    if not graph.nodes:
+        raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
+    session = Session(graph, threads=values["threads"])
+    fed, told = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
+    out = current()
+    for line in told:
+        out.say(f"input {printable(line)}")
+    rows: list[dict[str, Any]] = []
+    start = time.perf_counter()
+    if values["taps"] is None:
+        results = session.run(None, fed)
+    else:
+        results = session.run_with_taps(fed, taps=values["taps"], on_tap=lambda name, array: rows.append(_row(name, array)))
+    seconds = time.perf_counter() - start
+    named = dict(zip((value.name for value in graph.outputs), results, strict=True))
+    rows += [_row(name, result) for name, result in named.items()]
+    out.table(("value", "dtype", "shape", "min", "max", "mean", "NaN"), [_cells(row) for row in rows], right=(3, 4, 5, 6))
+    out.say(f"{seconds:.3f} s")
+    if values["output"] is not None:
+        _save(named, values["output"], values["force"])
+    out.emit({"inputs": [model], "values": rows, "outputs": [values["output"]] if values["output"] else [], "timings": {"run": seconds}})
+
+
+def _row(name: str, value: Any) -> dict[str, Any]:
+    import numpy
+
+    if not isinstance(value, numpy.ndarray):
+        length = len(value) if isinstance(value, list | dict) else None
+        return {"name": name, "dtype": type(value).__name__, "shape": None if length is None else [length]}
+    row: dict[str, Any] = {"name": name, "dtype": str(value.dtype), "shape": list(value.shape)}
+    if value.size and value.dtype.kind != "O":
+        numbers = value.astype(numpy.float64)
+        finite = numbers[numpy.isfinite(numbers)]
+        row["nan"] = int(numpy.isnan(numbers).sum())
+        if finite.size:
+            row |= {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean())}
+    return row
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    numbers = [f"{row[key]:.6g}" if key in row else "" for key in ("min", "max", "mean")]
+    return [row["name"], row["dtype"], "x".join(map(str, row["shape"] or [])) or "scalar", *numbers, str(row.get("nan", ""))]
+
+
+def _save(named: dict[str, Any], path: str, force: bool) -> None:
+    from pathlib import Path
+
+    from ...runtime.errors import UnsafeFileError
+    from .. import api
+
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in named.items():
+        items = {f"{name}[{index}]": item for index, item in enumerate(value)} if isinstance(value, list) else {name: value}
+        arrays.update({key: item for key, item in items.items() if getattr(item, "dtype", None) is not None and item.dtype.kind != "O"})
+    if Path(path).exists() and not force:
+        raise UnsafeFileError("E-OUT-EXISTS", path, "exists already", hint="Replace it with --force")
+    api.save_file(arrays, path)
+    left = len(named) - len(arrays)
+    current().say(f"saved to {printable(path)}" + (f", without {left} outputs that are no numbers" if left > 0 else ""))
