@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from ..runtime.graph import Dim
-from ..runtime.infer import MAX_DATA, Inference, Shape
-
-if TYPE_CHECKING:
-    import numpy as np
+from ..runtime.infer import Inference, Shape
 
 
 def same_as_input(node: Inference) -> None:
@@ -44,27 +38,9 @@ def broadcast_all(node: Inference) -> None:
     node.set(0, node.dtype(0), shape)
 
 
-def literal(array: np.ndarray) -> list[int] | None:
-    """The elements of a small scalar or 1-D integer array, for `Inference.set(data=...)`."""
-    plain = array.ndim <= 1 and array.dtype.kind in "iu" and array.size <= MAX_DATA
-    return [int(item) for item in array.reshape(-1)] if plain else None
-
-
 def axis_of(node: Inference, name: str, rank: int, *, inclusive: bool = False) -> int:
     """An axis attribute as a number from 0; `inclusive` allows the rank itself, which is behind the last dimension."""
     axis = int(node.attributes[name])
     if not -rank <= axis < rank + inclusive:
         node.refuse(f"{name} {axis} is outside a tensor of rank {rank}")
     return axis + rank if axis < 0 else axis
-
-
-def axes_of(node: Inference, axes: Sequence[Dim] | None, rank: int) -> set[int]:
-    """Axes given as known integers, as numbers from 0."""
-    found = set()
-    for axis in axes or ():
-        if not isinstance(axis, int) or not -rank <= axis < rank:
-            node.refuse(f"axis {axis} is outside a tensor of rank {rank}")
-        found.add(axis % rank)
-    if len(found) < len(axes or ()):
-        node.refuse("an axis is named twice")
-    return found

@@ -16,8 +16,8 @@ from .feature import DOMAIN
 from .scores import labels_of
 
 CASTS = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
-EMPTY = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0"}
-"""What stands at places of a sparse map that has no such key."""
+EMPTY = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
+"""What stands at places of a sparse map that has no such key; the text is onnxruntime's."""
 
 
 def row(node: Inference) -> None:

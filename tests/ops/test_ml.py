@@ -317,6 +317,8 @@ MAPS = [
     ("CastMap", T.INT64, T.FLOAT, {3: 1.5, 1: 2.5}, {"cast_to": "TO_FLOAT"}),
     ("CastMap", T.INT64, T.FLOAT, {3: 1.5, 1: 2.5}, {"cast_to": "TO_INT64"}),
     ("CastMap", T.INT64, T.FLOAT, {3: 1.5, 1: 2.5}, {"cast_to": "TO_FLOAT", "map_form": "SPARSE", "max_map": 5}),
+    ("CastMap", T.INT64, T.FLOAT, {3: 1.5, 1: -2e10, 0: 1e-7}, {"cast_to": "TO_STRING", "map_form": "SPARSE", "max_map": 5}),
+    ("CastMap", T.INT64, T.FLOAT, {3: 1.5, 1: -2.7}, {"cast_to": "TO_INT64", "map_form": "SPARSE", "max_map": 5}),
     ("DictVectorizer", T.STRING, T.FLOAT, {"a": 4.0, "c": 8.0}, {"string_vocabulary": ["a", "c", "b", "z"]}),
     ("DictVectorizer", T.INT64, T.FLOAT, {2: 4.0, 9: 8.0}, {"int64_vocabulary": [9, 1, 2]}),
 ]
