@@ -12,9 +12,11 @@ from typing import Any
 from ..runtime.graph import Graph
 from ..runtime.metadata import to_json
 from ..runtime.passes.select import Select, compiled
+from ..runtime.passes.weights import collected
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor
 from . import comparing
+from .graph_diff import described
 from .opening import open_model
 from .output import aligned
 from .progress import NoProgress, Progress
@@ -89,11 +91,17 @@ class Change:
 
 @dataclass
 class Difference:
-    """The rows of a comparison; iterates over all of them, in the order of `a`, then what only `b` has."""
+    """The rows of a comparison; iterates over all of them, in the order of `a`, then what only `b` has.
+
+    Attributes:
+        metadata, files: keys and attached files that differ.
+        graph: versions, inputs, outputs and nodes that differ, where both models have nodes.
+    """
 
     rows: list[Row] = field(default_factory=list)
     metadata: list[Change] = field(default_factory=list)
     files: list[Change] = field(default_factory=list)
+    graph: list[Change] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -109,7 +117,7 @@ class Difference:
     @property
     def same(self) -> bool:
         """Whether nothing differs."""
-        return not (self.differing or self.metadata or self.files)
+        return not (self.differing or self.metadata or self.files or self.graph)
 
     def table(self, *, all_rows: bool = False) -> str:
         """The differing rows, or all of them, as aligned text."""
@@ -123,6 +131,7 @@ class Difference:
             "tensors": [row.to_json() for row in self.rows],
             "metadata": [dataclasses.asdict(change) for change in self.metadata],
             "files": [{"name": change.name, "status": change.status} for change in self.files],
+            "graph": [dataclasses.asdict(change) for change in self.graph],
         }
 
 
@@ -169,10 +178,10 @@ def diff(
         values: whether values are read and compared, or only names, dtypes and shapes.
         metadata: whether metadata and attached files are compared.
     """
-    left, right = (side if isinstance(side, Graph) else open_model(side) for side in (a, b))
-    renamed = dataclasses.replace(left, weights=dict(left.weights))
+    left, right = (side if isinstance(side, Graph) else open_model(side, upgraded=False) for side in (a, b))
+    renamed = dataclasses.replace(left, weights=collected(left))
     Select(rename=tuple(rename)).run(renamed)
-    weights_a, weights_b = (_chosen(weights, include, exclude) for weights in (renamed.weights, right.weights))
+    weights_a, weights_b = (_chosen(weights, include, exclude) for weights in (renamed.weights, collected(right)))
     found = Difference()
     progress = progress or NoProgress()
     progress.phase("comparing")
@@ -186,6 +195,9 @@ def diff(
     if metadata:
         found.metadata = _metadata(left.metadata, right.metadata)
         found.files = _files(left.attachments, right.attachments)
+    parts = [described(side) for side in (left, right)]
+    if all(parts):
+        found.graph = _changes(*parts)
     return found
 
 
@@ -247,7 +259,10 @@ def _measured(a: Tensor, b: Tensor, tolerance: tuple[float, float], progress: Pr
 
 
 def _metadata(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:
-    left, right = ({key: to_json(value) for key, value in side.items()} for side in (a, b))
+    return _changes(*({key: to_json(value) for key, value in side.items()} for side in (a, b)))
+
+
+def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Change]:
     return [
         Change(key, "only-b" if key not in left else "only-a" if key not in right else "differs", left.get(key), right.get(key))
         for key in sorted({*left, *right}, key=str)

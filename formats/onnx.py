@@ -5,11 +5,11 @@ Source: the IR specification and onnx.proto of the ONNX standard, version 14.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..runtime.dtype import BY_ONNX, STRING
 from ..runtime.errors import UnsupportedError
-from ..runtime.format import FileLayout, Format, Piece, ReadOptions, WriteOptions, shards
+from ..runtime.format import FileLayout, Finding, Format, Piece, ReadOptions, WriteOptions, shards
 from ..runtime.graph import Graph
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor
@@ -111,6 +111,20 @@ def _file(name: str, parts: Sequence[bytes | Tensor]) -> FileLayout:
     return FileLayout(name, at, tuple(pieces))
 
 
+def check(source: Source, options: ReadOptions) -> Iterable[Finding]:
+    """Rules of the standard, stale shapes, and what nothing uses."""
+    from .containers.onnx_check import findings
+
+    return findings(source)
+
+
+def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
+    """Operators that run code of the host."""
+    from .containers.onnx_check import dangers
+
+    return dangers(source)
+
+
 FORMAT = Format(
     name="onnx",
     title="ONNX, weights inside or in files beside it",
@@ -121,5 +135,7 @@ FORMAT = Format(
     prepare=prepare,
     dtypes=frozenset(BY_ONNX.values()),
     graphs=True,
+    check=check,
+    scan=scan,
     ragged=True,
 )

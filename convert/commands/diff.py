@@ -43,8 +43,8 @@ def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802 (the name that 
     from ..diff import diff
 
     found = diff(
-        arguments.open_input(a, values),
-        arguments.open_input(b, values | {"source_format": values["from_b"]}),
+        arguments.open_input(a, values, upgraded=False),
+        arguments.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False),
         atol=values["atol"],
         rtol=values["rtol"],
         include=values["include"],
@@ -64,14 +64,15 @@ def show(found: Difference, *, all_rows: bool) -> None:
     say = current().say
     if found.differing or (all_rows and found.rows):
         say(found.table(all_rows=all_rows))
-    for title, changes in (("metadata", found.metadata), ("files", found.files)):
+    for title, changes in (("metadata", found.metadata), ("files", found.files), ("graph", found.graph)):
         for change in changes:
             say(f"{title}  {printable(str(change.name))}  {change.status}{_sides(change)}")
     counts: dict[str, int] = {}
     for row in found.rows:
         counts[row.status] = counts.get(row.status, 0) + 1
     summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no tensors"
-    others = [f"{len(changes)} {what}" for changes, what in ((found.metadata, "metadata keys"), (found.files, "files")) if changes]
+    parts = ((found.metadata, "metadata keys"), (found.files, "files"), (found.graph, "parts of the graph"))
+    others = [f"{len(changes)} {what}" for changes, what in parts if changes]
     differ = f"; {' and '.join(others)} differ" if others else ""
     say(f"{'✓' if found.same else '✗'} {len(found)} tensors: {summary}{differ}")
 

@@ -53,7 +53,7 @@ class _Writer:
         model["metadata_props"] = _entries(to_strings(graph).items())
         model["functions"] = [self.function(function) for function in graph.functions.values()]
         model["training_info"] = [self.training(item) for item in graph.training]
-        model["ir_version"] = max(self.ir, _ir_of_opsets(graph.opsets), *(version for key, version in IR_OF_FIELD.items() if key in carried), 0)
+        model["ir_version"] = max(self.ir, ir_of_opsets(graph.opsets), *(version for key, version in IR_OF_FIELD.items() if key in carried), 0)
         return model
 
     def extras(self, carried: dict[str, Any] | None, keys: Iterable[str], message: Message) -> Message:
@@ -209,7 +209,7 @@ def _opsets(opsets: dict[str, int]) -> list[Message]:
     return [Message("Opset", domain=domain, version=version) for domain, version in opsets.items()]
 
 
-def _ir_of_opsets(opsets: dict[str, int]) -> int:
+def ir_of_opsets(opsets: dict[str, int]) -> int:
     """The IR version that came with the newest of the standard's opsets, since runtimes check one by the other."""
     import onnx.helper
 
