@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .convert.api import save_file as save_file
     from .convert.certifying import verify as verify
     from .convert.diff import diff as diff
+    from .convert.inference import InferenceSession as InferenceSession
     from .convert.options import Options as Options
     from .convert.progress import RichProgress as RichProgress
     from .convert.quantizing.arrays import decode as decode
@@ -41,6 +42,7 @@ _HOMES = {
     "convert.api": ("hash", "load_file", "open", "plan", "save_file"),
     "convert.certifying": ("verify",),
     "convert.diff": ("diff",),
+    "convert.inference": ("InferenceSession",),
     "convert.options": ("Options",),
     "convert.progress": ("RichProgress",),
     "convert.quantizing.arrays": ("decode", "encode"),

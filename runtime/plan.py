@@ -451,12 +451,13 @@ def copied(node: Node, values: dict[Value, Value], parent: Graph | None = None) 
     return made
 
 
-def copied_graph(graph: Graph, values: dict[Value, Value], parent: Graph | None = None) -> Graph:
-    """A graph with nodes and values of its own; tensors are shared."""
+def copied_graph(graph: Graph, values: dict[Value, Value], parent: Graph | None = None, typed: bool = False) -> Graph:
+    """A graph with nodes and values of its own, which know their types where `typed`; tensors are shared."""
     made = dataclasses.replace(graph, weights=dict(graph.weights), values={}, parent=parent or graph.parent, _fresh=dict(graph._fresh))
     for name, value in graph.values.items():
         held = graph.weights.get(name)
-        values[value] = Value(name, value.dtype if held is not None else None, value.shape if held is not None else None, value.container)
+        keeps = typed or held is not None
+        values[value] = Value(name, value.dtype if keeps else None, value.shape if keeps else None, value.container)
         made.values[name] = values[value]
     for value in graph.inputs:
         values[value].dtype, values[value].shape = value.dtype, value.shape

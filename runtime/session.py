@@ -24,14 +24,22 @@ class Session:
     """Runs a graph on the host. Several threads may use one session at once.
 
     Args:
-        graph: nodes of the newest opset.
+        graph: its nodes are taken to the newest opset in place.
         threads: threads of one run, all cores where None. Results depend on nothing else.
         native: whether kernels are compiled: None leaves out small graphs, for which NumPy is fast enough.
         simplify: whether a copy of the graph is simplified first; None leaves out small graphs.
     """
 
     def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None) -> None:
+        from .functions import inline
+        from .plan import copied_graph
+        from .upgrade import upgrade
+
         self.graph = graph
+        upgrade(graph)
+        if graph.functions:
+            graph = copied_graph(graph, {}, typed=True)
+            inline(graph)
         nodes = walk(graph)
         missing = sorted({f"{node.op.domain or 'ai.onnx'}.{node.op.name}" for node in nodes if node.op.compute is None})
         if missing:
@@ -49,11 +57,10 @@ class Session:
         made = graph
         if simplify or (simplify is None and self._large):
             from .passes.simplify import Simplify
-            from .plan import copied_graph
-
-            made = copied_graph(graph, {})
+            made = copied_graph(graph, {}, typed=True)
             Simplify(MOST_FOLDED).run(made)
         self.program = of_graph(made, {})
+        self._plain = graph
         self._whole = self.program if made is graph else None
 
     def get_inputs(self) -> list[Value]:
@@ -83,12 +90,12 @@ class Session:
         from .feeding import checked
 
         pattern = re.compile(taps)
-        keep = frozenset(value.name for node in walk(self.graph) for value in node.outputs if value.name and pattern.search(value.name))
+        keep = frozenset(value.name for node in walk(self._plain) for value in node.outputs if value.name and pattern.search(value.name))
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
             from .program import of_graph
 
-            self._whole = of_graph(self.graph, {})
+            self._whole = of_graph(self._plain, {})
         return self._whole.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:

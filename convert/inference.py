@@ -1,0 +1,86 @@
+"""InferenceSession: a model that runs, with ONNX Runtime's names."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import UsageError
+from ..runtime.graph import Graph, Value
+from ..runtime.session import Session
+from . import api
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PROVIDERS = ("CPUExecutionProvider",)
+_TYPES = {"f32": "float", "f64": "double", "f16": "float16", "bf16": "bfloat16", "string": "string", "bool": "bool"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or output: its name, its type as ONNX Runtime writes it (``tensor(float)``), and its shape, names and None for lengths not known."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class InferenceSession:
+    """A model that runs on the host.
+
+    Args:
+        model: path, bytes of an ONNX file, or a graph.
+        providers: accepted as ONNX Runtime's; all that are not on the CPU are refused.
+        threads: threads of one run, all cores where None.
+
+    Raises UnsupportedError for operators that cannot run, FormatError for a malformed model.
+    """
+
+    def __init__(self, model: str | Path | bytes | Graph, providers: Sequence[str] | None = None, threads: int | None = None) -> None:
+        unknown = [provider for provider in providers or () if provider not in PROVIDERS]
+        if unknown:
+            raise UsageError("E-RUN-PROVIDER", None, f"there is no provider {unknown[0]!r}", expected=", ".join(PROVIDERS), hint="Leave it out")
+        self._session = _session(model, threads)
+
+    def get_inputs(self) -> list[Argument]:
+        """What has to be fed."""
+        return [_argument(value) for value in self._session.get_inputs()]
+
+    def get_outputs(self) -> list[Argument]:
+        """What comes out."""
+        return [_argument(value) for value in self._session.get_outputs()]
+
+    def get_providers(self) -> list[str]:
+        """Where it runs."""
+        return list(PROVIDERS)
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """Outputs by name (None for all) for arrays of numpy, torch or DLPack; see `Session.run`."""
+        return self._session.run(names, feeds)
+
+    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, np.ndarray], None]) -> list[Any]:
+        """Outputs; intermediate values whose names match the pattern `taps` go to `on_tap` one by one."""
+        return self._session.run_with_taps(feeds, taps, on_tap)
+
+
+def _session(model: str | Path | bytes | Graph, threads: int | None) -> Session:
+    if isinstance(model, Graph):
+        return Session(model, threads=threads)
+    if not isinstance(model, bytes):
+        return Session(api.open(model), threads=threads)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model)
+        return Session(api.open(path), threads=threads)
+
+
+def _argument(value: Value) -> Argument:
+    kind = "undefined" if value.dtype is None else _TYPES.get(value.dtype.name, value.dtype.numpy or value.dtype.name)
+    text = f"tensor({kind})"
+    for container in reversed(value.container):
+        text = f"{'seq' if container == 'sequence' else container}({text})"
+    return Argument(value.name, text, list(value.shape or ()))

@@ -1,0 +1,217 @@
+"""Sessions: results against onnxruntime and NumPy for several shapes and thread counts, feeds that do not fit, threads, taps, memory."""
+
+import concurrent.futures
+
+import candle_convert as cc
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from candle_convert.formats.containers.onnx_graph import graph_of
+from candle_convert.runtime.session import Session
+from onnx import TensorProto, helper, numpy_helper
+
+RNG = np.random.default_rng(7)
+
+
+def made(nodes, inputs, outputs, weights=(), opset=17, functions=()):
+    """A model; inputs as (name, element type, shape)."""
+    held = [numpy_helper.from_array(array, name) for name, array in dict(weights).items()]
+    described = [helper.make_tensor_value_info(*item) for item in inputs]
+    graph = helper.make_graph(nodes, "g", described, [onnx.ValueInfoProto(name=name) for name in outputs], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def expected(model, feeds):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+F = TensorProto.FLOAT
+
+
+def network():
+    """Convolution, normalization, residual, pooling, product: with a symbolic batch and image."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
+        helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"]),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("Conv", ["r", "w2"], ["d"], group=13),
+        helper.make_node("Sigmoid", ["d"], ["g"]),
+        helper.make_node("Mul", ["d", "g"], ["silu"]),
+        helper.make_node("Add", ["silu", "r"], ["sum"]),
+        helper.make_node("Transpose", ["sum"], ["t"], perm=[0, 2, 3, 1]),
+        helper.make_node("Concat", ["t", "t"], ["cat"], axis=-1),
+        helper.make_node("Softmax", ["cat"], ["soft"], axis=-1),
+        helper.make_node("Transpose", ["soft"], ["back"], perm=[0, 3, 1, 2]),
+        helper.make_node("MaxPool", ["back"], ["p"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["p"], ["a"]),
+        helper.make_node("Flatten", ["a"], ["f"]),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], transB=1),
+    ]
+    weights = {
+        "w1": normal(13, 3, 3, 3), "b1": normal(13), "s": normal(13), "b": normal(13), "m": normal(13), "v": np.abs(normal(13)) + 0.5,
+        "w2": normal(13, 1, 1, 1), "w3": normal(37, 26), "b3": normal(37),
+    }
+    return made(nodes, [("x", F, ["n", 3, "h", "w"])], ["y", "p"], weights)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_network_for_several_shapes(threads):
+    model = network()
+    session = cc.InferenceSession(model.SerializeToString(), threads=threads)
+    for shape in [(1, 3, 9, 8), (2, 3, 40, 33), (1, 3, 9, 8), (5, 3, 64, 65)]:
+        feeds = {"x": normal(*shape)}
+        found = session.run(None, feeds)
+        for one, other in zip(found, expected(model, feeds), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        again = session.run(None, feeds)
+        assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
+    (only,) = session.run(["p"], feeds)
+    assert np.array_equal(only, found[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("a", "b"), [((1, 2048), (2048, 40)), ((70, 33), (33, 65)), ((3, 2, 50, 64), (3, 2, 64, 31)), ((4, 17, 9), (9, 100)), ((2, 5, 7), (1, 7, 96))]
+)
+@pytest.mark.parametrize("constant", [False, True])
+def test_products(a, b, constant, threads):
+    left, right = normal(*a), normal(*b)
+    inputs = [("a", F, list(a))] + ([] if constant else [("b", F, list(b))])
+    model = made([helper.make_node("MatMul", ["a", "b"], ["y"])], inputs, ["y"], {"b": right} if constant else {})
+    feeds = {"a": left} if constant else {"a": left, "b": right}
+    found = Session(graph_of(model), threads=threads, native=True).run(None, feeds)[0]
+    np.testing.assert_allclose(found, left @ right, rtol=1e-4, atol=1e-4)
+
+
+CONVOLUTIONS = [
+    ((2, 4, 19, 23), (6, 4, 3, 3), {"pads": [1, 0, 2, 1], "strides": [2, 1]}),
+    ((1, 8, 31, 9), (12, 2, 5, 3), {"group": 4, "dilations": [2, 1], "pads": [4, 1, 4, 1]}),
+    ((3, 6, 40), (10, 6, 4), {"strides": [3], "pads": [5, 2]}),
+    ((1, 16, 28, 28), (16, 1, 3, 3), {"group": 16, "pads": [1, 1, 1, 1]}),
+    ((1, 5, 3, 2), (7, 5, 3, 3), {"pads": [3, 4, 4, 3]}),
+    ((2, 33, 14, 14), (50, 33, 1, 1), {}),
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(("x", "w", "attributes"), CONVOLUTIONS)
+def test_convolutions(x, w, attributes, threads):
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **attributes)
+    model = made([node], [("x", F, list(x))], ["y"], {"w": normal(*w), "b": normal(w[0])})
+    feeds = {"x": normal(*x)}
+    found = Session(graph_of(model), threads=threads, native=True).run(None, feeds)[0]
+    np.testing.assert_allclose(found, expected(model, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+def chain():
+    nodes = [helper.make_node("Exp", ["x"], ["e"])]
+    names = ["Tanh", "Erf", "Abs", "Sqrt", "Neg", "Sigmoid", "Log", "Floor", "Softplus"]
+    before = "e"
+    for index, name in enumerate(names):
+        nodes.append(helper.make_node(name, [before], [f"v{index}"]))
+        before = f"v{index}"
+    nodes.append(helper.make_node("Add", [before, "row"], ["added"]))
+    nodes.append(helper.make_node("Mul", ["added", "column"], ["y"]))
+    return made(nodes, [("x", F, ["a", "b"])], ["y"], {"row": normal(1, 70), "column": normal(90, 1)})
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_chain_with_broadcasting(threads):
+    model, feeds = chain(), {"x": normal(90, 70)}
+    found = Session(graph_of(model), threads=threads).run(None, feeds)[0]
+    np.testing.assert_allclose(found, expected(model, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_shapes_that_depend_on_data():
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["where"]), helper.make_node("Cast", ["where"], ["f"], to=F), helper.make_node("Shape", ["f"], ["s"]),
+        helper.make_node("Expand", ["one", "s"], ["ones"]), helper.make_node("Add", ["f", "ones"], ["a"]), helper.make_node("Exp", ["a"], ["e"]),
+        helper.make_node("Neg", ["e"], ["n"]), helper.make_node("Transpose", ["n"], ["t"]), helper.make_node("Relu", ["t"], ["r"]),
+        helper.make_node("Sub", ["r", "t"], ["y"]),
+    ]
+    model = made(nodes, [("x", F, [4, 5])], ["y"], {"one": np.ones(1, np.float32)})
+    session = cc.InferenceSession(model.SerializeToString())
+    for count in (3, 7, 0, 3):
+        x = np.zeros((4, 5), np.float32)
+        x.reshape(-1)[:count] = 2
+        found, right = session.run(None, {"x": x})[0], expected(model, {"x": x})[0]
+        assert found.shape == right.shape
+        np.testing.assert_allclose(found, right, rtol=1e-5)
+
+
+def test_many_threads_at_once():
+    model = network()
+    session = cc.InferenceSession(model.SerializeToString(), threads=2)
+    feeds = [{"x": normal(1, 3, 20 + index, 30)} for index in range(6)]
+    alone = [session.run(None, feed) for feed in feeds]
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for _ in range(3):
+            for one, other in zip(pool.map(lambda feed: session.run(None, feed), feeds), alone, strict=True):
+                assert all(np.array_equal(first, second) for first, second in zip(one, other, strict=True))
+
+
+def test_results_are_the_callers():
+    session = Session(graph_of(chain()), threads=1)
+    first = session.run(None, {"x": np.zeros((90, 70), np.float32)})[0]
+    kept = first.copy()
+    session.run(None, {"x": normal(90, 70)})
+    assert np.array_equal(first, kept)
+    first[:] = 5
+    assert np.array_equal(session.run(None, {"x": np.zeros((90, 70), np.float32)})[0], kept)
+
+
+WRONG = [
+    ({}, "E-RUN-INPUT"), ({"y": np.zeros((90, 70), np.float32)}, "E-RUN-INPUT"), ({"x": np.zeros((90, 70))}, "E-RUN-DTYPE"),
+    ({"x": np.zeros(70, np.float32)}, "E-RUN-SHAPE"), ({"x": np.array([["a"]])}, "E-RUN-DTYPE"),
+]
+
+
+@pytest.mark.parametrize(("feeds", "code"), WRONG)
+def test_feeds_that_do_not_fit(feeds, code):
+    with pytest.raises(cc.UsageError) as caught:
+        Session(graph_of(chain())).run(None, feeds)
+    assert caught.value.code == code
+
+
+def test_other_libraries_arrays():
+    session = Session(graph_of(chain()))
+    x = normal(90, 70)
+    right = session.run(None, {"x": x})[0]
+    for fed in (torch.from_numpy(x), torch.from_numpy(x).requires_grad_(), cc.Tensor.of(x), np.asfortranarray(x)):
+        assert np.array_equal(session.run(None, {"x": fed})[0], right)
+
+
+def test_taps():
+    model, seen = network(), {}
+    x = normal(1, 3, 9, 8)
+    session = cc.InferenceSession(model.SerializeToString())
+    session.run_with_taps({"x": x}, "^(r|soft|n)$", seen.__setitem__)
+    assert set(seen) == {"r", "soft", "n"}
+    np.testing.assert_allclose(seen["r"], np.maximum(seen["n"], 0))
+    np.testing.assert_allclose(seen["soft"].sum(-1), 1, rtol=1e-5)
+
+
+def test_too_much_memory_is_refused():
+    session = Session(graph_of(chain()))
+    with cc.limits(memory="10KB"), pytest.raises(cc.LimitError) as caught:
+        session.run(None, {"x": normal(90, 70)})
+    assert caught.value.code == "E-RUN-MEMORY"
+
+
+def test_what_a_session_says_of_itself():
+    session = cc.InferenceSession(network().SerializeToString(), providers=["CPUExecutionProvider"])
+    (x,) = session.get_inputs()
+    assert (x.name, x.type, x.shape) == ("x", "tensor(float)", ["n", 3, "h", "w"])
+    assert [item.name for item in session.get_outputs()] == ["y", "p"]
+    with pytest.raises(cc.UsageError):
+        cc.InferenceSession(network().SerializeToString(), providers=["CUDAExecutionProvider"])
+    with pytest.raises(cc.UsageError):
+        session.run(["z"], {"x": normal(1, 3, 9, 8)})
