@@ -66,9 +66,9 @@ def dict_vectorizer(
 ) -> np.ndarray:
     """[1, words]: the value of each word, zero for those that the map does not have."""
     words = labels_of("DictVectorizer", string_vocabulary, int64_vocabulary).tolist()
-    strange = [key for key in x if key not in set(words)]
+    strange = x.keys() - set(words)
     if strange:
-        raise refused("DictVectorizer", "a key is not in the vocabulary", "E-OP-VALUE", found=strange[0])
+        raise refused("DictVectorizer", "a key is not in the vocabulary", "E-OP-VALUE", found=min(strange))
     source = call.node.inputs[0]
     known = None if source is None or source.dtype is None else source.dtype.as_numpy()
     kinds = {type(value) for value in x.values()}
