@@ -52,6 +52,8 @@ def fitting(value: Value, fed: Any) -> Any:
     array = array_of(fed)
     if not isinstance(array, np.ndarray) or value.container:
         return array
+    if array.dtype.kind in "UT":
+        array = array.astype(object)
     wanted = value.dtype
     if wanted is not None:
         texts = array.dtype.kind in "OUT"

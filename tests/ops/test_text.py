@@ -162,3 +162,12 @@ def test_n_grams_against_onnxruntime(mode, text):
         assert not isinstance(expected, str), expected
         got = run("TfIdfVectorizer", example)[0]
         np.testing.assert_allclose(got, expected[0], rtol=1e-6)
+
+
+def test_texts_of_fixed_width_are_taken():
+    made, _ = model(operator("StringConcat"), case(np.array(["b", "a"], object), np.array(["x"], object)))
+    (got,) = Session(onnx_graph.graph_of(made)).run(None, {"x0": np.array(["b", "a"]), "x1": np.array(["x"])})
+    assert got.dtype == object
+    assert got.tolist() == ["bx", "ax"]
+    (got,) = Session(onnx_graph.graph_of(model(operator("Unique"), case(np.array(["b"], object)))[0])).run(None, {"x0": np.array(["b"])})
+    assert got.dtype == object
