@@ -147,6 +147,7 @@ class Graph:
             count = root._fresh[stem] = root._fresh.get(stem, -1) + 1
             name = f"{stem}.{count}" if count else stem
             if name not in root.values and name not in root.weights and (not count or name not in root._fresh):
+                root._fresh.setdefault(name, 0)
                 return name
 
     def find(self, name: str) -> Value | None:

@@ -16,7 +16,7 @@ from ...runtime.tensor import Tensor
 from .onnx_schema import ELEMENT_WIRE, MESSAGES, Field, Message
 
 WINDOW = 1 << 13
-DEEPEST = 100
+DEEPEST = 80
 """Graphs inside graphs, whatever the limits say; a level takes a few frames of Python's stack."""
 LEVELS = 3
 """Messages from a graph to a graph inside it: node, attribute, graph."""
@@ -114,7 +114,7 @@ class _Decoder:
         if depth >= self.nesting:
             raise LimitError(
                 "E-ONNX-DEPTH", self.source.path, f"graphs or types are nested more than {self.nesting // LEVELS} deep", at=self.at,
-                hint="If you trust the file, raise it with --limit depth=90",
+                hint="If you trust the file, raise it with --limit depth=80",
             )
         inner = Message(field.kind)
         inner.at = self.at
