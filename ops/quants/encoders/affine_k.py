@@ -94,7 +94,7 @@ def _q2_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     else:
         d = to_half(_simple_scale(scales, 16, 15, low))
         dmin = to_half(_simple_scale(minima, 16, 15, high))
-    codes = np.empty(LENGTH * LANES, np.int32)
+    codes = np.empty(LENGTH * LANES, np.uint8)
     for group in range(16):
         at = group * LANES
         packed = (truncated(load(low, at)) | (truncated(load(high, at)) << 4)) & 255
@@ -161,7 +161,7 @@ def _q45_k(x: Any, importance: Any, y: Any, top: int, plain: Any) -> Any:
     put_half(y, 0, d)
     put_half(y, 2, dmin)
     _put_scales(y, low, high, scales, minima)
-    codes = np.empty(LENGTH * LANES, np.int32)
+    codes = np.empty(LENGTH * LANES, np.uint8)
     for group in range(8):
         at = group * LANES
         scale, minimum = from_half(d) * load(scales, at), from_half(dmin) * load(minima, at)

@@ -15,6 +15,7 @@ from .rounding import byte, clamp, nearest
 
 TINY = 1e-15
 """A group whose largest magnitude is below this is zero."""
+INFINITY = np.float32(np.inf)
 LOWEST = -4194304.0
 """The lowest number that `nearest` gives."""
 
@@ -229,29 +230,41 @@ def _positive_start_error(x: Any, weights: Any, count: int, inverse: Any) -> Any
 
 
 @inlined
-def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l2: Any, codes: Any, lx_terms: Any, l2_terms: Any) -> Any:
+def _bounds(code: Any, low: Any, high: Any) -> Any:
+    """Between these quotients a code is the nearest for certain, whatever the last bits are."""
+    lower = select(code > low, code - np.float32(0.499), -INFINITY)
+    return lower, select(code < high, code + np.float32(0.499), INFINITY)
+
+
+@inlined
+def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l2: Any, terms: Any) -> Any:
     """Up to five rounds that change one code at a time where that lowers the error weighted by squares; the sums afterwards.
 
-    `lx_terms` and `l2_terms` are what each code adds to the sums. Most codes are plainly the nearest already, which is seen without a division.
+    `terms` are the codes, what each adds to the sums, and its bounds. Most codes are the nearest already, which is seen without a division.
     """
+    codes, lx_terms, l2_terms, lowers, uppers = terms
     for _ in range(5):
         changed = no_lane()
         for i in range(count):
-            element, code = load(x, (at + i) * LANES), load(codes, (at + i) * LANES)
+            element = load(x, (at + i) * LANES)
             lx, l2 = sum_lx - load(lx_terms, i * LANES), sum_l2 - load(l2_terms, i * LANES)
             product = element * l2
-            settled = abs(product - code * lx) < np.float32(0.499) * lx
+            settled = (product > load(lowers, i * LANES) * lx) & (product < load(uppers, i * LANES) * lx)
             if any_lane(~settled & (lx > 0)):
-                weight = element * element
+                code, weight = load(codes, i * LANES), element * element
                 moved = clamp(nearest(product / lx), low, high)
                 change = (lx > 0) & (moved != code)
                 lx_term, l2_term = weight * element * moved, weight * moved * moved
                 lx += lx_term
                 l2 += l2_term
                 change = change & (lx * lx * sum_l2 > sum_lx * sum_lx * l2) & (l2 > 0)
-                store(codes, (at + i) * LANES, select(change, moved, code))
+                moved = select(change, moved, code)
+                lower, upper = _bounds(moved, low, high)
+                store(codes, i * LANES, moved)
                 store(lx_terms, i * LANES, select(change, lx_term, load(lx_terms, i * LANES)))
                 store(l2_terms, i * LANES, select(change, l2_term, load(l2_terms, i * LANES)))
+                store(lowers, i * LANES, lower)
+                store(uppers, i * LANES, upper)
                 sum_lx, sum_l2 = select(change, lx, sum_lx), select(change, l2, sum_l2)
                 changed = changed | change
         if not any_lane(changed):
@@ -261,24 +274,27 @@ def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l
 
 @inlined
 def refined_scale(x: Any, at: int, count: int, top: int, codes: Any) -> Any:
-    """The scale of at most 16 codes in ``[-top, top)`` weighted by the squares, refined element by element; `codes` gets them from 0 on."""
-    highest = np.float32(top)
+    """The scale of at most 16 codes in ``[-top, top)`` weighted by the squares, refined element by element; `codes` gets them as integers from 0."""
+    low, high = -np.float32(top), np.float32(top - 1)
     value, magnitude = extreme(x, at, count)
     empty = magnitude < TINY
-    inverse = -highest / value
+    inverse = low / value
     sum_lx, sum_l2 = splat(np.float32(0)), splat(np.float32(0))
-    lx_terms, l2_terms = room(np.float32, 16), room(np.float32, 16)
+    terms = (room(np.float32, 16), room(np.float32, 16), room(np.float32, 16), room(np.float32, 16), room(np.float32, 16))
     for i in range(count):
         element = load(x, (at + i) * LANES)
         weight = element * element
-        code = clamp(nearest(inverse * element), -highest, highest - 1)
+        code = clamp(nearest(inverse * element), low, high)
         lx_term, l2_term = weight * element * code, weight * code * code
-        store(codes, (at + i) * LANES, code)
-        store(lx_terms, i * LANES, lx_term)
-        store(l2_terms, i * LANES, l2_term)
+        lower, upper = _bounds(code, low, high)
+        store(terms[0], i * LANES, code)
+        store(terms[1], i * LANES, lx_term)
+        store(terms[2], i * LANES, l2_term)
+        store(terms[3], i * LANES, lower)
+        store(terms[4], i * LANES, upper)
         sum_lx += lx_term
         sum_l2 += l2_term
-    sum_lx, sum_l2 = _refine(x, at, count, -highest, highest - 1, sum_lx, sum_l2, codes, lx_terms, l2_terms)
-    for i in range(at, at + count):
-        store(codes, i * LANES, select(empty, 0.0, load(codes, i * LANES) + highest))
+    sum_lx, sum_l2 = _refine(x, at, count, low, high, sum_lx, sum_l2, terms)
+    for i in range(count):
+        store(codes, (at + i) * LANES, to_int(select(empty, 0.0, load(terms[0], i * LANES) - low)))
     return select(empty | ~(sum_l2 > 0), 0.0, sum_lx / sum_l2)

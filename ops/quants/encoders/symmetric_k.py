@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, load, select, splat, sqrt, store
+from ....runtime.simd import LANES, any_lane, load, room, select, splat, sqrt, store, to_int
 from .fields import put_half, put_pairs, put_planes
 from .lanes import lane_encoder
 from .rounding import clamp, from_half, nearest, signed_byte, to_half, truncated
@@ -19,32 +19,31 @@ GROUPS = 16
 
 @inner
 def _search(x: Any, weights: Any, top: int, scales: Any, codes: Any) -> None:
-    """Scales of all groups, and codes in ``[0, 2 top)`` as floats."""
+    """Scales of all groups, and codes in ``[0, 2 top)``."""
     for group in range(GROUPS):
         at = 16 * group
         scale, inverse, empty = symmetric_scale(x, weights, at, at, 16, top)
         store(scales, group * LANES, scale)
         for i in range(at, at + 16):
             code = clamp(nearest(inverse * load(x, i * LANES)), np.float32(-top), np.float32(top - 1)) + np.float32(top)
-            store(codes, i * LANES, select(empty, 0.0, code))
+            store(codes, i * LANES, to_int(select(empty, 0.0, code)))
 
 
 @inner
-def _requantize(x: Any, group: int, top: int, scale: Any, found: Any, codes: Any) -> None:
+def _requantize(x: Any, group: int, top: int, scale: Any, codes: Any) -> None:
     """Codes of a group for its quantized scale; where that is zero, those that the search found."""
     for i in range(16 * group, 16 * group + 16):
         code = clamp(nearest(load(x, i * LANES) / scale), np.float32(-top), np.float32(top - 1)) + np.float32(top)
-        store(codes, i * LANES, truncated(select(scale == 0, load(found, i * LANES), code)))
+        store(codes, i * LANES, select(scale == 0, load(codes, i * LANES), to_int(code)))
 
 
 @inner
 def _q6_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, found = np.empty(GROUPS * LANES, np.float32), np.empty(LENGTH * LANES, np.float32)
-    codes = np.empty(LENGTH * LANES, np.int32)
+    scales, codes = room(np.float32, GROUPS), room(np.uint8, LENGTH)
     if importance.size:
-        _search(x, importance, 32, scales, found)
+        _search(x, importance, 32, scales, codes)
     else:
-        _search(x, _squares(x), 32, scales, found)
+        _search(x, _squares(x), 32, scales, codes)
     scale, magnitude = extreme(scales, 0, GROUPS)
     empty = magnitude < TINY
     inverse = np.float32(-128) / scale
@@ -53,7 +52,7 @@ def _q6_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         code = nearest(inverse * load(scales, group * LANES))
         quantized = select(empty, 0, truncated(select(code < 127, code, 127.0)))
         store(y, (192 + group) * LANES, quantized)
-        _requantize(x, group, 32, from_half(d) * signed_byte(quantized), found, codes)
+        _requantize(x, group, 32, from_half(d) * signed_byte(quantized), codes)
     if any_lane(empty):
         for i in range(LENGTH):
             store(codes, i * LANES, select(empty, 0, load(codes, i * LANES)))
@@ -86,13 +85,11 @@ def _put_six_bits(y: Any, codes: Any) -> None:
 
 @inner
 def _q3_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, found = np.empty(GROUPS * LANES, np.float32), np.empty(LENGTH * LANES, np.float32)
-    quantized = np.empty(GROUPS * LANES, np.int32)
-    codes = np.empty(LENGTH * LANES, np.int32)
-    d = _weighted_scales(x, importance, scales, found, quantized) if importance.size else _plain_scales(x, scales, found, quantized)
+    scales, quantized, codes = room(np.float32, GROUPS), room(np.int32, GROUPS), room(np.uint8, LENGTH)
+    d = _weighted_scales(x, importance, scales, codes, quantized) if importance.size else _plain_scales(x, scales, codes, quantized)
     for group in range(GROUPS):
         scale = from_half(d) * (signed_byte(load(quantized, group * LANES)) - np.float32(32))
-        _requantize(x, group, 4, scale, found, codes)
+        _requantize(x, group, 4, scale, codes)
     put_planes(y, 0, codes, 2)
     put_pairs(y, 32, codes)
     _put_scales(y, quantized)
@@ -100,9 +97,9 @@ def _q3_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 
 @inner
-def _plain_scales(x: Any, scales: Any, found: Any, quantized: Any) -> Any:
+def _plain_scales(x: Any, scales: Any, codes: Any, quantized: Any) -> Any:
     for group in range(GROUPS):
-        store(scales, group * LANES, refined_scale(x, 16 * group, 16, 4, found))
+        store(scales, group * LANES, refined_scale(x, 16 * group, 16, 4, codes))
     scale, _ = extreme(scales, 0, GROUPS)
     present = ~(scale == 0)
     inverse = np.float32(-32) / scale
@@ -113,7 +110,7 @@ def _plain_scales(x: Any, scales: Any, found: Any, quantized: Any) -> Any:
 
 
 @inner
-def _weighted_scales(x: Any, importance: Any, scales: Any, found: Any, quantized: Any) -> Any:
+def _weighted_scales(x: Any, importance: Any, scales: Any, codes: Any, quantized: Any) -> Any:
     weights, sums = np.empty(LENGTH * LANES, np.float32), np.empty(GROUPS * LANES, np.float32)
     mean = np.float32(2) * square_sum(x, 0, LENGTH) / np.float32(LENGTH)
     for group in range(GROUPS):
@@ -124,7 +121,7 @@ def _weighted_scales(x: Any, importance: Any, scales: Any, found: Any, quantized
             store(weights, i * LANES, weight)
             total += weight
         store(sums, group * LANES, total)
-    _search(x, weights, 4, scales, found)
+    _search(x, weights, 4, scales, codes)
     scale, inverse, empty = symmetric_scale(scales, sums, 0, 0, GROUPS, 32)
     for group in range(GROUPS):
         code = clamp(nearest(inverse * load(scales, group * LANES)), np.float32(-32), np.float32(31)) + np.float32(32)
