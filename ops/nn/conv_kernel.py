@@ -78,6 +78,40 @@ def convolved(args: Any, part: Any, parts: Any) -> None:
         )
 
 
+@range_kernel
+def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
+    """One input channel for each output channel: rows of the output, tap by tap. Arguments as for `convolved`."""
+    x, w, y, bias, bias_row = f32(args[0]), f32(args[1]), f32(args[2]), f32(args[3]), args[4]
+    images, groups, outputs, height, width = args[6], args[7], args[9], args[10], args[11]
+    out_height, out_width, kernel_y, kernel_x = args[12], args[13], args[14], args[15]
+    stride_y, stride_x, dilation_y, dilation_x, pad_y, pad_x = args[16], args[17], args[18], args[19], args[20], args[21]
+    first, last = share(images * groups * outputs * out_height, part, parts)
+    for row in range(first, last):
+        plane, out_y = row // out_height, row % out_height
+        channel = plane % (groups * outputs)
+        base = plane // outputs * height * width
+        line = row * out_width
+        start = bias[channel] if bias_row != 0 else np.float32(0)
+        for j in range(out_width):
+            y[line + j] = start
+        for ky in range(kernel_y):
+            at_y = out_y * stride_y + ky * dilation_y - pad_y
+            if at_y < 0 or at_y >= height:
+                continue
+            for kx in range(kernel_x):
+                shift = kx * dilation_x - pad_x
+                least = max(0, (-shift + stride_x - 1) // stride_x)
+                most = min(out_width, (width - 1 - shift) // stride_x + 1) if width > shift else 0
+                factor = w[(channel * kernel_y + ky) * kernel_x + kx]
+                begin = base + at_y * width + shift
+                if stride_x == 1:
+                    for j in range(least, most):
+                        y[line + j] += factor * x[begin + j]
+                else:
+                    for j in range(least, most):
+                        y[line + j] += factor * x[begin + j * stride_x]
+
+
 @native(conv)
 def plan_conv(step: Step) -> Planned:
     """Three spatial axes and more are left to NumPy."""
@@ -107,8 +141,11 @@ def plan_conv(step: Step) -> Planned:
     parts = step.parts(panels * slices, y.count * depth / 16)
     zero = step.held(np.zeros(PANEL, np.float32))
     scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
+    by_channel = channels == 1
+    if by_channel:
+        parts = step.parts(images * groups * outputs * outs[0], y.count * depth / 2)
     return Launch(
-        convolved,
+        convolved_by_channel if by_channel else convolved,
         (
             x, w, y, b if b is not None else zero, 4 if b is not None else 0, zero, images, groups, channels, outputs, *sizes, *outs, *kernels,
             *strides, *dilations, *pads, -math.inf, math.inf, slices, scratch,
