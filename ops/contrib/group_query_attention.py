@@ -72,7 +72,7 @@ def group_query_attention(
 
     ``seqlens_k + 1`` keys count for each sequence. A first run has as many queries as `total_sequence_length`, later ones follow the past.
     """
-    q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
+    q, k, v = heads_of(query, key, value, num_heads, kv_num_heads, WHAT)
     batch, length, size = q.shape[0], q.shape[2], q.shape[3]
     totals, longest = seqlens_k.reshape(-1).astype(np.int64) + 1, int(total_sequence_length.reshape(-1)[0])
     first = longest == length
@@ -108,18 +108,18 @@ def group_query_attention(
     return joined(y), *presents, asked
 
 
-def _heads(
-    query: np.ndarray, key: np.ndarray | None, value: np.ndarray | None, heads: int, groups: int
+def heads_of(
+    query: np.ndarray, key: np.ndarray | None, value: np.ndarray | None, heads: int, groups: int, what: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Queries, keys and values in heads, from one tensor or three."""
     if heads < 1 or groups < 1 or heads % groups:
-        raise refuse(WHAT, f"{heads} query heads do not share {groups} key heads")
+        raise refuse(what, f"{heads} query heads do not share {groups} key heads")
     if key is None or value is None:
-        q, k, v = np.split(split(query, heads + 2 * groups, 0, WHAT), [heads, heads + groups], axis=1)
+        q, k, v = np.split(split(query, heads + 2 * groups, 0, what), [heads, heads + groups], axis=1)
         return q, k, v
-    parts = split(query, heads, 0, WHAT), split(key, groups, 0, WHAT), split(value, groups, 0, WHAT)
+    parts = split(query, heads, 0, what), split(key, groups, 0, what), split(value, groups, 0, what)
     if not parts[0].shape[2:] == parts[1].shape[2:] == parts[2].shape[2:]:
-        raise refuse(WHAT, f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit together")
+        raise refuse(what, f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit together")
     return parts
 
 

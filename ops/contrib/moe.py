@@ -22,7 +22,10 @@ Weight = Callable[[int], np.ndarray]
 """The weight [out, in] of an expert."""
 
 PLAIN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "relu": lambda x: np.maximum(x, 0), "gelu": lambda x: gelu_of(x, approximate="tanh"), "silu": lambda x: x * sigmoid_of(x), "identity": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: gelu_of(x, approximate="tanh"),
+    "silu": lambda x: x * sigmoid_of(x),
+    "identity": lambda x: x,
 }
 
 

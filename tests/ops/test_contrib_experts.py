@@ -1,8 +1,10 @@
 """Experts, 4-bit floats, linear attention and other late operators of onnxruntime against onnxruntime."""
 
 import numpy as np
+import onnxruntime
 import pytest
-from oracles import compared
+from candle_convert.runtime.op import Example
+from oracles import compared, ours, single
 
 RNG = np.random.default_rng(19)
 MS = "com.microsoft"
@@ -64,3 +66,84 @@ def test_quantized_experts(bits, zeros, block):
     compared("QMoE", normal(6, size), normal(6, experts), one, one_scales, normal(experts, inner), two, two_scales, normal(experts, size), None, None,
              None, one_zeros, two_zeros, domain=MS, k=2, expert_weight_bits=bits, activation_type="silu", normalize_routing_weights=1, rtol=2e-2,
              atol=2e-2, **extra)
+
+
+RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2), (2, 4)])
+def test_linear_attention(rule, heads, groups):
+    gated, corrected = RULES[rule]
+    decay, beta = -np.abs(normal(2, 5, groups)) * 0.3 if gated else None, np.abs(normal(2, 5, groups)) * 0.2 if corrected else None
+    q, k, v = normal(2, 5, heads * 4), normal(2, 5, groups * 4) * 0.4, normal(2, 5, groups * 6)
+    past = normal(2, groups, 4, 6)
+    attributes = {"q_num_heads": heads, "kv_num_heads": groups, "update_rule": rule}
+    y, _ = compared("LinearAttention", q, k, v, past, decay, beta, domain=MS, outputs=2, rtol=1e-4, atol=1e-5, **attributes)
+
+    def run(stop, past, **more):
+        cut = [None if item is None else item[:, :stop] for item in (q, k, v, decay, beta)]
+        return ours(*single("LinearAttention", Example((*cut[:3], past, *cut[3:]), {**attributes, **more}, 2), domain=MS))
+
+    for window in (1, 3, 7):
+        again, states = run(5, np.stack([past] * window), state_window=window)
+        np.testing.assert_allclose(again, y, rtol=1e-5, atol=1e-6)
+        for slot, state in enumerate(states):
+            stop = 5 - window + 1 + slot
+            np.testing.assert_allclose(state, run(stop, past)[1] if stop > 0 else np.zeros_like(past), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("last", [0, 1])
+def test_causal_convolution(dilation, last):
+    carried = 3 * dilation
+    x, state = (normal(2, 6, 5), normal(2, carried, 5)) if last else (normal(2, 5, 6), normal(2, 5, carried))
+    weight, bias, attributes = normal(5, 1, 4), normal(5), {"dilation": dilation, "channels_last": last, "activation": "silu"}
+    y, _ = compared("CausalConvWithState", x, weight, bias, state, domain=MS, outputs=2, rtol=1e-4, atol=1e-5, **attributes)
+
+    def run(stop, past, **more):
+        cut = x[:, :stop] if last else x[..., :stop]
+        return ours(*single("CausalConvWithState", Example((cut, weight, bias, past), {**attributes, **more}, 2), domain=MS))
+
+    for window in (1, 3, 8):
+        again, states = run(6, np.stack([state] * window), state_window=window)
+        np.testing.assert_array_equal(again, y)
+        for slot, found in enumerate(states):
+            stop = 6 - window + 1 + slot
+            np.testing.assert_array_equal(found, run(stop, state)[1] if stop > 0 else np.zeros_like(state))
+
+
+def shared(made, feeds, past_key, past_value):
+    """Outputs of onnxruntime where past and present are the same memory."""
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    copies = {name: np.array(value) for name, value in feeds.items()}
+    held = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in copies.items()}
+    for name, value in held.items():
+        binding.bind_ortvalue_input(name, value)
+    binding.bind_output("y0")
+    binding.bind_ortvalue_output("y1", held[past_key])
+    binding.bind_ortvalue_output("y2", held[past_value])
+    session.run_with_iobinding(binding)
+    return [np.array(value.numpy()) for value in binding.get_outputs()]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rotary", [0, 1])
+@pytest.mark.parametrize("new", [20, 1])
+def test_sparse_attention(packed, rotary, new):
+    heads, groups, size, block = 4, 2, 16, 16
+    q, k, v = normal(1, new, heads * size), normal(1, new, groups * size), normal(1, new, groups * size)
+    past = normal(2, 1, groups, 48, size)
+    rows = np.array([[0, 1, 3, 5], [0, 1, 2, 4]], np.int32)
+    columns = np.array([[0, 0, 1, 1, 2], [0, 1, 0, 2, -1]], np.int32)
+    caches = (normal(48, size // 2), normal(48, size // 2)) if rotary else (None, None)
+    given = (np.concatenate([q, k, v], 2), None, None) if packed else (q, k, v)
+    total = np.array([new if new > 1 else 35], np.int32)
+    made, feeds = single("SparseAttention", Example((*given, *past, rows, columns, total, total, *caches),
+                                                    {"num_heads": heads, "kv_num_heads": groups, "sparse_block_size": block, "do_rotary": rotary}, 3),
+                         21, MS)
+    found, expected = ours(made, feeds), shared(made, feeds, "x3", "x4")
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_allclose(one[:, :, : total[0]], other[:, :, : total[0]], rtol=1e-5, atol=1e-6)
