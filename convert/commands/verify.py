@@ -6,20 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.errors import printable
 from .. import arguments
 from ..output import current
 
 if TYPE_CHECKING:
+    from ...runtime.graph import Graph
     from ..certifying import Verification
 
 EPILOG = """\b
 Examples
   candle-convert verify model.safetensors q4.gguf
   candle-convert verify model.gguf q4.gguf --certificate q4.verify.json
-  candle-convert verify model.pth model.gguf --level sample --json
+  candle-convert verify model.onnx slim.onnx --input x=x.npy --nodes
 """
 SHOWN, FEW = 20, 5
 """Tensors that are listed where some fail, and where none does."""
+
+
+NETWORKS = (
+    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Networks: as for run; the rest is made up."),
+    click.option("--rtol", type=float, default=1e-4, metavar="X", help="Networks: difference allowed, relative to the greatest magnitude."),
+    click.option("--atol", type=float, default=1e-6, metavar="X", help="Networks: difference allowed besides."),
+    click.option("--nodes", is_flag=True, help="Networks: find the first value that differs."),
+)
 
 
 @click.command("verify", epilog=EPILOG)
@@ -31,17 +41,19 @@ SHOWN, FEW = 20, 5
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only the worst.")
 @click.option("--threads", type=click.IntRange(1), help="Comparing threads (default: the cores, at most 4).")
 @click.option("--from-dst", metavar="FMT", type=arguments.FORMAT, help="Format of DST; --from is that of SRC.")
-@arguments.options(arguments.CHOOSING, arguments.PROGRESS, arguments.READING)
+@arguments.options(NETWORKS, arguments.CHOOSING, arguments.PROGRESS, arguments.READING)
 def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Check that DST holds the tensors of SRC, each within its type.
 
-    Plain values may be rounded to their type; quantized blocks have bounds for the error of each block and of the whole tensor. Exits with 1
-    when a tensor is missing, changed or further off.
+    Plain values may be rounded to their type; quantized blocks have bounds for the error of each block and of the whole tensor. Two networks
+    are run on the same inputs, and their outputs compared. Exits with 1 when a tensor is missing, changed or further off.
     """
     from ..certifying import verify
 
     before = arguments.open_input(source, values)
     after = arguments.open_input(made, values | {"source_format": values["from_dst"]})
+    if before.outputs and after.outputs:
+        return _networks(before, after, [source, made], values)
     found = verify(
         before, after, level=values["level"], select=arguments.selection(values), threads=values["threads"], progress=arguments.progress(values)
     )
@@ -49,6 +61,30 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the na
     _write(found, values)
     current().emit({"inputs": [source, made], **found.to_json()}, ok=found.ok)
     return 0 if found.ok else 1
+
+
+def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any]) -> int:
+    """Run both and compare outputs, and on request the values between."""
+    from ..running.comparing import first_difference, outputs
+    from ..running.feeds import feeds
+
+    fed, told = feeds(before, values["inputs"])
+    allowed = {"rtol": values["rtol"], "atol": values["atol"], "threads": values["threads"]}
+    rows = outputs(before, after, fed, **allowed)
+    out = current()
+    for line in told:
+        out.say(f"input {printable(line)}")
+    marks = ("✗", "✓")
+    cells = [(row.name, f"{row.max_abs:.3g}", f"{row.max_rel:.3g}", f"{row.snr_db:.1f}", f"{row.cosine:.6f}", marks[row.same]) for row in rows]
+    out.table(("output", "max abs", "max rel", "SNR dB", "cosine", ""), cells, right=(1, 2, 3, 4))
+    ok = all(row.same for row in rows)
+    first = first_difference(before, after, fed, **allowed) if values["nodes"] and not ok else None
+    if first is not None:
+        out.say(f"first difference: {printable(first.name)} (max abs {first.max_abs:.3g}, SNR {first.snr_db:.1f} dB)")
+    out.say(f"{'✓' if ok else '✗'} {len(rows)} outputs: {sum(row.same for row in rows)} agree")
+    found = [row.to_json() for row in rows]
+    out.emit({"inputs": paths, "outputs": found, "first_difference": None if first is None else first.to_json()}, ok=ok)
+    return 0 if ok else 1
 
 
 def _write(found: Verification, values: dict[str, Any]) -> None:

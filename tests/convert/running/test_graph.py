@@ -128,6 +128,19 @@ def test_two_models_side_by_side(tmp_path):
     assert first_difference(first, cc.open(tmp_path / "a.onnx"), {"x": X}, rtol=1e-4, atol=1e-6) is None
 
 
+def test_verify_runs_networks(tmp_path, capsys):
+    first, second, out = perceptron(tmp_path / "a.onnx"), perceptron(tmp_path / "b.onnx", bias=0.75), tmp_path / "out.onnx"
+    np.save(tmp_path / "x.npy", X)
+    graph(capsys, "simplify", first, out)
+    assert run(["verify", str(first), str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["same"] for row in told["outputs"]] == [True]
+    assert run(["verify", str(first), str(second), "--input", f"x={tmp_path / 'x.npy'}", "--nodes", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["first_difference"]["name"] == "sum"
+    assert not told["ok"]
+
+
 def test_shape_of_weights_stays(tmp_path, capsys):
     nodes = [helper.make_node("Add", ["x", "b"], ["y"])]
     model = save(tmp_path / "m.onnx", nodes, [value("x")], [value("y")], [weight("b", np.float32(2))])
