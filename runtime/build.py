@@ -35,7 +35,7 @@ class Builder:
         """A constant value; a list or number is taken as `dtype` (numpy's name)."""
         import numpy
 
-        held = Tensor.of(array if isinstance(array, numpy.ndarray) else numpy.array(array, dtype))
+        held = Tensor.of(numpy.asarray(array, None if isinstance(array, numpy.ndarray | numpy.generic) else dtype))
         value = Value(self.name("constant"), held.dtype, held.shape)
         self.graph.weights[value.name] = held
         self.graph.values[value.name] = value

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BINS = 4096
 LEVELS = 255
 PERCENTILE = 99.99
+LITTLE = 1e-4
+"""Probability that `entropy` gives to values beyond the threshold where the bin that they are put into is empty otherwise."""
 SHRINKS = 64
 """Narrower ranges that `mse` tries, evenly spaced."""
 
@@ -124,7 +126,7 @@ def entropy(seen: Observed) -> tuple[float, float]:
 
 
 def _divergence(truth: np.ndarray, kept: np.ndarray) -> float:
-    """Kullback-Leibler divergence of `kept` in 128 levels from `truth`, bins that are empty left out."""
+    """Kullback-Leibler divergence of `kept` in 128 levels from `truth`; what only `truth` has counts as if `kept` had a little of it."""
     import numpy
 
     level = numpy.arange(len(kept)) * 128 // len(kept)
@@ -133,9 +135,8 @@ def _divergence(truth: np.ndarray, kept: np.ndarray) -> float:
     bins = numpy.bincount(level, full, 128)
     spread = numpy.where(full, (sums / numpy.maximum(bins, 1))[level], 0)
     p, q = truth / max(truth.sum(), 1), spread / max(spread.sum(), 1)
-    both = (p > 0) & (q > 0)
-    lost = float(p[(p > 0) & (q == 0)].sum())
-    return float((p[both] * numpy.log(p[both] / q[both])).sum()) + lost
+    some = p > 0
+    return float((p[some] * numpy.log(p[some] / numpy.maximum(q[some], LITTLE))).sum())
 
 
 METHODS: dict[str, Callable[[Observed], tuple[float, float]]] = {"minmax": minmax, "percentile": percentile, "mse": mse, "entropy": entropy}

@@ -1,0 +1,171 @@
+"""Dynamic quantization: weights are kept in 8 bits, activations are rounded to uint8 on every run with the range that they have then.
+
+MatMul and Gemm become DynamicQuantizeLinear, MatMulInteger and a scaling, Conv the same with ConvInteger, LSTM one DynamicQuantizeLSTM;
+Gather keeps its table in uint8. Source: the operators' definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..build import Builder
+from ..graph import Graph, Node, Value
+from .rewrite import by_operator, constant, constant_matrix, rewrite
+
+if TYPE_CHECKING:
+    import numpy as np
+
+F32 = 1
+MICROSOFT = "com.microsoft"
+OPERATORS = ("Conv", "Gather", "Gemm", "LSTM", "MatMul")
+"""Operators whose weights are quantized."""
+
+
+@dataclass
+class DynamicInt8:
+    """Quantize constant weights of `OPERATORS`.
+
+    Attributes:
+        weight: int8 or uint8; the weights of Conv are always uint8, since runtimes have no ConvInteger for others, those of LSTM always int8.
+        per_channel: a scale for each output channel of a weight, instead of one.
+        selected: whether a node may be changed.
+        changed: names of the weights that were quantized.
+    """
+
+    weight: str = "int8"
+    per_channel: bool = False
+    selected: Callable[[Node], bool] = field(default=lambda node: True)
+    changed: list[str] = field(default_factory=list)
+    _rounded: dict[tuple[Graph, Value], tuple[Value, Value, Value]] = field(default_factory=dict, repr=False)
+
+    def run(self, graph: Graph) -> bool:
+        """Replace the nodes that hold a constant f32 matrix; whether there were any."""
+        rules = (self._conv, self._gather, self._gemm, self._lstm, self._matmul)
+        return rewrite(graph, by_operator(dict(zip(OPERATORS, rules, strict=True)), self.selected))
+
+    def _matmul(self, node: Node, build: Builder) -> bool:
+        matrix = self._weight(node.inputs[1], build)
+        if matrix is None:
+            return False
+        self._product(node.inputs[0], matrix, build, node.outputs, node.name)
+        return True
+
+    def _gemm(self, node: Node, build: Builder) -> bool:
+        read = {**node.op.defaults, **node.attributes}
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        plain = read["alpha"] == 1 and not read["transA"] and (bias is None or read["beta"] == 1)
+        matrix = self._weight(node.inputs[1], build) if plain else None
+        if matrix is None:
+            return False
+        right = matrix.T if read["transB"] else matrix
+        if bias is None:
+            self._product(node.inputs[0], right, build, node.outputs, node.name)
+        else:
+            build.add("Add", [self._product(node.inputs[0], right, build), bias], outputs=node.outputs, name=node.name)
+        return True
+
+    def _gather(self, node: Node, build: Builder) -> bool:
+        table = self._weight(node.inputs[0], build)
+        if table is None:
+            return False
+        codes, scale, zero = unsigned(table)
+        rows = build.add("Gather", [build.constant(codes), node.inputs[1]], node.attributes, name=node.name)
+        build.add("DequantizeLinear", [rows, build.constant(scale), build.constant(zero)], outputs=node.outputs)
+        return True
+
+    def _weight(self, value: Value | None, build: Builder) -> np.ndarray | None:
+        matrix = constant_matrix(build.graph, value, ("f32",))
+        if value is not None and matrix is not None:
+            self.changed.append(value.name)
+        return matrix
+
+    def _conv(self, node: Node, build: Builder) -> bool:
+        tensor = constant(build.graph, node.inputs[1])
+        if tensor is None or tensor.dtype.name != "f32" or 0 in tensor.shape or len(tensor.shape) < 3:
+            return False
+        weight = tensor.numpy()
+        assert node.inputs[0] is not None
+        assert node.inputs[1] is not None
+        self.changed.append(node.inputs[1].name)
+        codes, scale, zero = self._codes(node.inputs[0], build)
+        right, steps, zeros = eight_bits(weight, "uint8", tuple(range(1, weight.ndim)) if self.per_channel else None)
+        across = (-1, *(1,) * (weight.ndim - 2))
+        one_zero = zeros.reshape(-1)[0]
+        inputs = [codes, build.constant(right), zero, build.constant(one_zero.reshape(()))]
+        sums = build.add("ConvInteger", inputs, node.attributes, name=node.name)
+        factor = build.add("Mul", [scale, build.constant(steps.reshape(across) if self.per_channel else steps)])
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        scaled = build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=node.outputs if bias is None else 1)
+        if bias is not None:
+            vector = build.add("Reshape", [bias, build.constant([*across])])
+            build.add("Add", [scaled, vector], outputs=node.outputs)
+        return True
+
+    def _lstm(self, node: Node, build: Builder) -> bool:
+        weights = [constant(build.graph, value) for value in node.inputs[1:3]]
+        if node.attributes.get("layout", 0) or any(tensor is None or tensor.dtype.name != "f32" or 0 in tensor.shape for tensor in weights):
+            return False
+        inputs: list[Value | None] = [*node.inputs, *[None] * (8 - len(node.inputs))]
+        for index, tensor in enumerate(weights, 1):
+            value = node.inputs[index]
+            assert tensor is not None
+            assert value is not None
+            turned = tensor.numpy().swapaxes(1, 2)
+            codes, steps = signed(turned, (1,) if self.per_channel else (1, 2))
+            steps = steps.reshape(len(turned), -1) if self.per_channel else steps
+            inputs[index] = build.constant(codes)
+            inputs += [build.constant(steps), build.constant((steps * 0).astype("int8"))]
+            self.changed.append(value.name)
+        attributes = {name: value for name, value in node.attributes.items() if name != "layout"}
+        build.add("DynamicQuantizeLSTM", inputs, attributes, domain=MICROSOFT, outputs=node.outputs, name=node.name)
+        build.graph.opsets.setdefault(MICROSOFT, 1)
+        return True
+
+    def _codes(self, value: Value, build: Builder) -> tuple[Value, Value, Value]:
+        """Codes, step and zero of an activation, made once in each graph."""
+        place = (build.graph, value)
+        if place not in self._rounded:
+            node = build.node("DynamicQuantizeLinear", [value], outputs=3)
+            self._rounded[place] = (node.outputs[0], node.outputs[1], node.outputs[2])
+        return self._rounded[place]
+
+    def _product(self, left: Value | None, matrix: np.ndarray, build: Builder, outputs: int | list[Value] = 1, name: str = "") -> Value:
+        assert left is not None
+        codes, scale, zero = self._codes(left, build)
+        right, steps, zeros = eight_bits(matrix, self.weight, 0 if self.per_channel else None)
+        sums = build.add("MatMulInteger", [codes, build.constant(right), zero, build.constant(zeros)], name=name)
+        factor = build.add("Mul", [scale, build.constant(steps)])
+        return build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=outputs)
+
+
+def eight_bits(values: np.ndarray, dtype: str, axis: int | tuple[int, ...] | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Codes, f32 steps and zero points as int8 or uint8; symmetric, zero is the middle code."""
+    import numpy
+
+    codes, steps = signed(values, axis)
+    if dtype == "int8":
+        return codes, steps, numpy.zeros(steps.shape, numpy.int8)
+    return (codes.astype(numpy.int16) + 128).astype(numpy.uint8), steps, numpy.full(steps.shape, 128, numpy.uint8)
+
+
+def signed(values: np.ndarray, axis: int | tuple[int, ...] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """int8 codes in [-127, 127] and the f32 step of the whole array, or of what is left of it when `axis` (one or several) is taken away."""
+    import numpy
+
+    reach = numpy.abs(values).max(axis=axis, keepdims=axis is not None)
+    steps = numpy.where(reach == 0, 1, reach / numpy.float32(127)).astype(numpy.float32)
+    codes = numpy.clip(numpy.rint(values / steps), -127, 127).astype(numpy.int8)
+    return codes, steps.reshape(() if axis is None else steps.size)
+
+
+def unsigned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """uint8 codes, the f32 step, and the uint8 code of zero."""
+    import numpy
+
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    step = numpy.float32((high - low) / 255 or 1)
+    zero = numpy.uint8(numpy.clip(round(-low / float(step)), 0, 255))
+    codes = numpy.clip(numpy.rint(values / step) + numpy.float32(zero), 0, 255).astype(numpy.uint8)
+    return codes, numpy.array(step), numpy.array(zero)

@@ -1,0 +1,117 @@
+"""Half precision: weights and activations as f16 or bf16, with casts at the borders.
+
+Inputs and outputs of the model keep their dtype. Operators whose result depends on range or exactness more
+than their neighbours' speed is worth (`EXCLUDED`), and nodes that are not selected, stay in f32 between casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..build import Builder
+from ..cast import cast
+from ..dtype import F16, F32, DType
+from ..errors import FormatError
+from ..graph import Graph, Node, Value
+from ..infer import Facts, infer
+from ..tensor import Tensor
+from .dead import DropDead
+from .rewrite import constant, rewrite
+
+EXCLUDED = frozenset({
+    "Cast", "CumSum", "DFT", "DequantizeLinear", "Det", "DynamicQuantizeLinear", "If", "Loop", "MaxRoiPool", "MelWeightMatrix", "NonMaxSuppression",
+    "QuantizeLinear", "Range", "Resize", "RoiAlign", "STFT", "Scan", "SequenceMap", "Upsample",
+})
+
+F16_MOST = 65504.0
+
+
+@dataclass
+class Half:
+    """Take f32 weights and activations to a 16-bit type.
+
+    Attributes:
+        dtype: f16 or bf16.
+        selected: whether a node may be changed.
+        changed: names of the weights that were rounded.
+    """
+
+    dtype: DType
+    selected: Callable[[Node], bool] = field(default=lambda node: True)
+    changed: list[str] = field(default_factory=list)
+    _narrow: dict[tuple[Graph, Value], Value] = field(default_factory=dict, repr=False)
+
+    def run(self, graph: Graph) -> bool:
+        """Rewrite the nodes; whether there were any."""
+        infer(graph)
+        changed = rewrite(graph, self._replace)
+        DropDead().run(graph)
+        return changed
+
+    def _replace(self, node: Node, build: Builder) -> bool:
+        read = [value for value in node.inputs if value is not None]
+        if node.op.domain or node.op.name in EXCLUDED or node.subgraphs or not any(map(_is_wide, read)) or not self.selected(node):
+            return False
+        if any(value.dtype is None or value.container for value in (*read, *node.outputs) if value.name):
+            return False
+        made = self._outputs(node)
+        if made is None:
+            return False
+        node.inputs = [self._input(value, build) for value in node.inputs]
+        wide, node.outputs = node.outputs, [Value(build.name("half"), dtype, value.shape) if dtype else value for value, dtype in made]
+        build.keep(node)
+        for value, narrow in zip(wide, node.outputs, strict=True):
+            if narrow is not value:
+                build.add("Cast", [narrow], {"to": F32.onnx}, outputs=[value])
+                self._narrow[build.graph, value] = narrow
+        return True
+
+    def _outputs(self, node: Node) -> list[tuple[Value, DType | None]] | None:
+        """Each output and its narrow dtype, None where it stays as it is; None where the operator does not take narrow inputs."""
+        trial: list[Value | None] = [
+            None if value is None else Value("", self.dtype if _is_wide(value) else value.dtype, value.shape) for value in node.inputs
+        ]
+        probe = Node(node.op, trial, [Value("") for _ in node.outputs], node.attributes, node.name)
+        try:
+            Facts().infer_node(probe)
+        except FormatError:
+            return None
+        found = []
+        for value, narrow in zip(node.outputs, probe.outputs, strict=True):
+            if value.name and narrow.dtype is not value.dtype and narrow.dtype is not self.dtype:
+                return None
+            found.append((value, self.dtype if value.name and narrow.dtype is not value.dtype else None))
+        return found
+
+    def _input(self, value: Value | None, build: Builder) -> Value | None:
+        if value is None or not _is_wide(value):
+            return value
+        if (build.graph, value) not in self._narrow:
+            tensor = constant(build.graph, value)
+            if tensor is not None:
+                self._narrow[build.graph, value] = self._weight(value, tensor, build)
+            else:
+                narrow = self._narrow[build.graph, value] = build.add("Cast", [value], {"to": self.dtype.onnx})
+                narrow.dtype, narrow.shape = self.dtype, value.shape
+        return self._narrow[build.graph, value]
+
+    def _weight(self, value: Value, tensor: Tensor, build: Builder) -> Value:
+        narrow = Value(build.graph.fresh(f"{value.name}/{self.dtype.name}"), self.dtype, value.shape)
+        build.graph.weights[narrow.name] = cast(tensor if self.dtype is not F16 else _limited(tensor), self.dtype)
+        build.graph.values[narrow.name] = narrow
+        self.changed.append(value.name)
+        return narrow
+
+
+def _is_wide(value: Value) -> bool:
+    return value.dtype is F32 and not value.container
+
+
+def _limited(tensor: Tensor) -> Tensor:
+    """Finite values beyond the reach of f16, such as those of masks, become its greatest: infinities would make NaN of products with zero."""
+    import numpy
+
+    array = tensor.numpy()
+    large = numpy.isfinite(array) & (numpy.abs(array) > F16_MOST)
+    return Tensor.of(numpy.where(large, numpy.clip(array, -F16_MOST, F16_MOST), array)) if large.any() else tensor
