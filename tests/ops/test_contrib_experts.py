@@ -147,3 +147,27 @@ def test_sparse_attention(packed, rotary, new):
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
     for one, other in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_allclose(one[:, :, : total[0]], other[:, :, : total[0]], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"softcap": 2.0}, {"local_window_size": 3}, {"do_rotary": 1}], ids=str)
+def test_pages_hold_what_a_whole_cache_holds(options):
+    heads, groups, size = 4, 2, 16
+    new, pasts, pages = [3, 1], [2, 5], np.array([[3, 0], [1, 2]], np.int32)
+    q, k, v = normal(4, heads * size), normal(4, groups * size), normal(4, groups * size)
+    keys, values = normal(4, 4, groups, size), normal(4, 4, groups, size)
+    tables = (normal(9, size // 2), normal(9, size // 2)) if options.get("do_rotary") else (None, None)
+    inputs = (q, k, v, keys, values, np.array([0, 3, 4], np.int32), np.array(pasts, np.int32), pages, *tables)
+    attributes = {"num_heads": heads, "kv_num_heads": groups, **options}
+    y, after_keys, after_values = ours(*single("PagedAttention", Example(inputs, attributes, 3), domain=MS))
+    start = 0
+    for index, (count, past) in enumerate(zip(new, pasts, strict=True)):
+        rows = slice(start, start + count)
+        held = [cache[pages[index]].reshape(1, -1, groups, size).transpose(0, 2, 1, 3)[:, :, :past] for cache in (keys, values)]
+        total = past + count
+        single_inputs = (q[None, rows], k[None, rows], v[None, rows], *held, np.array([total - 1], np.int32), np.array(total, np.int32), *tables)
+        found, present_key, present_value = ours(*single("GroupQueryAttention", Example(single_inputs, attributes, 3), domain=MS))
+        np.testing.assert_allclose(y[rows], found[0], rtol=1e-5, atol=1e-6)
+        for cache, present in ((after_keys, present_key), (after_values, present_value)):
+            stored = cache[pages[index]].reshape(-1, groups, size)[:total].transpose(1, 0, 2)
+            np.testing.assert_allclose(stored, present[0], rtol=1e-6)
+        start += count
