@@ -11,6 +11,7 @@ from ...runtime.launch import Buffer, Launch, Planned, Step, View, native
 from ...runtime.native import share, u8, u16, u32, u64
 from .concat import concat
 from .reshape import flatten, reshape
+from .slice import slice_
 from .squeeze import squeeze, unsqueeze
 from .transpose import transpose
 
@@ -97,3 +98,27 @@ def plan_concat(step: Step) -> Planned:
     return launches
 
 
+
+
+@native(slice_)
+def plan_slice(step: Step) -> Planned:
+    """Constant bounds; a box whose elements lie together is a view."""
+    x = step.inputs[0]
+    bounds = [None if step.inputs[index] is None else step.constant(index) for index in range(1, len(step.inputs))]
+    if x is None or x.dtype.itemsize not in COPIES or any(item is None and step.inputs[index] is not None for index, item in enumerate(bounds, 1)):
+        return None
+    starts, stops, *others = [None if item is None else [int(part) for part in item] for item in bounds]
+    assert starts is not None
+    assert stops is not None
+    axes = others[0] if others and others[0] is not None else list(range(len(starts)))
+    steps = others[1] if len(others) > 1 and others[1] is not None else [1] * len(starts)
+    begin, strides = 0, list(x.strides)
+    for start, stop, axis, stride in zip(starts, stops, axes, steps, strict=True):
+        first, _, _ = slice(start, stop, stride).indices(x.shape[axis])
+        begin += first * x.strides[axis]
+        strides[axis] = x.strides[axis] * stride
+    shape = step.results[0][1] if step.results[0] is not None else ()
+    place = x.view(shape, begin)
+    if all(length == 1 or one == other for length, one, other in zip(shape, strides, place.strides, strict=True)):
+        return View(place)
+    return copy(step, place, step.output(), shape, strides, step.output().strides)

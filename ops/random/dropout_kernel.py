@@ -1,0 +1,17 @@
+"""Native Dropout outside of training: the input itself."""
+
+from __future__ import annotations
+
+from ...runtime.launch import Planned, Step, View, native
+from .dropout import dropout
+
+
+@native(dropout)
+def plan_dropout(step: Step) -> Planned:
+    """Training, and the mask, are left to NumPy."""
+    x = step.inputs[0]
+    training = len(step.inputs) > 2 and step.inputs[2] is not None
+    if training:
+        told = step.constant(2)
+        training = told is None or bool(told.item())
+    return None if x is None or training or step.wanted(1) else View(x)
