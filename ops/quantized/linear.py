@@ -47,8 +47,23 @@ def quantized(ratio: np.ndarray, zero: np.ndarray | None, dtype: DType, saturate
     return made
 
 
+def _agreeing(node: Inference, dtype: DType | None) -> None:
+    """Refuse a zero point of another dtype than the quantized values, and blocks that do not divide the axis into the scale's length."""
+    zero, size = node.dtype(2), node.attributes["block_size"]
+    if zero is not None and dtype is not None and zero is not dtype:
+        node.refuse(f"the zero point is {zero.name}, the quantized values are {dtype.name}")
+    if size < 0:
+        node.refuse(f"block_size is {size}")
+    shape, scale, axis = node.shape(0), node.shape(1), node.attributes["axis"]
+    if size and shape is not None and scale is not None and len(shape) == len(scale) and -len(shape) <= axis < len(shape):
+        length, blocks = shape[axis], scale[axis]
+        if isinstance(length, int) and isinstance(blocks, int) and -(-length // size) != blocks:
+            node.refuse(f"{length} values in blocks of {size} do not need {blocks} scales")
+
+
 def _quantized_type(node: Inference) -> None:
     asked = node.attributes["output_dtype"]
+    _agreeing(node, element_type(asked) if asked else None)
     given = node.dtype(2)
     node.set(0, given if len(node) > 2 and node.value(2) is not None else element_type(asked) if asked else U8, node.shape(0))
 
@@ -83,6 +98,7 @@ def quantize_linear(
 
 def _real_type(node: Inference) -> None:
     asked = node.attributes["output_dtype"]
+    _agreeing(node, node.dtype(0))
     node.set(0, element_type(asked) if asked else node.dtype(1), node.shape(0))
 
 

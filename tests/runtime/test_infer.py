@@ -140,3 +140,18 @@ def test_a_stale_shape_in_the_file_gives_way():
 def test_nodes_that_are_not_what_their_operator_says(node):
     with pytest.raises(cc.Error, match="E-"):
         shapes(model([node], [info("x", shape=[2, 3])], ["y"]))
+
+
+@pytest.mark.parametrize(
+    ("node", "kind", "weights"),
+    [
+        (helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"]), TensorProto.UINT8, {"s": np.float32([1]), "z": np.int8([0])}),
+        (helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], output_dtype=2), TensorProto.FLOAT, {"s": np.float32([1]), "z": np.int8([0])}),
+        (helper.make_node("DequantizeLinear", ["x", "s"], ["y"], block_size=-1), TensorProto.UINT8, {"s": np.ones((4, 2), np.float32)}),
+        (helper.make_node("DequantizeLinear", ["x", "s"], ["y"], block_size=3), TensorProto.UINT8, {"s": np.ones((4, 2), np.float32)}),
+    ],
+    ids=["zero-point", "zero-point-of-the-result", "negative-blocks", "blocks"],
+)
+def test_hostile_92_quantization_that_does_not_fit(node, kind, weights):
+    with pytest.raises(cc.FormatError, match="E-ONNX-NODE"):
+        shapes(model([node], [info("x", kind, [4, 8])], ["y"], weights))
