@@ -171,3 +171,37 @@ def test_pages_hold_what_a_whole_cache_holds(options):
             stored = cache[pages[index]].reshape(-1, groups, size)[:total].transpose(1, 0, 2)
             np.testing.assert_allclose(stored, present[0], rtol=1e-6)
         start += count
+
+
+def test_channels_last_convolution():
+    x, weight, bias = normal(2, 5, 6, 4), normal(6, 3, 2, 2), normal(6)
+    attributes = {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}
+    (y,) = ours(*single("NhwcConv", Example((x, weight, bias), attributes), domain=MS))
+    (expected,) = compared("Conv", np.moveaxis(x, -1, 1), np.moveaxis(weight, -1, 1), bias, opset=17, **attributes)
+    np.testing.assert_allclose(np.moveaxis(y, -1, 1), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+def test_positions_in_time_height_and_width(layout):
+    x, cos, sin = normal(2, 3, 24), normal(10, 6), normal(10, 6)
+    where, sections = RNG.integers(0, 10, (3, 2, 3)), [2, 2, 2]
+    (y,) = ours(*single("MRotaryEmbedding", Example((x, where, cos, sin), {"mrope_section": sections, "mrope_layout": layout}), domain=MS))
+    expected = np.array(x)
+    for batch, token, head, column in np.ndindex(2, 3, 2, 6):
+        stream = column % 3 if layout else column // 2
+        c, s = (table[where[stream, batch, token], column] for table in (cos, sin))
+        one, two = x[batch, token, 12 * head + column], x[batch, token, 12 * head + column + 6]
+        expected[batch, token, 12 * head + column], expected[batch, token, 12 * head + column + 6] = c * one - s * two, s * one + c * two
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_gates():
+    a, bias, factor, b = normal(2, 3, 4), normal(4), normal(4), normal(2, 3, 4)
+    decay, beta = ours(*single("LinearAttentionGate", Example((a, bias, factor, b), {}, 2), domain=MS))
+    np.testing.assert_allclose(decay, factor * np.log1p(np.exp(a + bias)), rtol=1e-5)
+    np.testing.assert_allclose(beta, 1 / (1 + np.exp(-b)), rtol=1e-5)
+    x, scale, gate = normal(2, 3, 8), normal(4), normal(2, 3, 8)
+    (y,) = ours(*single("GatedRMSNorm", Example((x, scale, gate), {"epsilon": 0.1}), domain=MS))
+    parts = x.reshape(2, 3, 2, 4)
+    normed = parts / np.sqrt((parts**2).mean(-1, keepdims=True) + 0.1) * scale
+    np.testing.assert_allclose(y, normed.reshape(x.shape) * gate / (1 + np.exp(-gate)), rtol=1e-5, atol=1e-6)
