@@ -35,7 +35,7 @@ def test_lines_are_the_tensors_hashes(path, capsys):
     assert lines[-1] == f"{cc.hash(path)}  {path}"
 
 
-@pytest.mark.parametrize("format", [format for format in formats() if format.layout], ids=lambda format: format.name)
+@pytest.mark.parametrize("format", [format for format in formats() if format.layout and not format.graphs], ids=lambda format: format.name)
 def test_every_format_gives_the_same_hash(tmp_path, format):
     cc.save_file(PLAIN, tmp_path / "m.safetensors")
     other = tmp_path / f"other{format.suffixes[0]}"

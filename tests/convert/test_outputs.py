@@ -13,7 +13,7 @@ import pytest
 from candle_convert.convert.recognise import formats
 from safetensors.numpy import save_file
 
-WRITTEN = [format for format in formats() if format.layout is not None]
+WRITTEN = [format for format in formats() if format.layout is not None and not format.graphs]
 IDS = [format.name for format in WRITTEN]
 ARRAYS = {"a.weight": np.arange(600, dtype=np.float32).reshape(20, 30), "b": np.arange(7, dtype=np.int32)}
 NAN = {**ARRAYS, "nan": np.array([1, np.nan], np.float32)}

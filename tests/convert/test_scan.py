@@ -17,7 +17,7 @@ import torch
 from candle_convert.convert.cli import run
 from candle_convert.convert.recognise import formats
 
-WRITABLE = {format.name: format for format in formats() if format.layout is not None}
+WRITABLE = {format.name: format for format in formats() if format.layout is not None and not format.graphs}
 ATTACKS = [
     "posix.system",
     "os.popen",
