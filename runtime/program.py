@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from .copies import captures
 from .dtype import STRING, of_numpy
 from .errors import UsageError
 from .graph import Graph, Node, Value
 from .launch import Buffer
 from .op import Call
-from .plan import Plan, Planner, PythonStep, Signature, captures
+from .plan import Plan, Planner, PythonStep, Signature
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""

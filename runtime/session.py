@@ -31,8 +31,8 @@ class Session:
     """
 
     def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None) -> None:
+        from .copies import copied_graph
         from .functions import inline
-        from .plan import copied_graph
         from .upgrade import upgrade
 
         self.graph = graph
