@@ -10,6 +10,7 @@ import click
 
 from .. import arguments
 from ..output import current, notes_json
+from ..quantizing import network_options
 from .convert import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples
   candle-convert quantize model.gguf q4.gguf Q4_K_M --imatrix imatrix.gguf
-  candle-convert quantize model.gguf q.gguf Q4_K_M --dry-run
+  candle-convert quantize model.onnx int8.onnx int8 --calib inputs.npz
   candle-convert quantize model.gguf q.gguf auto --target-size 6GiB
 """
 
@@ -28,7 +29,8 @@ def _types() -> list[str]:
     from ...runtime.dtype import BLOCK_TYPES
     from ..quantizing.filetypes import ALIASES, COPY, FILE_TYPES
 
-    return list(dict.fromkeys((*(each.name for each in FILE_TYPES), *ALIASES, *(dtype.name for dtype in BLOCK_TYPES), COPY, "auto")))
+    plain = (each.name for each in FILE_TYPES), (dtype.name for dtype in BLOCK_TYPES)
+    return list(dict.fromkeys((*plain[0], *ALIASES, *plain[1], COPY, "auto", *network_options.TYPES)))
 
 
 def _recipes() -> list[str]:
@@ -72,19 +74,29 @@ SHAPE = (
 @click.argument("output", metavar="OUT", type=arguments.PATH)
 @click.argument("type_name", metavar="[TYPE]", type=TYPE, required=False)
 @arguments.options(
-    TYPES, CARE, SHAPE, arguments.OUTPUT, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING
+    TYPES, CARE, network_options.OPTIONS, SHAPE, arguments.OUTPUT, arguments.GRAPHS, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING,
+    arguments.PLACING, arguments.READING,
 )
 def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Quantize the model IN to OUT.
 
     TYPE is a file type of llama.cpp (Q4_K_M, IQ4_XS, MXFP4_MOE, COPY ...) whose choice of types for single tensors is that of llama-quantize,
     a type for all tensors (see candle-convert types), or auto with --target-bpw or --target-size. OUT is GGUF, or safetensors for plain types.
+
+    Networks (ONNX to ONNX) take int8 or uint8 (activations too, as they come or with --calib by ranges), int4 (weights alone), fp16, bf16.
     """
+    from ..plan import target_format
     from ..quantizing.plan import plan
     from ..sharding import refuse_inputs
 
-    request = _request(type_name, values)
     graph = arguments.open_input(source, values)
+    if graph.nodes and target_format(output, arguments.convert_options({**values, "tensor_type": ()})).graphs:
+        from ..quantizing.network_command import quantize
+
+        quantize(graph, source, output, type_name, values)
+        return
+    network_options.refuse_network_options(values)
+    request = _request(type_name, values)
     if _is_automatic(values):
         current().say(" choosing by what each type loses; on a machine's first run their encoders are compiled, which takes a minute")
     noted = len(graph.notes)

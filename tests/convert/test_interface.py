@@ -43,6 +43,7 @@ def folder(tmp_path, monkeypatch):
     cc.save_file({**ARRAYS, "a.weight": ARRAYS["a.weight"] + 1}, "n.safetensors", metadata={"name": "y"})
     cc.convert("m.safetensors", "parts", to="safetensors", shard_tensors=1)
     perceptron("net.onnx")
+    np.savez("x.npz", x=np.ones((2, 3), np.float32))
     (tmp_path / "text.txt").write_text("no model\n")
     (tmp_path / "short.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1])
     (tmp_path / "evil.txt").write_bytes(b"cposix\nsystem\n(S'echo'\ntR.")
@@ -118,6 +119,8 @@ SUCCESS = [
     (["quantize", "m.safetensors", "q.gguf", "q8_0"], {"outputs": LIST, "types": OBJECT, "recipe": TEXT, "bits_per_weight": NUMBER}),
     (["quantize", "m.safetensors", "q.gguf", "q8_0", "--dry-run"], {"dry_run": {"const": True}, "types": OBJECT}),
     (["dequantize", "m.safetensors", "q.gguf"], {"outputs": LIST, "content_hash": TEXT}),
+    (["quantize", "net.onnx", "q.onnx", "int8"], {"outputs": LIST, "quantized": LIST, "kept": LIST, "loss": LIST}),
+    (["calibrate", "net.onnx", "-d", "x.npz", "-o", "ranges.json"], {"samples": NUMBER, "values": OBJECT}),
     (["recipes", "list"], {"recipes": LIST}),
     (["recipes", "show", "q4_k_m"], {"rules": LIST, "base": TEXT, "toml": TEXT}),
     (["verify", "m.safetensors", "m.safetensors"], {"inputs": LIST, "faithful": {"const": True}, "tensors": LIST}),

@@ -1,0 +1,158 @@
+"""Quantizing networks: which pass a request stands for, what it changed, and which nodes stay in floating point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...runtime.dtype import DTYPES, DType
+from ...runtime.errors import UnsafeFileError, UsageError
+from ...runtime.graph import Graph, Node
+from ...runtime.infer import infer
+from ...runtime.passes import dynamic_int8, static_int8, weight_only
+from ...runtime.passes.dead import DropDead
+from ...runtime.passes.half import Half
+from ...runtime.passes.rewrite import constant, graphs
+from ...runtime.passes.simplify import Simplify
+
+Ranges = Mapping[str, tuple[float, float]]
+WEIGHTS = {"dynamic": dynamic_int8.OPERATORS, "static": tuple(static_int8.WEIGHTED), "blocks": weight_only.OPERATORS, "half": ()}
+"""Operators whose weights a kind of quantization takes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to quantize a network.
+
+    Attributes:
+        type: int8, uint8, int4 (of weights), f16 or bf16.
+        kind: dynamic (activations rounded on every run), static (with ranges), blocks (weights alone), half.
+        activation: uint8 or int8, of static quantization.
+        form: nbits or qdq, of blocks.
+        block: weights that share a scale, of blocks.
+        nodes, excluded: patterns of names of nodes to quantize, all where there are none, and of those to leave.
+        no_fallback: whether a selected node that stays in floating point is an error.
+    """
+
+    type: str
+    kind: str
+    activation: str = "uint8"
+    form: str = "nbits"
+    block: int = 32
+    per_channel: bool = False
+    symmetric: bool = False
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    no_fallback: bool = False
+
+    def selects(self, node: Node) -> bool:
+        """Whether the name of a node, or of its first output, is among those asked for."""
+        names = [name for name in (node.name, *(value.name for value in node.outputs[:1])) if name]
+
+        def among(patterns: tuple[str, ...]) -> bool:
+            return any(re.search(pattern, name) for pattern in patterns for name in names)
+
+        return (not self.nodes or among(self.nodes)) and not among(self.excluded)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A node that was to be quantized and was not."""
+
+    node: str
+    operator: str
+    why: str
+
+
+@dataclass
+class Outcome:
+    """What quantizing did.
+
+    Attributes:
+        weights: names of those that were quantized.
+        before, after: bytes of all weights.
+    """
+
+    weights: list[str]
+    before: int
+    after: int
+    kept: list[Kept] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields."""
+        kept = [vars(item) for item in self.kept]
+        return {"quantized": self.weights, "weights_bytes": {"before": self.before, "after": self.after}, "kept": kept}
+
+
+def simplified(graph: Graph) -> Graph:
+    """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place."""
+    Simplify().run(graph)
+    infer(graph)
+    return graph
+
+
+def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Outcome:
+    """Quantize a simplified graph in place.
+
+    Raises:
+        UsageError: no node could be quantized.
+        UnsafeFileError: a node stays in floating point, and the request does not allow it.
+    """
+    before = graph.nbytes
+    changed = _run(graph, request, ranges or {})
+    DropDead().run(graph)
+    outcome = Outcome(list(dict.fromkeys(changed)), before, graph.nbytes, _kept(graph, request))
+    if not changed:
+        why = "no node with a constant weight that this quantizes was selected"
+        raise UsageError("E-QUANT-NODES", None, why, expected=", ".join(WEIGHTS[request.kind]) or None, hint="See them with candle-convert inspect")
+    if outcome.kept and request.no_fallback:
+        first = outcome.kept[0]
+        why = f"{len(outcome.kept)} nodes stay in floating point, such as {first.operator} {first.node!r}: {first.why}"
+        raise UnsafeFileError("E-QUANT-FALLBACK", None, why, hint="Leave them out with --exclude-nodes, or allow it without --no-fallback")
+    return outcome
+
+
+def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
+    """Run the pass that a request stands for; the names of the weights that it changed."""
+    made: Half | dynamic_int8.DynamicInt8 | static_int8.StaticInt8 | weight_only.WeightOnly
+    if request.kind == "half":
+        made = Half(_dtype(request.type), request.selects)
+    elif request.kind == "blocks":
+        bits = 4 if request.type == "int4" else 8
+        made = weight_only.WeightOnly(bits, request.block, request.symmetric, request.form, request.selects)
+    elif request.kind == "dynamic":
+        made = dynamic_int8.DynamicInt8(request.type, request.per_channel, request.selects)
+    else:
+        made = static_int8.StaticInt8(ranges, request.activation, request.type, request.per_channel, request.selects)
+    made.run(graph)
+    return made.changed
+
+
+def _dtype(name: str) -> DType:
+    return DTYPES[name]
+
+
+def _kept(graph: Graph, request: Request) -> list[Kept]:
+    """Selected nodes that still compute with a constant floating-point weight."""
+    found = []
+    for inner in graphs(graph):
+        for node in inner.nodes:
+            if not node.op.domain and node.op.name in WEIGHTS[request.kind] and request.selects(node):
+                tensor = constant(inner, node.inputs[0 if node.op.name == "Gather" else 1])
+                if tensor is not None and tensor.dtype.is_float and len(tensor.shape) > 1:
+                    found.append(Kept(node.name or node.outputs[0].name, node.op.name, _why(node, tensor.dtype, tensor.shape, request)))
+    return found
+
+
+def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
+    if dtype.name != "f32" and not (dtype.name == "f16" and request.kind == "blocks"):
+        return f"its weight is {dtype.name}"
+    if request.kind == "static":
+        return "its input has no range"
+    if len(shape) != 2 and node.op.name not in ("Conv", "LSTM"):
+        return f"its weight has {len(shape)} dimensions"
+    if node.op.name == "Gather" and request.kind == "blocks" and shape[1] % request.block:
+        return f"rows of {shape[1]} are no multiple of the block size {request.block}"
+    return "its attributes or shapes have no integer form"

@@ -1,0 +1,109 @@
+"""What ``quantize`` does with a network: data, passes, loss, and the file."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...runtime.errors import Error, UsageError, printable
+from ...runtime.graph import Graph
+from .. import arguments
+from ..output import current, human_size, notes_json
+from . import calibrating, network, network_options
+from .loss import Loss, losses, made_up
+
+MEASURED = 16
+"""Samples that the loss is measured on at most."""
+SHOWN = 10
+"""Lines of a list on the screen."""
+
+
+def quantize(graph: Graph, source: str, output: str, type_name: str | None, values: dict[str, Any]) -> None:
+    """Quantize the network `graph`, opened from `source`, and write it."""
+    from ..opening import open_model
+    from ..plan import plan_graph
+    from ..sharding import refuse_inputs
+
+    request = network_options.request(type_name, values)
+    options = arguments.read_options(values)
+    before = network.simplified(
+        open_model(source, options, format=values["source_format"], revision=values["revision"], offline=values["offline"])
+    )
+    network.simplified(graph)
+    data, ranges = _calibrated(graph, values)
+    outcome = network.quantize(graph, request, ranges)
+    found, why = _measured(before, graph, data)
+    payload = {"type": request.type, "kind": request.kind, **outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
+    _show(outcome, found, why)
+    made = plan_graph(graph, Path(output), arguments.convert_options({**values, "tensor_type": ()}), [source])
+    made.fingerprint = hashlib.sha256(f"{made.fingerprint} {request!r} {sorted(ranges.items())!r}".encode()).hexdigest()
+    refuse_inputs(made)
+    _carry_out(made, payload, values)
+
+
+def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, network.Ranges]:
+    """Where samples are, None where there are none, and the ranges of activations."""
+    calib = values["calib"]
+    if calib is None:
+        return None, {}
+    saved = str(calib).lower().endswith(".json")
+    seen = calibrating.read(calib) if saved else calibrating.calibrate(graph, calibrating.samples(calib, graph), told=_told)
+    made = {value.name for node in graph.nodes for value in node.outputs} | {value.name for value in graph.inputs}
+    ranges = {name: span for name, span in seen.ranges(values["method"]).items() if name in made}
+    if not ranges:
+        raise UsageError("E-CALIB-DATA", calib, "has no range of any value of this network", hint="Calibrate the model that is quantized")
+    return None if saved else calib, ranges
+
+
+def _told(count: int) -> None:
+    if count & (count - 1) == 0:
+        current().say(f" calibrate {count} samples")
+
+
+def _measured(before: Graph, after: Graph, data: str | None) -> tuple[list[Loss], str | None]:
+    """The loss on data, else on made-up inputs; without one, why."""
+    try:
+        inputs = made_up(before) if data is None else itertools.islice(calibrating.samples(data, before), MEASURED)
+        return losses(before, after, inputs), None
+    except Error as error:
+        return [], f"{error.why}"
+
+
+def _show(outcome: network.Outcome, found: list[Loss], why: str | None) -> None:
+    say = current().say
+    ratio = outcome.before / max(outcome.after, 1)
+    say(f" quantize {len(outcome.weights)} weights · {human_size(outcome.before)} to {human_size(outcome.after)} (x{ratio:.1f} smaller)")
+    for item in outcome.kept[:SHOWN]:
+        say(f" kept     {item.operator} {printable(item.node)}: {item.why}")
+    if len(outcome.kept) > SHOWN:
+        say(f" kept     {len(outcome.kept) - SHOWN} more, all of them in --json")
+    for loss in found[:SHOWN]:
+        decibels = "equal" if math.isinf(loss.snr_db) and loss.snr_db > 0 else f"SNR {loss.snr_db:.1f} dB"
+        say(f" loss     {printable(loss.name)}: {decibels}, max abs {loss.max_abs:.3g}")
+    if len(found) > SHOWN:
+        say(f" loss     {len(found) - SHOWN} outputs more, all of them in --json")
+    if why is not None:
+        say(f" loss     not measured: {printable(why)}")
+
+
+def _carry_out(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> None:
+    from ..commands.convert import plan_json, report_json, show_plan, show_report
+    from ..pipeline import execute
+
+    show_plan(made)
+    if values["dry_run"]:
+        current().warn(made.graph.notes)
+        current().say(" nothing written")
+        current().emit({**plan_json(made), **payload, "warnings": notes_json(made.graph.notes)})
+        return
+    current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
+    report = execute(made, arguments.progress(values))
+    show_report(report, made)
+    full = {**report_json(report, made), **payload} if current().json or values["report"] else {}
+    arguments.write_report(values["report"], full)
+    current().emit(full)

@@ -1,0 +1,99 @@
+"""Options of ``quantize`` for networks, and how they become a request."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from ...runtime.errors import UsageError
+from .network import Request
+
+TYPES = {"int8": "int8", "uint8": "uint8", "int4": "int4", "fp16": "f16", "f16": "f16", "bf16": "bf16"}
+"""What the command takes as a type for networks."""
+METHODS = ("minmax", "entropy", "percentile", "mse")
+BLOCKS = ("16", "32", "64", "128", "256")
+OPTIONS = (
+    click.option("--weight-type", type=click.Choice(["int8", "uint8", "int4"]), help="Networks: the same as TYPE."),
+    click.option("--activation-type", type=click.Choice(["none", "int8", "uint8"]), help="Networks: none quantizes weights alone."),
+    click.option("--calib", metavar="DATA", type=click.Path(), help="Networks: npz, a folder of inputs, or ranges.json of calibrate."),
+    click.option("--method", default="minmax", type=click.Choice(METHODS), help="Networks: how ranges follow from the data."),
+    click.option("--per-channel", is_flag=True, help="Networks: a scale for each output channel."),
+    click.option("--block-size", default="32", type=click.Choice(BLOCKS), help="Networks: weights that share a scale."),
+    click.option("--symmetric", is_flag=True, help="Networks: blocks without zero points."),
+    click.option("--quant-format", type=click.Choice(["qdq", "qoperator", "nbits"]), help="Networks: which operators are written."),
+    click.option("--nodes", multiple=True, metavar="RE", help="Networks: only nodes whose name matches."),
+    click.option("--exclude-nodes", multiple=True, metavar="RE", help="Networks: all nodes but those."),
+)
+DEFAULTS = {
+    "weight_type": None, "activation_type": None, "calib": None, "method": "minmax", "per_channel": False, "block_size": "32", "symmetric": False,
+    "quant_format": None, "nodes": (), "exclude_nodes": (),
+}  # fmt: skip
+"""What `OPTIONS` are where they are not given."""
+WEIGHTS_ONLY = (
+    "tensor_type", "tensor_type_file", "recipe", "pure", "leave_output_tensor", "output_tensor_type", "token_embedding_type", "target_bpw",
+    "target_size", "save_recipe", "imatrix", "include_weights", "exclude_weights", "allow_requantize", "prune_layers", "keep_split", "override_kv",
+)  # fmt: skip
+"""Options that choose types for tensors by name, which networks do not have."""
+FORMS = {"dynamic": ("qoperator",), "static": ("qdq",), "blocks": ("nbits", "qdq"), "half": ()}
+"""The formats that can be written for a kind of quantization, the usual one first."""
+
+
+def refuse_network_options(values: dict[str, Any]) -> None:
+    """UsageError where a model without nodes is to be quantized with options for networks."""
+    given = [name for name, default in DEFAULTS.items() if values[name] != default]
+    if given:
+        hint = "Types of single tensors are chosen with --tensor-type"
+        raise UsageError("E-OPTION-NODES", None, f"--{given[0].replace('_', '-')} is for networks, this model is weights only", hint=hint)
+
+
+def request(type_name: str | None, values: dict[str, Any]) -> Request:
+    """The request that options stand for; UsageError where they contradict each other."""
+    given = [name for name in WEIGHTS_ONLY if values[name]]
+    if given:
+        hint = "Choose nodes with --nodes and --exclude-nodes"
+        raise UsageError("E-OPTION-NODES", None, f"--{given[0].replace('_', '-')} is for models of weights only, this one is a network", hint=hint)
+    type = _type(type_name, values["weight_type"])
+    kind = _kind(type, values["activation_type"], values["calib"])
+    form = values["quant_format"]
+    if form is not None and form not in FORMS[kind]:
+        raise UsageError("E-OPTION-NODES", None, f"--quant-format {form} is not written for this", expected=" or ".join(FORMS[kind]) or "none")
+    if values["per_channel"] and kind == "blocks":
+        why = "blocks have a scale each, --per-channel says nothing more"
+        raise UsageError("E-OPTION-NODES", None, why, hint="Choose their length with --block-size")
+    for text in (*values["nodes"], *values["exclude_nodes"]):
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise UsageError("E-PATTERN", None, f"{text!r} is no regular expression: {error}") from error
+    activation = values["activation_type"] if values["activation_type"] in ("int8", "uint8") else "uint8"
+    return Request(
+        type, kind, activation, form or (FORMS[kind] or ("",))[0], int(values["block_size"]), values["per_channel"], values["symmetric"],
+        values["nodes"], values["exclude_nodes"], values["no_fallback"],
+    )  # fmt: skip
+
+
+def _type(name: str | None, weight_type: str | None) -> str:
+    type = TYPES.get(name.lower()) if name is not None else weight_type
+    if type is None or weight_type not in (None, type):
+        why = f"{name} is no type for networks" if type is None and name else "TYPE and --weight-type differ" if type else "there is no TYPE"
+        raise UsageError("E-QUANT-TYPE", None, why, expected=", ".join(sorted({"fp16", *TYPES} - {"f16"})))
+    return type
+
+
+def _kind(type: str, activation: str | None, calib: str | None) -> str:
+    """What the types of weights and activations stand for together."""
+    if type in ("f16", "bf16"):
+        if activation is not None or calib is not None:
+            raise UsageError("E-OPTION-NODES", None, f"{type} rounds activations as they are, without --activation-type and --calib")
+        return "half"
+    if type == "int4" or activation == "none":
+        if activation not in (None, "none"):
+            why = "weights of 4 bits go with activations as they are"
+            raise UsageError("E-OPTION-NODES", None, why, hint="Leave --activation-type out, or take int8")
+        return "blocks"
+    if calib is None and activation == "int8":
+        why = "activations that are rounded as they come are uint8"
+        raise UsageError("E-OPTION-NODES", None, why, hint="Give data with --calib, or say --activation-type uint8")
+    return "dynamic" if calib is None else "static"
