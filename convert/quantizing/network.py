@@ -18,6 +18,8 @@ from ...runtime.passes.rewrite import constant, graphs
 from ...runtime.passes.simplify import Simplify
 
 Ranges = Mapping[str, tuple[float, float]]
+HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}
+"""Operators that hold most of the weights of networks, and the input where these are."""
 WEIGHTS = {"dynamic": dynamic_int8.OPERATORS, "static": tuple(static_int8.WEIGHTED), "blocks": weight_only.OPERATORS, "half": ()}
 """Operators whose weights a kind of quantization takes."""
 
@@ -34,6 +36,7 @@ class Request:
         block: weights that share a scale, of blocks.
         nodes, excluded: patterns of names of nodes to quantize, all where there are none, and of those to leave.
         no_fallback: whether a selected node that stays in floating point is an error.
+        wide: values that the type cannot hold; nodes that make or read them stay as they are.
     """
 
     type: str
@@ -46,8 +49,17 @@ class Request:
     nodes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     no_fallback: bool = False
+    wide: frozenset[str] = frozenset()
 
     def selects(self, node: Node) -> bool:
+        """Whether the name of a node, or of its first output, is among those asked for, and its values have room."""
+        return self.names(node) and not self.overflows(node)
+
+    def overflows(self, node: Node) -> bool:
+        """Whether the type cannot hold the node's values."""
+        return any(value is not None and value.name in self.wide for value in (*node.inputs, *node.outputs))
+
+    def names(self, node: Node) -> bool:
         """Whether the name of a node, or of its first output, is among those asked for."""
         names = [name for name in (node.name, *(value.name for value in node.outputs[:1])) if name]
 
@@ -100,10 +112,10 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
         UsageError: no node could be quantized.
         UnsafeFileError: a node stays in floating point, and the request does not allow it.
     """
-    before = graph.nbytes
+    before = _nbytes(graph)
     changed = _run(graph, request, ranges or {})
     DropDead().run(graph)
-    outcome = Outcome(list(dict.fromkeys(changed)), before, graph.nbytes, _kept(graph, request))
+    outcome = Outcome(list(dict.fromkeys(changed)), before, _nbytes(graph), _kept(graph, request))
     if not changed:
         why = "no node with a constant weight that this quantizes was selected"
         raise UsageError("E-QUANT-NODES", None, why, expected=", ".join(WEIGHTS[request.kind]) or None, hint="See them with candle-convert inspect")
@@ -118,7 +130,7 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     """Run the pass that a request stands for; the names of the weights that it changed."""
     made: Half | dynamic_int8.DynamicInt8 | static_int8.StaticInt8 | weight_only.WeightOnly
     if request.kind == "half":
-        made = Half(_dtype(request.type), request.selects)
+        made = Half(DTYPES[request.type], request.selects)
     elif request.kind == "blocks":
         bits = 4 if request.type == "int4" else 8
         made = weight_only.WeightOnly(bits, request.block, request.symmetric, request.form, request.selects)
@@ -130,8 +142,8 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     return made.changed
 
 
-def _dtype(name: str) -> DType:
-    return DTYPES[name]
+def _nbytes(graph: Graph) -> int:
+    return sum(inner.nbytes for inner in graphs(graph))
 
 
 def _kept(graph: Graph, request: Request) -> list[Kept]:
@@ -139,14 +151,18 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
     found = []
     for inner in graphs(graph):
         for node in inner.nodes:
-            if not node.op.domain and node.op.name in WEIGHTS[request.kind] and request.selects(node):
-                tensor = constant(inner, node.inputs[0 if node.op.name == "Gather" else 1])
+            if request.wide and request.names(node) and request.overflows(node) and node.op.name != "Cast":
+                found.append(Kept(node.name or node.outputs[0].name, node.op.name, f"its values are beyond the reach of {request.type}"))
+            elif not node.op.domain and node.op.name in HOLDING and request.kind != "half" and request.names(node):
+                tensor = constant(inner, node.inputs[HOLDING[node.op.name]])
                 if tensor is not None and tensor.dtype.is_float and len(tensor.shape) > 1:
                     found.append(Kept(node.name or node.outputs[0].name, node.op.name, _why(node, tensor.dtype, tensor.shape, request)))
     return found
 
 
 def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
+    if node.op.name not in WEIGHTS[request.kind]:
+        return f"{request.kind} quantization has no form of {node.op.name}"
     if dtype.name != "f32" and not (dtype.name == "f16" and request.kind == "blocks"):
         return f"its weight is {dtype.name}"
     if request.kind == "static":

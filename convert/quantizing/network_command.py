@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 from ...runtime.errors import Error, UsageError, printable
 from ...runtime.graph import Graph
+from ...runtime.passes.half import F16_MOST
 from .. import arguments
 from ..output import current, human_size, notes_json
 from . import calibrating, network, network_options
@@ -36,6 +38,8 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
     )
     network.simplified(graph)
     data, ranges = _calibrated(graph, values)
+    if request.type == "f16":
+        request = dataclasses.replace(request, wide=_too_wide(before))
     outcome = network.quantize(graph, request, ranges)
     found, why = _measured(before, graph, data)
     payload = {"type": request.type, "kind": request.kind, **outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
@@ -58,6 +62,15 @@ def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, netwo
     if not ranges:
         raise UsageError("E-CALIB-DATA", calib, "has no range of any value of this network", hint="Calibrate the model that is quantized")
     return None if saved else calib, ranges
+
+
+def _too_wide(graph: Graph) -> frozenset[str]:
+    """Values that f16 cannot hold on made-up inputs; none where there are no such inputs, which the loss says."""
+    try:
+        seen = calibrating.calibrate(graph, made_up(graph)).seen
+    except Error:
+        return frozenset()
+    return frozenset(name for name, one in seen.items() if max(-one.low, one.high) > F16_MOST)
 
 
 def _told(count: int) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..build import Builder
 from ..graph import Graph, Node, Value
 from .rewrite import by_operator, constant, constant_matrix, rewrite
+from .sharing import Shared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,7 @@ class DynamicInt8:
     selected: Callable[[Node], bool] = field(default=lambda node: True)
     changed: list[str] = field(default_factory=list)
     _rounded: dict[tuple[Graph, Value], tuple[Value, Value, Value]] = field(default_factory=dict, repr=False)
+    _shared: Shared = field(default_factory=Shared, repr=False)
 
     def run(self, graph: Graph) -> bool:
         """Replace the nodes that hold a constant f32 matrix; whether there were any."""
@@ -49,7 +51,7 @@ class DynamicInt8:
         matrix = self._weight(node.inputs[1], build)
         if matrix is None:
             return False
-        self._product(node.inputs[0], matrix, build, node.outputs, node.name)
+        self._product(node, matrix, build, node.outputs)
         return True
 
     def _gemm(self, node: Node, build: Builder) -> bool:
@@ -61,18 +63,19 @@ class DynamicInt8:
             return False
         right = matrix.T if read["transB"] else matrix
         if bias is None:
-            self._product(node.inputs[0], right, build, node.outputs, node.name)
+            self._product(node, right, build, node.outputs)
         else:
-            build.add("Add", [self._product(node.inputs[0], right, build), bias], outputs=node.outputs, name=node.name)
+            build.add("Add", [self._product(node, right, build), bias], outputs=node.outputs, name=node.name)
         return True
 
     def _gather(self, node: Node, build: Builder) -> bool:
         table = self._weight(node.inputs[0], build)
         if table is None:
             return False
-        codes, scale, zero = unsigned(table)
-        rows = build.add("Gather", [build.constant(codes), node.inputs[1]], node.attributes, name=node.name)
-        build.add("DequantizeLinear", [rows, build.constant(scale), build.constant(zero)], outputs=node.outputs)
+        assert node.inputs[0] is not None
+        codes, scale, zero = self._shared.constants(build, node.inputs[0], "table", lambda: unsigned(table))
+        rows = build.add("Gather", [codes, node.inputs[1]], node.attributes, name=node.name)
+        build.add("DequantizeLinear", [rows, scale, zero], outputs=node.outputs)
         return True
 
     def _weight(self, value: Value | None, build: Builder) -> np.ndarray | None:
@@ -90,12 +93,15 @@ class DynamicInt8:
         assert node.inputs[1] is not None
         self.changed.append(node.inputs[1].name)
         codes, scale, zero = self._codes(node.inputs[0], build)
-        right, steps, zeros = eight_bits(weight, "uint8", tuple(range(1, weight.ndim)) if self.per_channel else None)
         across = (-1, *(1,) * (weight.ndim - 2))
-        one_zero = zeros.reshape(-1)[0]
-        inputs = [codes, build.constant(right), zero, build.constant(one_zero.reshape(()))]
-        sums = build.add("ConvInteger", inputs, node.attributes, name=node.name)
-        factor = build.add("Mul", [scale, build.constant(steps.reshape(across) if self.per_channel else steps)])
+
+        def made() -> list[np.ndarray]:
+            right, steps, zeros = eight_bits(weight, "uint8", tuple(range(1, weight.ndim)) if self.per_channel else None)
+            return [right, steps.reshape(across) if self.per_channel else steps, zeros.reshape(-1)[:1].reshape(())]
+
+        right, steps, middle = self._shared.constants(build, node.inputs[1], "conv", made)
+        sums = build.add("ConvInteger", [codes, right, zero, middle], node.attributes, name=node.name)
+        factor = build.add("Mul", [scale, steps])
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         scaled = build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=node.outputs if bias is None else 1)
         if bias is not None:
@@ -131,12 +137,15 @@ class DynamicInt8:
             self._rounded[place] = (node.outputs[0], node.outputs[1], node.outputs[2])
         return self._rounded[place]
 
-    def _product(self, left: Value | None, matrix: np.ndarray, build: Builder, outputs: int | list[Value] = 1, name: str = "") -> Value:
+    def _product(self, node: Node, matrix: np.ndarray, build: Builder, outputs: int | list[Value] = 1) -> Value:
+        left, weight = node.inputs[:2]
         assert left is not None
+        assert weight is not None
         codes, scale, zero = self._codes(left, build)
-        right, steps, zeros = eight_bits(matrix, self.weight, 0 if self.per_channel else None)
-        sums = build.add("MatMulInteger", [codes, build.constant(right), zero, build.constant(zeros)], name=name)
-        factor = build.add("Mul", [scale, build.constant(steps)])
+        how = ("product", node.attributes.get("transB", 0))
+        right, steps, zeros = self._shared.constants(build, weight, how, lambda: eight_bits(matrix, self.weight, 0 if self.per_channel else None))
+        sums = build.add("MatMulInteger", [codes, right, zero, zeros], name=node.name if outputs != 1 else "")
+        factor = build.add("Mul", [scale, steps])
         return build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=outputs)
 
 

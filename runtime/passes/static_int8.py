@@ -17,6 +17,7 @@ from ..build import Builder
 from ..graph import Graph, Node, Value
 from .dynamic_int8 import eight_bits
 from .rewrite import constant, graphs, rewrite
+from .sharing import Shared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +59,7 @@ class StaticInt8:
     _rounded: dict[tuple[Graph, Value], Value] = field(default_factory=dict, repr=False)
     _grids: dict[Value, tuple[float, float]] = field(default_factory=dict, repr=False)
     _steps: dict[Value, np.ndarray] = field(default_factory=dict, repr=False)
+    _shared: Shared = field(default_factory=Shared, repr=False)
     _uses: Counter[Value] = field(default_factory=Counter, repr=False)
     _followed: set[Value] = field(default_factory=set, repr=False)
     _fused: set[Value] = field(default_factory=set, repr=False)
@@ -159,11 +161,11 @@ class StaticInt8:
         shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
         channels = self.per_channel and weight.ndim > 1 and not shared and (node.op.name != "MatMul" or weight.ndim == 2)
         axis %= max(weight.ndim, 1)
-        codes, steps, zeros = eight_bits(weight, self.weight, tuple(other for other in range(weight.ndim) if other != axis) if channels else None)
+        others = tuple(other for other in range(weight.ndim) if other != axis) if channels else None
+        inputs = self._shared.constants(build, value, others, lambda: eight_bits(weight, self.weight, others))
         self.changed.append(value.name)
-        inputs = [build.constant(codes), build.constant(steps), build.constant(zeros)]
         result = build.add("DequantizeLinear", inputs, {"axis": axis} if channels else {})
-        self._steps[result] = steps
+        self._steps[result] = build.graph.weights[inputs[1].name].numpy()
         return result
 
     def _bias(self, node: Node, bias: np.ndarray, build: Builder) -> Value | None:

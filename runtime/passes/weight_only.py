@@ -15,6 +15,7 @@ from ..build import Builder
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
 from .rewrite import by_operator, constant_matrix, rewrite
+from .sharing import Shared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +60,7 @@ class WeightOnly:
     form: str = "nbits"
     selected: Callable[[Node], bool] = field(default=lambda node: True)
     changed: list[str] = field(default_factory=list)
+    _shared: Shared = field(default_factory=Shared, repr=False)
 
     def run(self, graph: Graph) -> bool:
         """Replace the nodes that hold a constant f32 or f16 matrix; whether there were any."""
@@ -126,10 +128,16 @@ class WeightOnly:
 
     def _product(self, node: Node, build: Builder, rows: np.ndarray, bias: Value | None) -> None:
         """`rows` are [N, K], the transposed matrix."""
-        found = blocks(rows, self.bits, self.block, symmetric=self.symmetric)
-        scales = build.constant(found.scales.astype(rows.dtype))
-        zeros = None if found.zeros is None else build.constant(packed(found.zeros, self.bits))
-        inputs = [node.inputs[0], build.constant(packed(found.codes, self.bits)), scales, zeros, None, bias]
+        weight = node.inputs[1]
+        assert weight is not None
+
+        def made() -> list[np.ndarray]:
+            found = blocks(rows, self.bits, self.block, symmetric=self.symmetric)
+            zeros = [] if found.zeros is None else [packed(found.zeros, self.bits)]
+            return [packed(found.codes, self.bits), found.scales.astype(rows.dtype), *zeros]
+
+        codes, scales, *zeros = self._shared.constants(build, weight, ("product", node.attributes.get("transB", 0)), made)
+        inputs = [node.inputs[0], codes, scales, zeros[0] if zeros else None, None, bias]
         while inputs[-1] is None:
             inputs.pop()
         attributes = {"K": rows.shape[1], "N": rows.shape[0], "bits": self.bits, "block_size": self.block}

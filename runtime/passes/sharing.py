@@ -1,0 +1,26 @@
+"""Sharing: what is made of a weight is made once, however many nodes use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from ..build import Builder
+from ..graph import Graph, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Shared:
+    """Constants by the graph that they are in, the weight that they are made of, and how."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Graph, Value, Hashable], list[Value]] = {}
+
+    def constants(self, build: Builder, value: Value, how: Hashable, make: Callable[[], Sequence[np.ndarray]]) -> list[Value]:
+        """Constants with the arrays of `make`, which is called for the first node only."""
+        place = (build.graph, value, how)
+        if place not in self._made:
+            self._made[place] = [build.constant(array) for array in make()]
+        return self._made[place]
