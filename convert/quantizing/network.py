@@ -14,6 +14,7 @@ from ...runtime.infer import infer
 from ...runtime.passes import dynamic_int8, static_int8, weight_only
 from ...runtime.passes.dead import DropDead
 from ...runtime.passes.half import Half
+from ...runtime.passes.integer_operators import IntegerOperators
 from ...runtime.passes.rewrite import constant, graphs
 from ...runtime.passes.simplify import Simplify
 
@@ -32,7 +33,7 @@ class Request:
         type: int8, uint8, int4 (of weights), f16 or bf16.
         kind: dynamic (activations rounded on every run), static (with ranges), blocks (weights alone), half.
         activation: uint8 or int8, of static quantization.
-        form: nbits or qdq, of blocks.
+        form: nbits or qdq, of blocks; qdq or qoperator, of static quantization.
         block: weights that share a scale, of blocks.
         nodes, excluded: patterns of names of nodes to quantize, all where there are none, and of those to leave.
         no_fallback: whether a selected node that stays in floating point is an error.
@@ -139,6 +140,8 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     else:
         made = static_int8.StaticInt8(ranges, request.activation, request.type, request.per_channel, request.selects)
     made.run(graph)
+    if request.kind == "static" and request.form == "qoperator":
+        IntegerOperators().run(graph)
     return made.changed
 
 

@@ -21,6 +21,8 @@ from .loss import Loss, losses, made_up
 
 MEASURED = 16
 """Samples that the loss is measured on at most."""
+POOR = 10.0
+"""Decibels below which outputs are hardly the original's."""
 SHOWN = 10
 """Lines of a list on the screen."""
 
@@ -100,6 +102,8 @@ def _show(outcome: network.Outcome, found: list[Loss], why: str | None) -> None:
         say(f" loss     {printable(loss.name)}: {decibels}, max abs {loss.max_abs:.3g}")
     if len(found) > SHOWN:
         say(f" loss     {len(found) - SHOWN} outputs more, all of them in --json")
+    if any(loss.snr_db < POOR for loss in found):
+        say(" loss     is great: leave nodes out with --exclude-nodes, or take another type; on made-up inputs it may say little")
     if why is not None:
         say(f" loss     not measured: {printable(why)}")
 

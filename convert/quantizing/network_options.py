@@ -36,7 +36,7 @@ WEIGHTS_ONLY = (
     "target_size", "save_recipe", "imatrix", "include_weights", "exclude_weights", "allow_requantize", "prune_layers", "keep_split", "override_kv",
 )  # fmt: skip
 """Options that choose types for tensors by name, which networks do not have."""
-FORMS = {"dynamic": ("qoperator",), "static": ("qdq",), "blocks": ("nbits", "qdq"), "half": ()}
+FORMS = {"dynamic": ("qoperator",), "static": ("qdq", "qoperator"), "blocks": ("nbits", "qdq"), "half": ()}
 """The formats that can be written for a kind of quantization, the usual one first."""
 
 

@@ -45,6 +45,8 @@ ROWS = [
     ("classifier", ["uint8", "--per-channel"], "dynamic", 28),
     ("classifier", ["uint8", "--calib", "classifier", "--activation-type", "int8", "--method", "percentile"], "static", 17),
     ("classifier", ["F16", "--opset", "21"], "half", 50),
+    ("classifier", ["uint8", "--calib", "classifier", "--quant-format", "qoperator", "--per-channel"], "static", 17),
+    ("encoder", ["int8", "--calib", "encoder", "--quant-format", "qoperator"], "static", 15),
     ("recurrent", ["int8", "--exclude-nodes", "^y$"], "dynamic", 25),
 ]
 
@@ -105,6 +107,21 @@ def test_calibrate_goes_on(folder, capsys):
     assert called(capsys, "calibrate", "encoder.onnx", "-d", "first", "-o", "parts.json")[0] == 0
     assert called(capsys, "calibrate", "encoder.onnx", "-d", "last", "-o", "parts.json", "--resume")[0] == 0
     assert (folder / "whole.json").read_bytes() == (folder / "parts.json").read_bytes()
+
+
+@pytest.mark.parametrize("activation", ["uint8", "int8"])
+@pytest.mark.parametrize(("name", "operator", "count"), [("classifier", "QLinearConv", 4), ("encoder", "MatMulInteger", 16)])
+def test_integer_operators_compute_what_their_pairs_do(name, operator, count, activation, folder, capsys):
+    words = ("quantize", f"{name}.onnx", "int8", "--calib", name, "--activation-type", activation)
+    for form in ("qdq", "qoperator"):
+        code, _ = called(capsys, *words[:2], f"{form}.onnx", *words[2:], "--quant-format", form)
+        assert code == 0
+    kinds = [node.op_type for node in onnx.load("qoperator.onnx").graph.node]
+    assert kinds.count(operator) >= (count if (name, activation) != ("classifier", "int8") else 1)
+    feeds = NETWORKS[name][1]()
+    for one, other in zip(ort("qdq.onnx", feeds), ort("qoperator.onnx", feeds), strict=True):
+        for pairs, integers in zip(one, other, strict=True):
+            assert np.abs(pairs - integers).max() <= 0.05 * np.abs(pairs).max()
 
 
 def test_dry_run_measures_and_writes_nothing(folder, capsys):
