@@ -15,7 +15,7 @@ from ..running.feeds import feeds
 if TYPE_CHECKING:
     import numpy as np
 
-SIDES = (64, 1)
+SIDES = (64, 1, 512)
 """Lengths that made-up inputs get where the model leaves them open; the first that the model runs with. The leading one is 1."""
 
 

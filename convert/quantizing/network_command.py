@@ -14,6 +14,7 @@ from typing import Any
 from ...runtime.errors import Error, UsageError, printable
 from ...runtime.graph import Graph
 from ...runtime.passes.half import F16_MOST
+from ...runtime.passes.rewrite import graphs
 from .. import arguments
 from ..output import current, human_size, notes_json
 from . import calibrating, network, network_options
@@ -59,7 +60,7 @@ def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, netwo
         return None, {}
     saved = str(calib).lower().endswith(".json")
     seen = calibrating.read(calib) if saved else calibrating.calibrate(graph, calibrating.samples(calib, graph), told=_told)
-    made = {value.name for node in graph.nodes for value in node.outputs} | {value.name for value in graph.inputs}
+    made = {value.name for inner in graphs(graph) for node in inner.nodes for value in node.outputs} | {value.name for value in graph.inputs}
     ranges = {name: span for name, span in seen.ranges(values["method"]).items() if name in made}
     if not ranges:
         raise UsageError("E-CALIB-DATA", calib, "has no range of any value of this network", hint="Calibrate the model that is quantized")
