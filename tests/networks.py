@@ -111,4 +111,25 @@ def sounds(count=4, seed=4):
     return [{"x": rng.normal(size=(9, 3, 12)).astype(np.float32)} for _ in range(count)]
 
 
-NETWORKS = {"encoder": (encoder, tokens), "classifier": (classifier, images), "recurrent": (recurrent, sounds)}
+def branching(width=16):
+    """An If whose branches multiply by weights outside and inside of them, one of them used twice."""
+    net, inner, other = Net(7), Net(8), Net(9)
+    net.weight(width, width, name="outer")
+    inner.add("MatMul", inner.add("Relu", inner.add("MatMul", "x", "outer", name="a"), name="a1"), "outer", name="a2")
+    other.add("MatMul", "x", other.weight(width, width, name="inside"), name="b")
+    then = helper.make_graph(inner.nodes, "then", [], [value("a2", FLOAT, None, width)], inner.weights)
+    orelse = helper.make_graph(other.nodes, "else", [], [value("b", FLOAT, None, width)], other.weights)
+    net.add("Add", net.add("If", "which", name="picked", then_branch=then, else_branch=orelse), "x", name="y")
+    inputs = [value("which", TensorProto.BOOL), value("x", FLOAT, "batch", width)]
+    return net.model(inputs, [value("y", FLOAT, "batch", width)])
+
+
+def choices(seed=6):
+    rng = np.random.default_rng(seed)
+    return [{"which": np.array(which), "x": rng.normal(size=(5, 16)).astype(np.float32)} for which in (True, False)]
+
+
+NETWORKS = {
+    "encoder": (encoder, tokens), "classifier": (classifier, images), "recurrent": (recurrent, sounds),
+    "branching": (branching, choices),
+}

@@ -119,6 +119,9 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
     outcome = Outcome(list(dict.fromkeys(changed)), before, _nbytes(graph), _kept(graph, request))
     if not changed:
         why = "no node with a constant weight that this quantizes was selected"
+        if outcome.kept:
+            first = outcome.kept[0]
+            why = f"no node can be quantized, such as {first.operator} {first.node!r}: {first.why}"
         raise UsageError("E-QUANT-NODES", None, why, expected=", ".join(WEIGHTS[request.kind]) or None, hint="See them with candle-convert inspect")
     if outcome.kept and request.no_fallback:
         first = outcome.kept[0]

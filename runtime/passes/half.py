@@ -18,6 +18,7 @@ from ..infer import Facts, infer
 from ..tensor import Tensor
 from .dead import DropDead
 from .rewrite import constant, rewrite
+from .sharing import owner
 
 EXCLUDED = frozenset({
     "Cast", "CumSum", "DFT", "DequantizeLinear", "Det", "DynamicQuantizeLinear", "If", "Loop", "MaxRoiPool", "MelWeightMatrix", "NonMaxSuppression",
@@ -87,19 +88,20 @@ class Half:
     def _input(self, value: Value | None, build: Builder) -> Value | None:
         if value is None or not _is_wide(value):
             return value
-        if (build.graph, value) not in self._narrow:
-            tensor = constant(build.graph, value)
+        tensor = constant(build.graph, value)
+        home = build.graph if tensor is None else owner(build.graph, value)
+        if (home, value) not in self._narrow:
             if tensor is not None:
-                self._narrow[build.graph, value] = self._weight(value, tensor, build)
+                self._narrow[home, value] = self._weight(value, tensor, home)
             else:
                 narrow = self._narrow[build.graph, value] = build.add("Cast", [value], {"to": self.dtype.onnx})
                 narrow.dtype, narrow.shape = self.dtype, value.shape
-        return self._narrow[build.graph, value]
+        return self._narrow[home, value]
 
-    def _weight(self, value: Value, tensor: Tensor, build: Builder) -> Value:
-        narrow = Value(build.graph.fresh(f"{value.name}/{self.dtype.name}"), self.dtype, value.shape)
-        build.graph.weights[narrow.name] = cast(tensor if self.dtype is not F16 else _limited(tensor), self.dtype)
-        build.graph.values[narrow.name] = narrow
+    def _weight(self, value: Value, tensor: Tensor, home: Graph) -> Value:
+        narrow = Value(home.fresh(f"{value.name}/{self.dtype.name}"), self.dtype, value.shape)
+        home.weights[narrow.name] = cast(tensor if self.dtype is not F16 else _limited(tensor), self.dtype)
+        home.values[narrow.name] = narrow
         self.changed.append(value.name)
         return narrow
 

@@ -13,14 +13,23 @@ if TYPE_CHECKING:
 
 
 class Shared:
-    """Constants by the graph that they are in, the weight that they are made of, and how."""
+    """Constants by the weight that they are made of, and how; they are where the weight is."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Graph, Value, Hashable], list[Value]] = {}
 
     def constants(self, build: Builder, value: Value, how: Hashable, make: Callable[[], Sequence[np.ndarray]]) -> list[Value]:
         """Constants with the arrays of `make`, which is called for the first node only."""
-        place = (build.graph, value, how)
+        home = owner(build.graph, value)
+        place = (home, value, how)
         if place not in self._made:
-            self._made[place] = [build.constant(array) for array in make()]
+            beside = Builder(home, stem=build.stem)
+            self._made[place] = [beside.constant(array) for array in make()]
         return self._made[place]
+
+
+def owner(graph: Graph, value: Value) -> Graph:
+    """The graph, `graph` or one around it, that a value belongs to."""
+    while graph.parent is not None and graph.values.get(value.name) is not value:
+        graph = graph.parent
+    return graph

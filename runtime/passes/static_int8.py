@@ -165,7 +165,9 @@ class StaticInt8:
         inputs = self._shared.constants(build, value, others, lambda: eight_bits(weight, self.weight, others))
         self.changed.append(value.name)
         result = build.add("DequantizeLinear", inputs, {"axis": axis} if channels else {})
-        self._steps[result] = build.graph.weights[inputs[1].name].numpy()
+        steps = constant(build.graph, inputs[1])
+        assert steps is not None
+        self._steps[result] = steps.numpy()
         return result
 
     def _bias(self, node: Node, bias: np.ndarray, build: Builder) -> Value | None:

@@ -15,6 +15,7 @@ from candle_convert.runtime.infer import infer
 from candle_convert.runtime.passes.consistency import check
 from candle_convert.runtime.passes.dynamic_int8 import DynamicInt8
 from candle_convert.runtime.passes.half import Half
+from candle_convert.runtime.passes.rewrite import graphs
 from candle_convert.runtime.passes.static_int8 import StaticInt8
 from candle_convert.runtime.passes.weight_only import WeightOnly
 from candle_convert.runtime.session import Session
@@ -46,6 +47,17 @@ def ort(path, feeds, level="ORT_ENABLE_ALL"):
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return [session.run(None, feed) for feed in feeds]
+
+
+def test_subgraphs_use_one_copy_of_a_weight(tmp_path):
+    for change, count in ((WeightOnly(4, 16), 4), (DynamicInt8(), 6), (StaticInt8({"x": (-3, 3), "a1": (0, 3)}), 12)):
+        path, _ = opened("branching", tmp_path)
+        graph = read(path)
+        assert change.run(graph)
+        check(graph)
+        assert set(change.changed) == {"outer", "inside"}
+        assert not {"outer", "inside"} & {name for inner in graphs(graph) for name in inner.weights}
+        assert sum(len(inner.weights) for inner in graphs(graph)) == count
 
 
 def proven(name, folder, make, least, close):
@@ -99,12 +111,12 @@ def test_weight_only(bits, block, least, form, symmetric, tmp_path):
 
 @pytest.mark.parametrize("weight", ["int8", "uint8"])
 @pytest.mark.parametrize("per_channel", [True, False])
-@pytest.mark.parametrize(("name", "least"), [("encoder", 28), ("classifier", 28), ("recurrent", 25)])
+@pytest.mark.parametrize(("name", "least"), [("encoder", 28), ("classifier", 28), ("recurrent", 25), ("branching", 30)])
 def test_dynamic(name, least, per_channel, weight, tmp_path):
     model, change = proven(name, tmp_path, lambda graph, feeds: DynamicInt8(weight, per_channel), least, 35)
     assert change.changed
     kinds = {node.op_type for node in model.graph.node}
-    assert {"encoder": "MatMulInteger", "classifier": "ConvInteger", "recurrent": "DynamicQuantizeLSTM"}[name] in kinds
+    assert {"encoder": "MatMulInteger", "classifier": "ConvInteger", "recurrent": "DynamicQuantizeLSTM", "branching": "If"}[name] in kinds
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -118,9 +130,10 @@ def test_static(name, least, activation, weight, per_channel, method, tmp_path):
     assert len(change.changed) == {"encoder": 13, "classifier": 5}[name]
 
 
-@pytest.mark.parametrize(("name", "least"), [("encoder", 50), ("classifier", 50), ("recurrent", 50)])
+@pytest.mark.parametrize(("name", "least"), [("encoder", 50), ("classifier", 50), ("recurrent", 50), ("branching", 50)])
 def test_half(name, least, tmp_path):
     model, _change = proven(name, tmp_path, lambda graph, feeds: Half(DTYPES["f16"]), least, 45)
-    kinds = {item.data_type for item in model.graph.initializer}
+    inner = [attribute.g for node in model.graph.node for attribute in node.attribute]
+    kinds = {item.data_type for part in (model.graph, *inner) for item in part.initializer}
     assert onnx.TensorProto.FLOAT not in kinds
     assert onnx.TensorProto.FLOAT16 in kinds
