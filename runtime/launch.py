@@ -113,6 +113,14 @@ class View:
 Planned: TypeAlias = "Launch | View | Chain | list[Launch] | None"
 
 
+def parts_for(threads: int, limit: int, work: float) -> int:
+    """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
+    if threads == 1 or work < 2 * SMALLEST_SHARE or limit < 2:
+        return 1
+    wanted = int(min(limit, work // SMALLEST_SHARE, PARTS_PER_THREAD * threads))
+    return max(1, wanted if wanted < threads else wanted // threads * threads)
+
+
 @dataclass(eq=False)
 class Step:
     """A node as its planner sees it.
@@ -175,10 +183,7 @@ class Step:
 
     def parts(self, limit: int, work: float) -> int:
         """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
-        if self.threads == 1 or work < 2 * SMALLEST_SHARE or limit < 2:
-            return 1
-        wanted = int(min(limit, work // SMALLEST_SHARE, PARTS_PER_THREAD * self.threads))
-        return max(1, wanted if wanted < self.threads else wanted // self.threads * self.threads)
+        return parts_for(self.threads, limit, work)
 
     def _new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Buffer:
         room = Room(math.prod(shape) * dtype.itemsize)

@@ -16,7 +16,8 @@ from .errors import UsageError
 from .graph import Graph, Node, Value
 from .launch import Buffer
 from .op import Call
-from .plan import Plan, Planner, PythonStep, Signature
+from .plan import Plan, PythonStep, Signature
+from .planner import Planner
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError, UsageError
-from .graph import Graph, Node, Value
+from .functions import inline, nodes_below
+from .graph import Graph, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,6 @@ class Session:
 
     def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None) -> None:
         from .copies import copied_graph
-        from .functions import inline
         from .upgrade import upgrade
 
         self.graph = graph
@@ -40,7 +40,7 @@ class Session:
         if graph.functions:
             graph = copied_graph(graph, {}, typed=True)
             inline(graph)
-        nodes = walk(graph)
+        nodes = list(nodes_below(graph))
         missing = sorted({f"{node.op.domain or 'ai.onnx'}.{node.op.name}" for node in nodes if node.op.compute is None})
         if missing:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {', '.join(missing)}", hint="List them with candle-convert ops")
@@ -90,7 +90,7 @@ class Session:
         from .feeding import checked
 
         pattern = re.compile(taps)
-        keep = frozenset(value.name for node in walk(self._plain) for value in node.outputs if value.name and pattern.search(value.name))
+        keep = frozenset(value.name for node in nodes_below(self._plain) for value in node.outputs if value.name and pattern.search(value.name))
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
             from .program import of_graph
@@ -122,14 +122,3 @@ class Session:
         if unknown:
             raise UsageError("E-RUN-OUTPUT", None, f"there is no output {unknown[0]!r}", expected=", ".join(by_name), hint="get_outputs() lists them")
         return [by_name[name] for name in names]
-
-
-def walk(graph: Graph) -> list[Node]:
-    """All nodes of a graph and of the graphs below it."""
-    found: list[Node] = []
-    waiting = [graph]
-    while waiting:
-        nodes = waiting.pop().nodes
-        found += nodes
-        waiting += [inner for node in nodes for inner in node.subgraphs]
-    return found

@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...runtime import registry
-from ...runtime.functions import Function
+from ...runtime.functions import Function, nodes_below
 from ...runtime.graph import Graph, Node
 from ...runtime.op import Foreign, Op
-from ...runtime.session import walk
 
 
 @dataclass(frozen=True)
@@ -46,4 +45,4 @@ def used(graph: Graph) -> Counter[Op]:
 
 def _nodes(graph: Graph) -> list[Node]:
     """Nodes of the graph and of the functions that it defines."""
-    return [node for each in (graph, *(function.body for function in graph.functions.values())) for node in walk(each)]
+    return [node for each in (graph, *(function.body for function in graph.functions.values())) for node in nodes_below(each)]

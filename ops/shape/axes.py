@@ -66,6 +66,26 @@ def elements(node: Inference, index: int) -> tuple[Dim, ...] | None:
     return (None,) * shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] <= 64 else None
 
 
+def unknown_along_axis(node: Inference) -> None:
+    """Any number of entries along the attribute `axis`, or of elements where it is absent."""
+    shape, axis = node.shape(0), node.attributes["axis"]
+    if axis is None:
+        node.set(0, node.dtype(0), (None,))
+    elif shape is not None:
+        at = axis_of(node, axis, len(shape))
+        node.set(0, node.dtype(0), (*shape[:at], None, *shape[at + 1 :]))
+    else:
+        node.set(0, node.dtype(0), None)
+
+
+def matrices(node: Inference) -> None:
+    """The input's dtype and shape, which has at least two dims."""
+    shape = node.shape(0)
+    if shape is not None and len(shape) < 2:
+        node.refuse(f"the input has {len(shape)} dims, at least 2 are needed")
+    node.set(0, node.dtype(0), shape)
+
+
 def product(dims: Iterable[Dim]) -> Dim:
     """The product of lengths; unknown where it is neither a number nor one of the symbols."""
     return quotient(dims, ())

@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.dtype import I64
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
-from .axes import axis_in, axis_of, refused
+from .axes import axis_in, refused, unknown_along_axis
 
 
 def places(node: Inference) -> None:
@@ -25,20 +25,8 @@ def non_zero(x: np.ndarray) -> np.ndarray:
     return np.array(np.nonzero(np.atleast_1d(x)), np.int64)
 
 
-def kept(node: Inference) -> None:
-    """Any number of entries along the axis, or of elements."""
-    shape, axis = node.shape(0), node.attributes["axis"]
-    if axis is None:
-        node.set(0, node.dtype(0), (None,))
-    elif shape is not None:
-        at = axis_of(node, axis, len(shape))
-        node.set(0, node.dtype(0), (*shape[:at], None, *shape[at + 1 :]))
-    else:
-        node.set(0, node.dtype(0), None)
-
-
 @op(
-    "Compress", since=28, infer=kept,
+    "Compress", since=28, infer=unknown_along_axis,
     examples=[
         case("f32[3,4]", np.array([True, False, True]), axis=0), case("f32[3,4]", np.array([False, True]), axis=-1),
         case("f32[3,2]", np.array([False, True, True])),

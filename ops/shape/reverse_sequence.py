@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.infer import Inference
 from ...runtime.op import case, op
-from .axes import refused
-
-
-def unchanged(node: Inference) -> None:
-    """The input's shape, which has at least two dims."""
-    shape = node.shape(0)
-    if shape is not None and len(shape) < 2:
-        node.refuse(f"the input has {len(shape)} dims, at least 2 are needed")
-    node.set(0, node.dtype(0), shape)
+from .axes import matrices, refused
 
 
 @op(
-    "ReverseSequence", since=28, infer=unchanged,
+    "ReverseSequence", since=28, infer=matrices,
     examples=[
         case("f32[4,3]", np.array([4, 1, 2])), case("f32[2,4,3]", np.array([0, 3]), batch_axis=0, time_axis=1), case("string[2,2]", np.array([2, 1])),
         case("f32[0,3]", np.array([0, 0, 0])),

@@ -8,19 +8,12 @@ from ...runtime.dtype import I64
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..precision import is_narrow
-from .axes import axis_in, axis_of
+from .axes import axis_in, unknown_along_axis
 
 
 def different(node: Inference) -> None:
     """An unknown number of elements or entries; as many places in the second output's order as there are in the input."""
-    shape, axis = node.shape(0), node.attributes["axis"]
-    if axis is None:
-        node.set(0, node.dtype(0), (None,))
-    elif shape is not None:
-        at = axis_of(node, axis, len(shape))
-        node.set(0, node.dtype(0), (*shape[:at], None, *shape[at + 1 :]))
-    else:
-        node.set(0, node.dtype(0), None)
+    unknown_along_axis(node)
     for index in (1, 2, 3):
         node.set(index, I64, (None,))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..graph import Graph, Node, Value
-from .rewrite import constant, graphs, repeatable, substitute
+from .rewrite import constant, graphs, substitute
 
 SMALL = 1 << 12
 """Bytes of constants that are compared by value; larger ones are the same only if they are one weight."""
@@ -24,7 +24,7 @@ class ShareCommon:
             seen: dict[Hashable, Node] = {}
             outputs = set(inner.outputs)
             for node in inner.nodes:
-                if not repeatable(node) or node.subgraphs or outputs & set(node.outputs):
+                if not node.op.repeatable or node.subgraphs or outputs & set(node.outputs):
                     continue
                 first = seen.setdefault(_key(inner, node, replaced), node)
                 if first is not node and len(first.outputs) >= len(node.outputs):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph import Graph, Node, Value
+from ..copies import needed
+from ..graph import Graph
 from .rewrite import drop_unused_weights, graphs
 
 
@@ -16,11 +17,11 @@ class DropDead:
         """Whether anything was removed."""
         changed = False
         for inner in graphs(graph):
-            kept, needed = [], set(inner.outputs)
+            kept, used = [], set(inner.outputs)
             for node in reversed(inner.nodes):
-                if any(value in needed for value in node.outputs):
+                if any(value in used for value in node.outputs):
                     kept.append(node)
-                    needed.update(reads(node))
+                    used.update(needed(node))
             changed |= len(kept) < len(inner.nodes)
             gone = {value for node in inner.nodes for value in node.outputs} - {value for node in kept for value in node.outputs}
             inner.nodes = kept[::-1]
@@ -30,13 +31,3 @@ class DropDead:
         before = len(graph.weights)
         drop_unused_weights(graph)
         return changed or len(graph.weights) < before
-
-
-def reads(node: Node) -> set[Value]:
-    """The values that a node reads, those that its subgraphs take from outside included."""
-    found = {value for value in node.inputs if value is not None}
-    for below in node.subgraphs:
-        for inner in graphs(below):
-            found.update(value for each in inner.nodes for value in each.inputs if value is not None)
-            found.update(inner.outputs)
-    return found

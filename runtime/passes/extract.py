@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..copies import needed
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
-from .dead import reads
 from .rewrite import drop_unused_weights
 
 
@@ -19,15 +19,15 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     ends = [_value(graph, name) for name in outputs]
     if not ends:
         raise UsageError("E-GRAPH-OUTPUTS", None, "no outputs are named", hint="Name them with --outputs; candle-convert inspect lists the values")
-    needed = set(ends)
+    used = set(ends)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(value in needed and value not in starts for value in node.outputs):
+        if any(value in used and value not in starts for value in node.outputs):
             kept.append(node)
-            needed.update(reads(node))
+            used.update(needed(node))
     made = [value for node in kept for value in node.outputs]
-    own = [value for value in graph.inputs if value in needed and value not in starts]
-    fed = [value for value in starts if value in needed or value in ends]
+    own = [value for value in graph.inputs if value in used and value not in starts]
+    fed = [value for value in starts if value in used or value in ends]
     part = Graph(
         weights=dict(graph.weights), metadata=dict(graph.metadata), inputs=[*fed, *own], outputs=ends, nodes=kept[::-1], format=graph.format,
         files=list(graph.files), name=graph.name, opsets=dict(graph.opsets),

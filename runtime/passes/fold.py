@@ -10,7 +10,7 @@ from ..errors import Error
 from ..graph import Graph, Node, Value
 from ..infer import Facts, infer
 from ..tensor import Tensor
-from .rewrite import constant, drop_unused_weights, graphs, repeatable
+from .rewrite import constant, drop_unused_weights, graphs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ class FoldConstants:
         return changed
 
     def _made(self, graph: Graph, node: Node, facts: Facts) -> list[Any] | None:
-        if not repeatable(node) or node.subgraphs or node.op.asks or node.op.compute is None:
+        if not node.op.repeatable or node.subgraphs or node.op.asks or node.op.compute is None:
             return None
         known = [facts.partial.get(value) for value in node.outputs[:1]]
         if known and known[0] is not None and node.outputs[0].dtype is I64 and all(isinstance(dim, int) for dim in known[0]):

@@ -75,11 +75,6 @@ def only_uses(graph: Graph) -> dict[Value, Graph]:
     return {value: inner for inner in graphs(graph) for node in inner.nodes for value in node.outputs if uses[value] == 1}
 
 
-def repeatable(node: Node) -> bool:
-    """Whether a node gives the same results every time: it has a definition that draws no random numbers."""
-    return node.op.compute is not None and ".random." not in node.op.compute.__module__
-
-
 def substitute(graph: Graph, replaced: Mapping[Value, Value]) -> bool:
     """Let the users of some values, in subgraphs too, use others instead; whether there were any."""
     final = {}
