@@ -1,5 +1,6 @@
 """ONNX: broken and hostile files, each rejected with its code, in little time and memory."""
 
+import gc
 import itertools
 import os
 import time
@@ -262,6 +263,18 @@ def test_texts_that_claim_more_than_there_is(tmp_path, sandbox):
     assert sandbox.outcome(path).code == "E-ONNX-TENSOR"
 
 
+def opening(path, count):
+    """Processor seconds of one opening, without the collector, whose time depends on all that other tests left behind."""
+    gc.collect()
+    gc.disable()
+    try:
+        began = time.process_time()
+        assert len(cc.open(path).nodes) == count
+        return time.process_time() - began
+    finally:
+        gc.enable()
+
+
 def test_many_nodes_take_time_in_proportion(tmp_path):
     seconds = []
     for count in (4_000, 16_000):
@@ -269,9 +282,7 @@ def test_many_nodes_take_time_in_proportion(tmp_path):
         nodes = b"".join(field(1, field(1, one) + field(2, other) + field(4, b"Identity")) for one, other in itertools.pairwise(names))
         path = tmp_path / f"{count}.onnx"
         path.write_bytes(HEAD + field(7, nodes + field(11, field(1, names[0])) + field(12, field(1, names[-1]))))
-        began = time.process_time()
-        assert len(cc.open(path).nodes) == count
-        seconds.append(time.process_time() - began)
+        seconds.append(min(opening(path, count) for _ in range(3)))
     assert seconds[1] < 10 * seconds[0]
 
 
