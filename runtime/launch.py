@@ -130,7 +130,7 @@ class Step:
         attributes: all of them, defaults filled in.
         results: dtype and shape of each output, None for one that nobody uses.
         threads: how many will run the plan.
-        cache: what has been made of constants, kept for all plans of a session.
+        cache: what has been made of constants, and the constants, whose ids are part of the keys; kept for all plans of a session.
     """
 
     node: Node
@@ -138,7 +138,7 @@ class Step:
     attributes: dict[str, Any]
     results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
     threads: int
-    cache: dict[Any, np.ndarray]
+    cache: dict[Any, tuple[np.ndarray, np.ndarray | None]]
     outputs: dict[int, Buffer] = field(default_factory=dict)
     rooms: list[Room] = field(default_factory=list)
 
@@ -178,8 +178,8 @@ class Step:
         assert array is not None
         key = (id(buffer.room.constant), buffer.offset, buffer.shape, layout)
         if key not in self.cache:
-            self.cache[key] = pack(array)
-        return self.held(self.cache[key])
+            self.cache[key] = (pack(array), buffer.room.constant)
+        return self.held(self.cache[key][0])
 
     def parts(self, limit: int, work: float) -> int:
         """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
