@@ -24,7 +24,6 @@ import numpy as np
 if TYPE_CHECKING:
     from .fusion import Chain
     from .graph import Node
-    from .kernel import RangeKernel
     from .op import Op
 
 ALIGNMENT = 64
@@ -96,9 +95,9 @@ Argument = Buffer | int | float
 
 @dataclass(frozen=True)
 class Launch:
-    """One call of a kernel, cut into parts that any thread may compute."""
+    """One call of a range kernel, cut into parts that any thread may compute; of a device kernel, on `parts` blocks."""
 
-    kernel: RangeKernel
+    kernel: Any
     arguments: Sequence[Argument]
     parts: int = 1
 
@@ -138,7 +137,7 @@ class Step:
     attributes: dict[str, Any]
     results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
     threads: int
-    cache: dict[Any, tuple[np.ndarray, np.ndarray | None]]
+    cache: dict[Any, Any]
     outputs: dict[int, Buffer] = field(default_factory=dict)
     rooms: list[Room] = field(default_factory=list)
 

@@ -1,0 +1,86 @@
+"""Modelling: from the weights of a file to the architecture that they are of, and to a graph that runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..formats.containers.json import parse
+from ..models.language.model import LanguageModel
+from ..models.layers.decoder import Decoder
+from ..runtime.arch import GGUF, HF, Architecture, Config
+from ..runtime.binding import bind, configured, recognise
+from ..runtime.errors import UnsupportedError
+from ..runtime.graph import Graph
+from ..runtime.source import Source
+from ..runtime.storage import Region
+from ..runtime.tensor import Tensor
+from .opening import open_model
+
+CONFIG = "config.json"
+ARCHITECTURE = "general.architecture"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Weights that are known to be a model's.
+
+    Attributes:
+        names: whose names and layouts the file has, `HF` or `GGUF`.
+        config: hyper-parameters.
+        weights: under the architecture's own names.
+        source: what was read.
+    """
+
+    architecture: Architecture
+    names: str
+    config: Config
+    weights: dict[str, Tensor]
+    source: Graph
+
+
+def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """Whose names a file has, and what it says of its architecture: GGUF metadata, or the config.json beside it. None where it says nothing."""
+    if ARCHITECTURE in graph.metadata:
+        return GGUF, graph.metadata
+    if CONFIG not in graph.attachments:
+        return None
+    storage = graph.attachments[CONFIG]
+    source = storage.source if isinstance(storage, Region) else Source(graph.files[0])
+    said = parse(bytes(storage.read(0, storage.nbytes)), source, 0, "E-CONFIG-JSON")
+    return (HF, said) if isinstance(said, dict) else None
+
+
+def modelled(graph: Graph) -> Model:
+    """The architecture, configuration and weights of what was read.
+
+    Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra or misshapen.
+    """
+    path = graph.files[0] if graph.files else None
+    found = described(graph)
+    if found is None:
+        hint = "Open the model's directory with its config.json, or a GGUF file"
+        raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
+    names, source = found
+    architecture = recognise(names, source, path)
+    config = configured(architecture, names, source, path)
+    return Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
+
+
+def built(model: Model) -> Graph:
+    """The graph that computes the model."""
+    graph = Graph(name=model.architecture.name, arch=model.architecture.name, attachments=model.source.attachments)
+    model.architecture.build(Decoder(graph, model.config, model.weights))
+    return graph
+
+
+def load(path: str | os.PathLike[str] | Graph, threads: int | None = None) -> LanguageModel:
+    """A language model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
+
+    Args:
+        threads: threads of one run, all cores where None.
+    """
+    graph = path if isinstance(path, Graph) else open_model(path)
+    return LanguageModel(graph if graph.nodes else built(modelled(graph)), threads)

@@ -1,0 +1,28 @@
+"""Attention over a cache of keys and values (Vaswani et al. 2017, arXiv:1706.03762), with fewer heads of keys and values where a model has them."""
+
+from __future__ import annotations
+
+from ...runtime.graph import Value
+from .decoder import PAST, Decoder
+
+
+def attend(
+    net: Decoder, q: Value, k: Value, v: Value, layer: int, *, heads: int, kv_heads: int, size: int, value_size: int | None = None,
+    mask: Value | None = None, scale: float | None = None, softcap: float = 0.0,
+) -> Value:
+    """[batch, length, heads x value_size] from queries [batch, length, heads x size] and keys and values of this run's tokens.
+
+    Args:
+        mask: what may be seen (bool) or is added to the scores (f32), broadcast to [batch, heads, length, total]; causal where None.
+        scale: of the scores, 1 / sqrt(size) where None.
+        softcap: scores are kept within it by a tanh, where it is not 0.
+    """
+    past_k = net.past(f"key_values.{layer}.key", (kv_heads, PAST, size))
+    past_v = net.past(f"key_values.{layer}.value", (kv_heads, PAST, value_size or size))
+    y, present_k, present_v = net.Attention(
+        q, k, v, net.visible() if mask is None else mask, past_k, past_v,
+        q_num_heads=heads, kv_num_heads=kv_heads, scale=scale, softcap=softcap or None, outputs=3,
+    )  # fmt: skip
+    net.present(f"key_values.{layer}.key", present_k)
+    net.present(f"key_values.{layer}.value", present_v)
+    return y

@@ -1,0 +1,21 @@
+"""Norms over the last axis, with weights ``NAME.weight`` and ``NAME.bias`` where the model has them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.graph import Value
+from .net import Net
+
+
+def rms_norm(net: Net, x: Value, name: str, epsilon: float) -> Value:
+    """Root mean square norm (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+    y: Value = net.RMSNormalization(x, net.vector(f"{name}.weight"), epsilon=epsilon)
+    return y
+
+
+def layer_norm(net: Net, x: Value, name: str, epsilon: float, width: int | None = None) -> Value:
+    """Layer norm (Ba et al. 2016, arXiv:1607.06450); `width` is needed where the norm has no weight."""
+    weight = net.vector(f"{name}.weight") if net.has(f"{name}.weight") else np.ones(width or 0, np.float32)
+    y: Value = net.LayerNormalization(x, weight, net.vector(f"{name}.bias") if net.has(f"{name}.bias") else None, epsilon=epsilon)
+    return y

@@ -1,0 +1,205 @@
+"""Rotary position embedding (Su et al. 2021, arXiv:2104.09864) and the ways in which models stretch it over longer contexts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...runtime.arch import HF, Config, dig
+from ...runtime.graph import Value
+from .net import Net
+
+PLAIN: dict[str, Any] = {"type": "default"}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Row of the scaling: a dict whose ``type`` is default, linear, dynamic, llama3, yarn or longrope, other keys being config.json's.
+
+    Attributes:
+        section: where transformers 5 keeps the parameters of this kind of layer (``rope_parameters.SECTION``), "" for all layers.
+    """
+
+    name: str = "scaling"
+    section: str = ""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
+        if names != HF:
+            return _from_gguf(source)
+        said = dig(source, f"rope_parameters.{self.section}" if self.section else "rope_parameters") or source.get("rope_scaling") or {}
+        scaling = {key: value for key, value in said.items() if not key.endswith("type") and value is not None}
+        kind = said.get("rope_type") or said.get("type") or "default"
+        kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
+        if kind not in FREQUENCIES:
+            raise ValueError(f"the scaling {kind!r} of rotary embeddings is not known")
+        original = scaling.get("original_max_position_embeddings") or source.get("original_max_position_embeddings")
+        return {"type": kind, **scaling, **({"original_max_position_embeddings": original} if original else {})}
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        scaling = getattr(config, self.name)
+        if scaling["type"] == "default":
+            return {}
+        if names == HF:
+            return {"rope_scaling": {"rope_type": scaling["type"], **{key: value for key, value in scaling.items() if key != "type"}}}
+        return _to_gguf(scaling)
+
+
+GGUF_KEYS = {
+    "factor": "rope.scaling.factor", "original_max_position_embeddings": "rope.scaling.original_context_length",
+    "attention_factor": "rope.scaling.attn_factor", "beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
+}  # fmt: skip
+
+
+def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
+    kind = source.get("rope.scaling.type") or "default"
+    kind = {"none": "default"}.get(kind, kind)
+    found = {ours: source[key] for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
+    return {"type": kind, **found} if kind != "default" else dict(PLAIN)
+
+
+def _to_gguf(scaling: dict[str, Any]) -> dict[str, Any]:
+    if scaling["type"] in ("llama3", "dynamic"):  # the first are in the tensor rope_freqs, the second are not known there
+        return {}
+    known = {key: scaling[ours] for ours, key in GGUF_KEYS.items() if scaling.get(ours) is not None}
+    return {"rope.scaling.type": scaling["type"], **known}
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """How queries and keys are turned.
+
+    Attributes:
+        size: elements of each head that are turned; the rest stays.
+        theta: the base.
+        scaling: see `Scaling`.
+        context: positions that the model was trained on.
+        interleaved: whether neighbours are pairs, or element i and i + size / 2.
+        factors: weight by which frequencies are divided ([size / 2]), as GGUF stores the scaling "llama3".
+    """
+
+    size: int
+    theta: float
+    scaling: Mapping[str, Any]
+    context: int
+    interleaved: bool = False
+    factors: str | None = None
+
+    def angles(self, net: Net, positions: Value) -> tuple[Value, Value]:
+        """Cosines and sines [batch, length, size / 2] at `positions` [batch, length]."""
+        return net.once(("rotary", repr(self), positions.name), lambda: self._angles(net, positions))
+
+    def _angles(self, net: Net, positions: Value) -> tuple[Value, Value]:
+        frequencies, scale = FREQUENCIES[self.scaling["type"]](net, self, positions)
+        if self.factors and net.has(self.factors):
+            frequencies = net.Div(frequencies, net.vector(self.factors))
+        at = net.Cast(net.Unsqueeze(positions, [2]), to=1)
+        turned = net.Mul(at, frequencies)
+        cosines, sines = net.Cos(turned), net.Sin(turned)
+        return (cosines, sines) if scale == 1.0 else (net.Mul(cosines, scale), net.Mul(sines, scale))
+
+    def turn(self, net: Net, x: Value, heads: int, positions: Value) -> Value:
+        """`x` [batch, length, heads x size] turned by its positions."""
+        cosines, sines = self.angles(net, positions)
+        y: Value = net.RotaryEmbedding(x, cosines, sines, num_heads=heads, rotary_embedding_dim=self.size, interleaved=int(self.interleaved))
+        return y
+
+
+Frequencies = tuple[Any, float]
+
+
+def inverse(size: int, theta: float) -> np.ndarray:
+    """Angles per position, one for each pair, in f32."""
+    return (1.0 / (np.float32(theta) ** (np.arange(0, size, 2, dtype=np.float32) / np.float32(size)))).astype(np.float32)
+
+
+def _default(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
+    return inverse(rotary.size, rotary.theta), 1.0
+
+
+def _linear(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
+    return inverse(rotary.size, rotary.theta) / np.float32(rotary.scaling["factor"]), 1.0
+
+
+def _dynamic(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
+    """The base grows with the length once it is past the trained context (NTK-aware scaling)."""
+    factor = float(rotary.scaling["factor"])
+    length = net.Max(_length(net, positions), float(rotary.context))
+    grown = net.Sub(net.Mul(length, factor / rotary.context), factor - 1)
+    theta = net.Mul(net.Pow(grown, rotary.size / (rotary.size - 2)), float(rotary.theta))
+    powers = np.arange(0, rotary.size, 2, dtype=np.float32) / np.float32(rotary.size)
+    return net.Reciprocal(net.Pow(theta, powers)), 1.0
+
+
+def llama3_factors(scaling: Mapping[str, Any], size: int, theta: float) -> np.ndarray:
+    """What the scaling "llama3" (Llama 3.1) divides frequencies by."""
+    frequencies = inverse(size, theta).astype(np.float64)
+    low, high, factor = (float(scaling[key]) for key in ("low_freq_factor", "high_freq_factor", "factor"))
+    turns = float(scaling["original_max_position_embeddings"]) * frequencies / (2 * math.pi)
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+
+
+def _llama3(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
+    own = 1 if rotary.factors and net.has(rotary.factors) else llama3_factors(rotary.scaling, rotary.size, rotary.theta)
+    return inverse(rotary.size, rotary.theta) / own, 1.0
+
+
+def _yarn(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
+    """Peng et al. 2023, arXiv:2309.00071."""
+    scaling, size = rotary.scaling, rotary.size
+    factor = float(scaling["factor"])
+    original = scaling.get("original_max_position_embeddings") or rotary.context
+
+    def dimension(turns: float) -> float:
+        return float(size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(rotary.theta)))
+
+    low, high = dimension(scaling.get("beta_fast") or 32), dimension(scaling.get("beta_slow") or 1)
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, size - 1)
+    ramp = np.clip((np.arange(size // 2, dtype=np.float32) - low) / (high - low if high != low else 0.001), 0, 1).astype(np.float32)
+    frequencies = inverse(size, rotary.theta)
+    return frequencies / np.float32(factor) * ramp + frequencies * (1 - ramp), yarn_attention(scaling)
+
+
+def yarn_attention(scaling: Mapping[str, Any]) -> float:
+    """What cosines and sines are multiplied by."""
+    factor = float(scaling["factor"])
+
+    def magnitude(multiple: float) -> float:
+        return 0.1 * multiple * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    if scaling.get("attention_factor") is not None:
+        return float(scaling["attention_factor"])
+    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
+        return magnitude(scaling["mscale"]) / magnitude(scaling["mscale_all_dim"])
+    return magnitude(1)
+
+
+def _longrope(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
+    """One set of factors up to the context of pre-training, another beyond (Ding et al. 2024, arXiv:2402.13753)."""
+    scaling = rotary.scaling
+    original = scaling.get("original_max_position_embeddings") or rotary.context
+    frequencies = inverse(rotary.size, rotary.theta)
+    if net.has("rope.short") and net.has("rope.long"):
+        short, long = (net.Div(frequencies, net.vector(name)) for name in ("rope.short", "rope.long"))
+    else:
+        short, long = (net.constant(frequencies / np.asarray(scaling[f"{name}_factor"], np.float32)) for name in ("short", "long"))
+    factor = rotary.context / original if scaling.get("factor") is None else float(scaling["factor"])
+    attention = scaling.get("attention_factor")
+    if attention is None:
+        attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+    return net.Where(net.Greater(_length(net, positions), float(original)), long, short), float(attention)
+
+
+def _length(net: Net, positions: Value) -> Value:
+    """Positions up to the last one, as f32."""
+    length: Value = net.Cast(net.Add(net.ReduceMax(positions, keepdims=0), 1), to=1)
+    return length
+
+
+FREQUENCIES = {"default": _default, "linear": _linear, "dynamic": _dynamic, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope}

@@ -1,0 +1,76 @@
+"""Rows that many families share: hyper-parameters, and weights whose names follow a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
+from .mlp import activation
+
+TASKS = (("ForSequenceClassification", "classification"), ("Model", "hidden"))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Row of what a model is for, by its class in config.json: ``lm`` (logits), ``classification``, or ``hidden`` (hidden states)."""
+
+    name: str = "task"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
+        if names != HF:
+            return "lm"
+        kind = str((source.get("architectures") or ["ForCausalLM"])[0])
+        return next((task for ending, task in TASKS if kind.endswith(ending)), "lm")
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Row of the number of tokens."""
+
+    name: str = "vocab"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        if names == HF or "vocab_size" in source:
+            return int(source["vocab_size"])
+        return len(source["tokenizer.ggml.tokens"])
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {"vocab_size": config.vocab}
+
+
+DECODER = (
+    Task(),
+    Vocabulary(),
+    Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048),
+    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length"),
+    Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count"),
+    Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count"),
+)
+"""What every decoder with attention has."""
+KV_HEADS = Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads)
+HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: config.hidden // config.heads)
+INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length")
+RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, float)
+LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, float)
+THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float)
+
+
+def act(default: str) -> Key:
+    """Row of the activation."""
+    return Key("act", ("hidden_act", "hidden_activation", "activation_function"), (), default, activation)
+
+
+def matrix(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...] | None = None, hf_layout: Layout = SAME, gguf_layout: Layout = SAME,
+           optional: bool = False, when: Callable[[Config, int], bool] | None = None) -> tuple[Weight, Weight]:  # fmt: skip
+    """Rows of a linear layer or norm: ``NAME.weight``, and ``NAME.bias`` where the model has one. Names are given without these endings."""
+    rows = [
+        Weight(f"{name}.{kind}", Stored((f"{hf}.{kind}",), hf_layout), Stored((f"{gguf}.{kind}",), gguf_layout),
+               shape=(shape if kind == "weight" else shape[:1]) if shape else None, optional=optional or kind == "bias", when=when)
+        for kind in ("weight", "bias")
+    ]  # fmt: skip
+    return rows[0], rows[1]

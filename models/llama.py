@@ -1,0 +1,68 @@
+"""Llama and what has its shape: Llama 1 to 3.2, SOLAR, CodeLlama, Yi, Mistral, Mistral Nemo, SmolLM2 (Touvron et al. 2023, arXiv:2302.13971)."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Config, Key, Weight
+from ..runtime.tensor import Tensor
+from .layers.attention import attend
+from .layers.decoder import Decoder
+from .layers.layouts import RotaryPairs
+from .layers.linear import linear
+from .layers.mlp import gated
+from .layers.norm import rms_norm
+from .layers.rope import Rotary, Scaling, llama3_factors
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, act, matrix
+
+KEYS = (
+    *DECODER, KV_HEADS, HEAD_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
+    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
+    Key("window", "sliding_window", "attention.sliding_window", None),
+)  # fmt: skip
+
+
+def rope_factors(config: Config) -> Tensor | None:
+    """The factors that GGUF files have in place of the parameters of the scaling "llama3"."""
+    if config.scaling["type"] != "llama3":
+        return None
+    return Tensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
+
+
+WEIGHTS = (
+    Weight("rope.factors", (), "rope_freqs.weight", optional=True, made=rope_factors),
+    *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
+    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden"),
+            gguf_layout=RotaryPairs("heads")),
+    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden"),
+            gguf_layout=RotaryPairs("kv_heads")),
+    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
+    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm"),
+    *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "model.norm", "output_norm"),
+    *matrix("head", "lm_head", "output", optional=True),
+    Weight("classifier.weight", "score.weight", (), optional=True),
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with rotary embedding, and gated feed-forward networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, factors="rope.factors")
+    heads, kv_heads = config.heads, config.kv_heads
+    x = net.begin()
+    for i in range(config.layers):
+        name = f"layers.{i}"
+        h = rms_norm(net, x, f"{name}.attn_norm", config.eps)
+        q, k = (rotary.turn(net, linear(net, h, f"{name}.attn.{part}"), count, net.positions) for part, count in (("q", heads), ("k", kv_heads)))
+        v = linear(net, h, f"{name}.attn.v")
+        y = attend(net, q, k, v, i, heads=heads, kv_heads=kv_heads, size=config.head_dim, mask=net.visible(config.window))
+        x = net.Add(x, linear(net, y, f"{name}.attn.o"))
+        h = rms_norm(net, x, f"{name}.mlp_norm", config.eps)
+        x = net.Add(x, gated(net, h, f"{name}.mlp", config.act))
+    net.end(x, lambda net, x, name: rms_norm(net, x, name, config.eps))
+
+
+ARCHITECTURES = (Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, build),)

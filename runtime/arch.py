@@ -1,0 +1,229 @@
+"""Architectures: what a family of models is called, how each format names its hyper-parameters and weights, and the graph it computes.
+
+A family is one module of `models/` with a constant `ARCHITECTURES`. Rows say everything that formats disagree about; `build` adds the nodes,
+using our own names only, so that one definition serves every format and every stored type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .errors import FormatError
+from .tensor import Tensor
+
+HF, GGUF = "hf", "gguf"
+"""The two sets of names: Hugging Face's (config.json and module paths) and llama.cpp's."""
+REQUIRED = object()
+
+
+class Config:
+    """Hyper-parameters by the names of an architecture's rows, as attributes."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self.values:
+            raise AttributeError(name)
+        return self.values[name]
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+
+class Row(Protocol):
+    """A row of hyper-parameters."""
+
+    @property
+    def name(self) -> str: ...
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
+        """The value that `source` says: a config.json, or GGUF keys without the architecture's prefix. KeyError where it has to and does not."""
+        ...
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        """What a file of these names says of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Key:
+    """One hyper-parameter.
+
+    Attributes:
+        name: ours.
+        hf, gguf: its keys, the first of several being the one that is written; none where such files do not have it. A GGUF key stands
+            without ``ARCH.``. A dot in an `hf` key goes into a nested object.
+        default: a value, or a function of the parameters of the rows above; where it is left out every file needs the key.
+        kind: int, float, bool or str, or None to take the value as it is.
+    """
+
+    name: str
+    hf: str | tuple[str, ...] = ()
+    gguf: str | tuple[str, ...] = ()
+    default: Any = REQUIRED
+    kind: Callable[[Any], Any] | None = int
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
+        for key in self.keys(names):
+            value = dig(source, key) if names == HF else source.get(key)
+            if value is not None:
+                return value if self.kind is None else self.kind(value)
+        if self.default is REQUIRED:
+            raise KeyError(" or ".join(self.keys(names)) or self.name)
+        return self.default(config) if callable(self.default) else self.default
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        keys, value = self.keys(names), getattr(config, self.name)
+        return {keys[0]: value} if keys and value is not None else {}
+
+    def keys(self, names: str) -> tuple[str, ...]:
+        """The keys in files of these names."""
+        keys = self.hf if names == HF else self.gguf
+        return (keys,) if isinstance(keys, str) else keys
+
+
+def dig(source: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path of nested objects, None where there is none."""
+    value: Any = source
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+class Layout(Protocol):
+    """How the tensors of a file and our one tensor are the same values."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        """Ours, from the file's; nothing is read before the result is."""
+        ...
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        """The `count` tensors of the file, from ours."""
+        ...
+
+
+class Same:
+    """One tensor, as it is."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return parts[0]
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+
+SAME = Same()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The tensors of a file that make a weight, and how they make it.
+
+    Attributes:
+        names: ``{i}`` stands for the layer; a name with ``{e}`` is one for each expert.
+        layout: from and to ours.
+        experts: the parameter that says how many experts there are.
+    """
+
+    names: tuple[str, ...]
+    layout: Layout = SAME
+    experts: str = "experts"
+
+    def expanded(self, config: Config, layer: int) -> list[str]:
+        """The names in full."""
+        numbered = [(name.replace("{i}", str(layer)), range(getattr(config, self.experts)) if "{e}" in name else (0,)) for name in self.names]
+        return [name.replace("{e}", str(expert)) for name, experts in numbered for expert in experts]
+
+
+Ways = str | Stored | tuple[str | Stored, ...]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One weight, or one of each layer: ``{i}`` stands for the layer.
+
+    Attributes:
+        name: ours.
+        hf, gguf: name in files of either kind; several where different files use different ones, the first being written; none where
+            such files do not have it.
+        shape: lengths as texts of parameters (``"heads*head_dim"``) or numbers; None where it is not checked.
+        optional: whether a model may lack it.
+        when: whether layer `i` of a model has it.
+        made: computes it, from the configuration, where the other kind of file has it and this kind does not.
+        layers: the parameter that says how many layers there are.
+    """
+
+    name: str
+    hf: Ways = ()
+    gguf: Ways = ()
+    shape: tuple[str | int, ...] | None = None
+    optional: bool = False
+    when: Callable[[Config, int], bool] | None = None
+    made: Callable[[Config], Tensor | None] | None = None
+    layers: str = "layers"
+
+    def stored(self, names: str) -> tuple[Stored, ...]:
+        """The ways in which files of these names store it."""
+        ways = self.hf if names == HF else self.gguf
+        several = ways if isinstance(ways, tuple) else (ways,)
+        return tuple(way if isinstance(way, Stored) else Stored((way,)) for way in several)
+
+    def at(self, config: Config) -> list[tuple[int, str]]:
+        """The layers of a model that have it, and its names there."""
+        layers = range(getattr(config, self.layers)) if "{i}" in self.name else (0,)
+        return [(i, self.name.replace("{i}", str(i))) for i in layers if self.when is None or self.when(config, i)]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A family of models, or the part of one that shares all rows.
+
+    Attributes:
+        name: ours.
+        title: what it is called.
+        model_types: values of config.json's `model_type`.
+        gguf: values of ``general.architecture``, the first one being written.
+        keys, weights: rows, in the order in which they are read and written.
+        build: adds the nodes to a `models.layers.net.Net`.
+        accepts: looks further into a config.json where several architectures share a `model_type`.
+        prefixes: what names of Hugging Face's weights may have in front, or lack.
+        ignored: patterns of tensors in files that carry nothing of the model, such as masks.
+    """
+
+    name: str
+    title: str
+    model_types: tuple[str, ...]
+    gguf: tuple[str, ...]
+    keys: tuple[Row, ...]
+    weights: tuple[Weight, ...]
+    build: Callable[[Any], None]
+    accepts: Callable[[Mapping[str, Any]], bool] | None = None
+    prefixes: tuple[str, ...] = ("model.", "transformer.")
+    ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
+
+    def config(self, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
+        """The hyper-parameters that a file gives; all that are missing are named."""
+        config = Config({"names": names, "path": path})
+        missing = []
+        for row in self.keys:
+            try:
+                config.values[row.name] = row.read(names, source, config)
+            except KeyError as error:
+                missing.append(str(error.args[0]))
+            except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+                if missing:
+                    break
+                raise FormatError("E-ARCH-KEY", path, f"the parameter {row.name} of a {self.name} model cannot be read: {error}") from error
+        if missing:
+            raise FormatError("E-ARCH-KEYS", path, f"a {self.name} model needs {', '.join(missing)}", hint="Is its configuration whole?")
+        return config
+
+
+def parameters(rows: Sequence[Row], names: str, config: Config) -> dict[str, Any]:
+    """What a file of these names says of a configuration."""
+    said: dict[str, Any] = {}
+    for row in rows:
+        said.update(row.write(names, config))
+    return said

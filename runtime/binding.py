@@ -1,0 +1,126 @@
+"""Binding: the weights of a file under an architecture's own names, and back under a file's names. Nothing is read."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import registry
+from .arch import GGUF, HF, Architecture, Config, Stored, Weight, parameters
+from .errors import FormatError, UnsupportedError
+from .tensor import Tensor
+
+SHOWN = 12
+"""Names of a list that an error shows."""
+
+
+@functools.cache
+def architectures() -> tuple[Architecture, ...]:
+    """Every architecture of every family."""
+    return tuple(architecture for family in registry.all_of("models", "ARCHITECTURES") for architecture in family)
+
+
+def recognise(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:
+    """The architecture that a config.json or GGUF metadata name. UnsupportedError, with the nearest known, where there is none."""
+    kind = source.get("model_type") if names == HF else source.get("general.architecture")
+    for architecture in architectures():
+        known = architecture.model_types if names == HF else architecture.gguf
+        if kind in known and (architecture.accepts is None or architecture.accepts(source)):
+            return architecture
+    everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})
+    near = difflib.get_close_matches(str(kind), everything, 3, 0.5)
+    hint = f"The nearest known: {', '.join(near)}" if near else "candle-convert models list shows what is known"
+    raise UnsupportedError("E-ARCH", path, f"the architecture {kind!r} is not known", hint=hint)
+
+
+def configured(architecture: Architecture, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
+    """The configuration that a config.json or GGUF metadata give."""
+    if names == GGUF:
+        prefix = f"{source['general.architecture']}."
+        source = {key.removeprefix(prefix): value for key, value in source.items()}
+    return architecture.config(names, source, path)
+
+
+def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None = None) -> dict[str, Tensor]:
+    """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once."""
+    bound: dict[str, Tensor] = {}
+    missing, used = [], set()
+    for row in architecture.weights:
+        for layer, ours in row.at(config):
+            found = next(_found(row, architecture, config, weights, names, layer), None)
+            if found is not None:
+                way, present = found
+                bound[ours] = way.layout.join([weights[name] for name in present], config)
+                used.update(present)
+            elif row.made is not None and (made := row.made(config)) is not None:
+                bound[ours] = made
+            elif not row.optional:
+                ways = row.stored(names)
+                missing.append(ways[0].expanded(config, layer)[0] if ways else ours)
+    if missing:
+        raise FormatError("E-ARCH-MISSING", path, f"{len(missing)} weights of a {architecture.name} model are not there: {_some(missing)}",
+                          hint="Are all shards there, and is the configuration this model's?")  # fmt: skip
+    extra = [name for name in weights if name not in used and not any(re.search(pattern, name) for pattern in architecture.ignored)]
+    if extra:
+        raise FormatError("E-ARCH-EXTRA", path, f"{len(extra)} weights are not of a {architecture.name} model: {_some(extra)}",
+                          hint="--exclude RE leaves them out")  # fmt: skip
+    _check_shapes(architecture, config, bound, path)
+    return bound
+
+
+def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:
+    """The weights under the names of files of the other kind, in the order of the rows; those that such files do not have are left out."""
+    layers: dict[str, Tensor] = {}
+    for row in architecture.weights:
+        ways = row.stored(names)
+        for layer, ours in row.at(config):
+            if ways and ours in bound:
+                stored = ways[0].expanded(config, layer)
+                layers.update(zip(stored, ways[0].layout.split(bound[ours], config, len(stored)), strict=True))
+    return layers
+
+
+def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
+    """The configuration as the keys of a config.json, or of GGUF metadata."""
+    said = parameters(architecture.keys, names, config)
+    return said if names == HF else {f"{architecture.gguf[0]}.{key}": value for key, value in said.items()}
+
+
+def _found(
+    row: Weight, architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, layer: int
+) -> Iterator[tuple[Stored, list[str]]]:
+    for way in row.stored(names):
+        present = [_spelled(name, architecture, weights) for name in way.expanded(config, layer)]
+        if present and all(name is not None for name in present):
+            yield way, [name for name in present if name is not None]
+
+
+def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor]) -> str | None:
+    others = (name.removeprefix(prefix) if name.startswith(prefix) else prefix + name for prefix in architecture.prefixes)
+    return next((spelling for spelling in (name, *others) if spelling in weights), None)
+
+
+def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None) -> None:
+    wrong = []
+    for row in architecture.weights:
+        if row.shape is None:
+            continue
+        expected = tuple(_length(length, config) for length in row.shape)
+        present = [(name, bound[name].shape) for _, name in row.at(config) if name in bound]
+        wrong += [f"{name} is {list(shape)}, not {list(expected)}" for name, shape in present if shape != expected]
+    if wrong:
+        raise FormatError("E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {_some(wrong, '; ')}")
+
+
+def _length(length: str | int, config: Config) -> int:
+    """A length that is a number, or a product of parameters."""
+    return length if isinstance(length, int) else math.prod(getattr(config, name) for name in length.split("*"))
+
+
+def _some(names: list[str], between: str = ", ") -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return between.join(names[:SHOWN]) + more
