@@ -1,0 +1,295 @@
+"""Vectors of 16 numbers by address: loads and stores that widen and narrow, fused products, sums over lanes, exp and tanh."""
+
+# mypy: disable-error-code="misc, untyped-decorator"
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ...runtime.kernel import inlined, inner
+from ...runtime.native import f32 as single
+from ...runtime.native import u16
+from ...runtime.simd import F32, LANES, MASK, bits, from_bits, select, to_int
+
+f32 = np.float32
+i32 = np.int32
+SINGLE, HALF, BRAIN = 0, 1, 2
+"""How numbers are stored: f32, f16, bf16."""
+KINDS = {"float32": SINGLE, "float16": HALF, "bfloat16": BRAIN}
+
+_FLOATS, _HALVES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.HalfType()))
+_WORDS, _SHORTS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (32, 16))
+
+
+def _function(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def _constant(kind: Any, value: Any) -> Any:
+    return ir.Constant(kind, [value] * LANES)
+
+
+def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
+    value.align = 1
+    return value
+
+
+def _stored(builder: Any, address: Any, value: Any) -> None:
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=1)
+
+
+@intrinsic
+def load_single(typing: Any, address: Any) -> Any:
+    """Sixteen f32."""
+    return F32(types.int64), lambda context, builder, sig, args: _loaded(builder, args[0], _FLOATS)
+
+
+@intrinsic
+def load_half(typing: Any, address: Any) -> Any:
+    """Sixteen f16."""
+    return F32(types.int64), lambda context, builder, sig, args: builder.fpext(_loaded(builder, args[0], _HALVES), _FLOATS)
+
+
+@intrinsic
+def load_brain(typing: Any, address: Any) -> Any:
+    """Sixteen bf16."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = builder.zext(_loaded(builder, args[0], _SHORTS), _WORDS)
+        return builder.bitcast(builder.shl(wide, _constant(_WORDS, 16)), _FLOATS)
+
+    return F32(types.int64), lower
+
+
+@intrinsic
+def store_single(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen f32."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _stored(builder, args[0], args[1])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, F32), lower
+
+
+@intrinsic
+def store_half(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen f16, rounded to nearest even."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _stored(builder, args[0], builder.fptrunc(args[1], _HALVES))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, F32), lower
+
+
+@intrinsic
+def store_brain(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen bf16, rounded to nearest even; NaN stays NaN."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = builder.bitcast(args[1], _WORDS)
+        odd = builder.and_(builder.lshr(word, _constant(_WORDS, 16)), _constant(_WORDS, 1))
+        rounded = builder.lshr(builder.add(builder.add(word, _constant(_WORDS, 0x7FFF)), odd), _constant(_WORDS, 16))
+        chosen = builder.select(builder.fcmp_unordered("uno", args[1], args[1]), _constant(_WORDS, 0x7FC0), rounded)
+        _stored(builder, args[0], builder.trunc(chosen, _SHORTS))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, F32), lower
+
+
+@intrinsic
+def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c``, rounded once."""
+    return F32(F32, F32, F32), lambda context, builder, sig, args: _function(builder, f"llvm.fma.v{LANES}f32", _FLOATS, args)
+
+
+@intrinsic
+def nearest(typing: Any, x: Any) -> Any:
+    """Whole numbers next to those of a vector, half to even."""
+    return F32(F32), lambda context, builder, sig, args: _function(builder, f"llvm.rint.v{LANES}f32", _FLOATS, args)
+
+
+@intrinsic
+def total(typing: Any, vector: Any) -> Any:
+    """The sum of all lanes, by halves."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[0]
+        width = LANES
+        while width > 1:
+            width //= 2
+            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width))) for start in (0, width))
+            value = builder.fadd(builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high))
+        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(F32), lower
+
+
+@intrinsic
+def largest(typing: Any, vector: Any) -> Any:
+    """The largest number of all lanes; NaN where one is NaN."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[0]
+        width = LANES
+        while width > 1:
+            width //= 2
+            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width))) for start in (0, width))
+            value = _larger(builder, builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high))
+        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(F32), lower
+
+
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.or_(builder.fcmp_unordered("uno", a, a), builder.fcmp_ordered(">", a, b)), a, b)
+
+
+@intrinsic
+def larger(typing: Any, a: Any, b: Any) -> Any:
+    """The larger number in each lane; NaN where one is NaN."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _larger(builder, args[0], args[1])
+
+    kind = F32 if F32 in (a, b) else types.float32
+    return kind(kind, kind), lower
+
+
+@intrinsic
+def flags(typing: Any, address: Any) -> Any:
+    """Sixteen bytes as a mask: set where they are not zero."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.VectorType(ir.IntType(8), LANES)
+        return builder.icmp_unsigned("!=", _loaded(builder, args[0], kind), _constant(kind, 0))
+
+    return MASK(types.int64), lower
+
+
+@inlined
+def exp16(x: Any) -> Any:
+    """e to the power of each lane; zero below -87.3, the largest power at 88."""
+    low, high = f32(-87.3), f32(88.0)
+    bounded = select(x > low, select(x < high, x, high), low)
+    n = nearest(bounded * f32(1.44269504088896341))
+    r = fma(n, f32(-0.693359375), bounded)
+    r = fma(n, f32(2.12194440e-4), r)
+    p = fma(r, f32(1.9875691500e-4), f32(1.3981999507e-3))
+    p = fma(p, r, f32(8.3334519073e-3))
+    p = fma(p, r, f32(4.1665795894e-2))
+    p = fma(p, r, f32(1.6666665459e-1))
+    p = fma(p, r, f32(5.0000001201e-1))
+    y = fma(p, r * r, r) + f32(1)
+    y = y * from_bits((to_int(n) + i32(127)) << i32(23))
+    y = select(x > low, y, f32(0))
+    return select(x == x, y, x)
+
+
+@inlined
+def tanh16(x: Any) -> Any:
+    """Hyperbolic tangent of each lane."""
+    size = abs(x)
+    z = x * x
+    p = fma(z, f32(-5.70498872745e-3), f32(2.06390887954e-2))
+    p = fma(p, z, f32(-5.37397155531e-2))
+    p = fma(p, z, f32(1.33314422036e-1))
+    p = fma(p, z, f32(-3.33332819422e-1))
+    near = fma(p * z, size, size)
+    far = f32(1) - f32(2) / (exp16(size + size) + f32(1))
+    y = select(size < f32(0.625), near, far)
+    return select(x < f32(0), -y, y)
+
+
+@inlined
+def sigmoid16(x: Any) -> Any:
+    """1 / (1 + e to the power -x) in each lane."""
+    return f32(1) / (f32(1) + exp16(-x))
+
+
+@intrinsic
+def _half(typing: Any, address: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(builder.inttoptr(args[0], ir.HalfType().as_pointer()))
+        value.align = 2
+        return builder.fpext(value, ir.FloatType())
+
+    return types.float32(types.int64), lower
+
+
+@intrinsic
+def _to_half(typing: Any, address: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(builder.fptrunc(args[1], ir.HalfType()), builder.inttoptr(args[0], ir.HalfType().as_pointer()), align=2)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float32), lower
+
+
+@inner
+def load_one(kind: Any, address: Any) -> Any:
+    """One number of a kind."""
+    if kind == SINGLE:
+        return single(address)[0]
+    if kind == HALF:
+        return _half(address)
+    return from_bits(i32(u16(address)[0]) << i32(16))
+
+
+@inner
+def store_one(kind: Any, address: Any, value: Any) -> None:
+    """Write one number of a kind."""
+    if kind == SINGLE:
+        single(address)[0] = value
+    elif kind == HALF:
+        _to_half(address, value)
+    elif value != value:
+        u16(address)[0] = 0x7FC0
+    else:
+        word = np.int64(bits(f32(value))) & 0xFFFFFFFF
+        u16(address)[0] = (word + 0x7FFF + ((word >> 16) & 1)) >> 16
+
+
+@inner
+def widen(kind: Any, source: Any, target: Any, count: Any, factor: Any) -> None:
+    """`count` numbers of a kind as f32, each times `factor`."""
+    whole = count - count % LANES
+    if kind == SINGLE:
+        for j in range(0, whole, LANES):
+            store_single(target + 4 * j, load_single(source + 4 * j) * factor)
+    elif kind == HALF:
+        for j in range(0, whole, LANES):
+            store_single(target + 4 * j, load_half(source + 2 * j) * factor)
+    else:
+        for j in range(0, whole, LANES):
+            store_single(target + 4 * j, load_brain(source + 2 * j) * factor)
+    width = 4 if kind == SINGLE else 2
+    for j in range(whole, count):
+        single(target)[j] = load_one(kind, source + width * j) * factor
+
+
+@inner
+def narrow(kind: Any, source: Any, target: Any, count: Any, factor: Any) -> None:
+    """`count` f32, each times `factor`, as numbers of a kind."""
+    whole = count - count % LANES
+    if kind == SINGLE:
+        for j in range(0, whole, LANES):
+            store_single(target + 4 * j, load_single(source + 4 * j) * factor)
+    elif kind == HALF:
+        for j in range(0, whole, LANES):
+            store_half(target + 2 * j, load_single(source + 4 * j) * factor)
+    else:
+        for j in range(0, whole, LANES):
+            store_brain(target + 2 * j, load_single(source + 4 * j) * factor)
+    width = 4 if kind == SINGLE else 2
+    for j in range(whole, count):
+        store_one(kind, target + width * j, single(source)[j] * factor)

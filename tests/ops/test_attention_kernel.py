@@ -1,0 +1,68 @@
+"""Native attention against the NumPy functions, drawn; masks, windows, caches, storage dtypes; threads change nothing."""
+
+import numpy as np
+import pytest
+from candle_convert.runtime.op import Example
+from natively import natively
+
+
+def floats(rng, *shape, dtype=np.float32):
+    return rng.normal(size=shape).astype(dtype)
+
+
+def masks(rng, batch, heads, queries, keys):
+    """None, truth values and numbers that broadcast."""
+    shapes = [(queries, keys), (batch, heads, queries, keys), (1, 1, queries, keys), (heads, 1, keys), (batch, 1, queries, max(1, keys - 2))]
+    shape = shapes[rng.integers(len(shapes))]
+    numbers = floats(rng, *shape)
+    numbers[..., :: int(rng.integers(2, 9))] = -np.inf
+    return [None, rng.random(shape) < 0.7, numbers][rng.integers(3)]
+
+
+def drawn(rng, most):
+    """Inputs, attributes and number of outputs of an Attention node with lengths up to `most`."""
+    batch, groups, each = (int(value) for value in rng.integers(1, 4, 3))
+    queries, keys, past = (int(value) for value in rng.integers(1, most, 3))
+    size, width = (int(rng.integers(1, 70)) for _ in range(2))
+    queries = int(rng.integers(1, 5)) if rng.random() < 0.4 else queries
+    heads, carried, flat = groups * each, rng.random() < 0.4, rng.random() < 0.4
+    counted = not carried and rng.random() < 0.4
+    total = keys + past * carried
+    inputs = [floats(rng, batch, heads, queries, size), floats(rng, batch, groups, keys, size), floats(rng, batch, groups, keys, width)]
+    if flat:
+        inputs = [item.transpose(0, 2, 1, 3).reshape(batch, item.shape[2], -1) for item in inputs]
+    inputs.append(masks(rng, batch, heads, queries, total))
+    inputs += [floats(rng, batch, groups, past, size), floats(rng, batch, groups, past, width)] if carried else [None, None]
+    inputs += [rng.integers(1, keys + 1, batch)] if counted else []
+    while inputs[-1] is None:
+        inputs.pop()
+    attributes = {"is_causal": int(rng.integers(0, 2)), "left_window_size": int(rng.integers(-1, 40)), "right_window_size": int(rng.integers(-1, 9))}
+    attributes |= {"q_num_heads": heads, "kv_num_heads": groups} if flat else {}
+    attributes |= {"softcap": float(rng.uniform(0.5, 2))} if rng.random() < 0.3 else {}
+    attributes |= {"scale": float(rng.uniform(0.1, 0.5))} if rng.random() < 0.3 else {}
+    return Example(tuple(inputs), attributes, 3 if carried or rng.random() < 0.5 else 1)
+
+
+@pytest.mark.parametrize("most", [6, 90, 600])
+def test_drawn_attention(most):
+    rng = np.random.default_rng(most)
+    for _ in range(25):
+        natively("Attention", drawn(rng, most), 25, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 60])
+@pytest.mark.parametrize("size", [16, 40])
+def test_f16_is_widened_and_rounded_once(queries, size):
+    rng = np.random.default_rng(1)
+    halves = [floats(rng, 2, heads, length, size, dtype=np.float16) for heads, length in ((4, queries), (2, 300), (2, 300))]
+    natively("Attention", Example((*halves, None, None, None, np.array([300, 77])), {"is_causal": 1}), 25, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("queries", [1, 9])
+def test_nan_in_a_query_is_its_own(queries):
+    rng = np.random.default_rng(2)
+    q, k, v = floats(rng, 1, 2, queries, 8), floats(rng, 1, 2, 20, 8), floats(rng, 1, 2, 20, 8)
+    q[0, 1, 0] = np.nan
+    (found,) = natively("Attention", Example((q, k, v), {}), 25, rtol=1e-4, atol=1e-5)
+    assert np.isnan(found[0, 1, 0]).all()
+    assert np.isnan(found).sum() == 8
