@@ -1,0 +1,47 @@
+"""Native RNN, GRU and LSTM against the NumPy functions: every attribute, sizes that fill no vector, lengths, both directions."""
+
+import numpy as np
+import pytest
+from candle_convert.runtime.op import Example
+from natively import natively
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+ACTIVATIONS = ["Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "Affine", "ScaledTanh", "HardSigmoid", "LeakyRelu", "ThresholdedRelu", "Elu"]
+
+
+def drawn(rng, name):
+    """A node with attributes and lengths at random."""
+    times, batch, size, hidden = (int(rng.integers(1, most)) for most in (9, 20, 40, 70))
+    direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
+    count, gates, layout = 1 + (direction == "bidirectional"), GATES[name], int(rng.integers(0, 2))
+
+    def floats(*shape):
+        return rng.normal(0, 0.15, shape).astype(np.float32)
+
+    state = (batch, count, hidden) if layout else (count, batch, hidden)
+    inputs = [floats(*((batch, times) if layout else (times, batch)), size)]
+    inputs += [floats(count, gates * hidden, size), floats(count, gates * hidden, hidden)]
+    inputs.append(floats(count, 2 * gates * hidden) if rng.random() < 0.7 else None)
+    inputs.append(rng.integers(0, times + 1, batch).astype(np.int32) if rng.random() < 0.5 else None)
+    inputs.append(floats(*state) if rng.random() < 0.5 else None)
+    if name == "LSTM":
+        inputs += [floats(*state) if rng.random() < 0.5 else None, floats(count, 3 * hidden) if rng.random() < 0.5 else None]
+    while inputs[-1] is None:
+        inputs.pop()
+    attributes = {"hidden_size": hidden, "direction": direction, "layout": layout}
+    attributes |= {"clip": 0.7} if rng.random() < 0.3 else {}
+    attributes |= {"input_forget": 1} if name == "LSTM" and rng.random() < 0.3 else {}
+    attributes |= {"linear_before_reset": 1} if name == "GRU" and rng.random() < 0.5 else {}
+    if rng.random() < 0.4:
+        attributes["activations"] = [str(item) for item in rng.choice(ACTIVATIONS, {"LSTM": 3, "GRU": 2, "RNN": 1}[name] * count)]
+        attributes["activation_alpha"] = [float(item) for item in rng.uniform(0.1, 0.9, int(rng.integers(1, 4)))]
+    return Example(tuple(inputs), attributes, 3 if name == "LSTM" else 2)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_drawn_recurrence(name):
+    rng = np.random.default_rng(len(name))
+    for _ in range(40):
+        example = drawn(rng, name)
+        constant = [index for index in (1, 2, 3, 4, 7) if index < len(example.inputs) and example.inputs[index] is not None]
+        natively(name, example, 22, rtol=2e-4, atol=2e-5, constant=constant)
