@@ -16,6 +16,18 @@ def is_narrow(array: Any) -> bool:
     return isinstance(array, np.ndarray) and (array.dtype == np.float16 or (array.dtype.kind == "V" and array.dtype.itemsize <= 2))
 
 
+def stored_narrower(compute: F) -> F:
+    """Inputs behind a first one of f32 are taken in f32: weights may be stored in less than the activations they meet."""
+
+    @functools.wraps(compute)
+    def wide(first: Any, *others: Any, **attributes: Any) -> Any:
+        if isinstance(first, np.ndarray) and first.dtype == np.float32:
+            others = tuple(item.astype(np.float32) if is_narrow(item) else item for item in others)
+        return compute(first, *others, **attributes)
+
+    return wide  # type: ignore[return-value]
+
+
 def widened(compute: F) -> F:
     """Compute f16, bf16 and f8 inputs in f32; f32 results are rounded to the dtype of the first narrow input."""
 

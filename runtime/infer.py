@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .dtype import DType
+from .dtype import F32, BlockType, DType
 from .errors import FormatError, LimitError
 from .functions import Function, instance
 from .graph import Dim, Graph, Node, Value
@@ -49,9 +49,9 @@ class Inference:
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def dtype(self, index: int) -> DType | None:
-        """Dtype of an input."""
+        """Dtype of an input's numbers: f32 for quantized weights."""
         value = self.value(index)
-        return None if value is None else value.dtype
+        return None if value is None else F32 if isinstance(value.dtype, BlockType) else value.dtype
 
     def shape(self, index: int) -> Shape | None:
         """Shape of an input."""
@@ -127,7 +127,7 @@ class Facts:
         for graph in reversed(self.graphs):
             tensor = graph.weights.get(value.name)
             if tensor is not None and graph.values.get(value.name) is value:
-                return tensor.numpy() if tensor.count <= MAX_DATA else None
+                return tensor.numpy() if tensor.count <= MAX_DATA and tensor.qtype is None else None
         known = self.partial.get(value)
         if known is not None and value.dtype is not None and value.shape is not None and all(isinstance(dim, int) for dim in known):
             import numpy

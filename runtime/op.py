@@ -70,6 +70,7 @@ class Op:
             Numeric attributes that it needs are further parameters, by their names.
         lower: the same expressed by other operators: what a standard calls the function body.
         upgrades: rules from older definitions, in any order.
+        stored: whether `compute` takes weights as they are stored, quantized ones as `Blocks`; other operators get float32.
         examples, tolerance: what the tests over all operators run, and how closely it must agree.
     """
 
@@ -82,6 +83,7 @@ class Op:
     lower: Rule | None = None
     upgrades: list[Upgrade] = field(default_factory=list)
     gradients: list[Gradient] = field(default_factory=list)
+    stored: bool = False
     examples: tuple[Example, ...] = ()
     tolerance: Tolerance = field(default_factory=Tolerance)
 
@@ -135,12 +137,14 @@ class Call:
 
 def op(
     name: str, domain: str = "", since: int = 1, *, infer: Infer, examples: Iterable[Example] = (), tolerance: Tolerance | None = None,
-    scalar: Callable[..., Any] | None = None, lower: Rule | None = None,
+    scalar: Callable[..., Any] | None = None, lower: Rule | None = None, stored: bool = False,
 ) -> Callable[[Compute], Op]:
     """Make an operator of its compute function."""
 
     def made(compute: Compute) -> Op:
-        return Op(name, domain, since, compute, infer, scalar, lower, examples=tuple(examples), tolerance=tolerance or Tolerance())
+        return Op(
+            name, domain, since, compute, infer, scalar, lower, stored=stored, examples=tuple(examples), tolerance=tolerance or Tolerance(),
+        )
 
     return made
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .blocks import Blocks
 from .dtype import STRING, DType, of_numpy
 from .graph import Node, Value
 from .infer import Shape
@@ -77,7 +78,7 @@ class Plan:
     outputs: list[Buffer | Value] = field(default_factory=list)
     made: list[int] = field(default_factory=list)
     arena: int = 0
-    texts: dict[Value, np.ndarray] = field(default_factory=dict)
+    texts: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
     held: list[np.ndarray] = field(default_factory=list)
     rest: Program | None = None
     live: list[Buffer | Value] = field(default_factory=list)
@@ -108,8 +109,10 @@ def size(shape: Shape | None) -> int:
     return count
 
 
-def dtype_of(array: np.ndarray) -> DType:
+def dtype_of(array: np.ndarray | Blocks) -> DType:
     """The dtype of an array, texts included."""
+    if isinstance(array, Blocks):
+        return array.dtype
     return STRING if array.dtype.kind in "OUT" else dtype_of_numpy(array.dtype)
 
 

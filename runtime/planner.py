@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .blocks import Blocks, numbers
 from .copies import captures, copied, needed
 from .dtype import STRING, DType
 from .errors import LimitError, UnsupportedError
@@ -38,14 +39,14 @@ WORTH_A_PLAN = 6
 class Known(Facts):
     """Facts that know constants by value, whichever graph they come from."""
 
-    def __init__(self, constants: dict[Value, np.ndarray]) -> None:
+    def __init__(self, constants: dict[Value, np.ndarray | Blocks]) -> None:
         super().__init__()
         self.constants = constants
 
     def array(self, value: Value) -> np.ndarray | None:
         held = self.constants.get(value)
         if held is not None:
-            return held if held.size <= MAX_DATA else None
+            return held if held.size <= MAX_DATA and isinstance(held, np.ndarray) else None
         return super().array(value)
 
 
@@ -59,7 +60,8 @@ class Planner:
         self.keep = keep
         self.plan = Plan()
         self.values: dict[Value, Value] = {}
-        self.constants: dict[Value, np.ndarray] = {}
+        self.constants: dict[Value, np.ndarray | Blocks] = {}
+        self.stored: dict[Value, Buffer] = {}
         self.homes: dict[Value, Buffer | Value] = {}
         self.chains: list[Chain | Launch | PythonStep] = []
         self.nodes: list[Node | None] = []
@@ -79,7 +81,7 @@ class Planner:
     def _value(self, value: Value) -> Value:
         return self.values.setdefault(value, Value(value.name))
 
-    def _constant(self, value: Value, array: np.ndarray, dtype: DType | None = None) -> None:
+    def _constant(self, value: Value, array: np.ndarray | Blocks, dtype: DType | None = None) -> None:
         value.dtype, value.shape = dtype or dtype_of(array), array.shape
         self.constants[value] = array
 
@@ -145,7 +147,8 @@ class Planner:
             return False
         if sum(self.constants[value].size for value in inputs) > FOLDED_ELEMENTS:
             return False
-        results = node.op.compute(*(None if value is None else self.constants[value] for value in node.inputs), **node.attributes)
+        given = [None if value is None else self.constants[value] for value in node.inputs]
+        results = node.op.compute(*(given if node.op.stored else map(numbers, given)), **node.attributes)
         results = results if isinstance(results, tuple) else (results,)
         if any(isinstance(result, list | dict) or result is None for result in results):
             return False
@@ -160,7 +163,7 @@ class Planner:
             return False
         inputs: list[Buffer | None] = []
         for value in node.inputs:
-            home = None if value is None else self._home(value)
+            home = None if value is None else self._stored(value) if node.op.stored else self._home(value)
             if isinstance(home, Value):
                 home = self._as_slot(home)
             if value is not None and (home is None or not home.count):
@@ -232,13 +235,23 @@ class Planner:
     def _home(self, value: Value) -> Buffer | Value:
         if value not in self.homes:
             array = self.constants[value]
-            if array.dtype.kind in "OUT" or array.dtype.kind == "V":
+            if isinstance(array, Blocks) or array.dtype.kind in "OUT" or array.dtype.kind == "V":
                 self.homes[value] = value
                 self.plan.texts[value] = array
             else:
                 plain = np.ascontiguousarray(array).reshape(array.shape)
                 self.homes[value] = Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
         return self.homes[value]
+
+    def _stored(self, value: Value) -> Buffer | Value:
+        """As `_home`; weights are buffers in every dtype, blocks as the bytes of their rows."""
+        array = self.constants.get(value)
+        if not isinstance(array, Blocks) and (array is None or array.dtype.kind != "V"):
+            return self._home(value)
+        if value not in self.stored:
+            data = array.data if isinstance(array, Blocks) else np.ascontiguousarray(array)
+            self.stored[value] = Buffer(data.dtype, data.shape, Room(data.nbytes, constant=data))
+        return self.stored[value]
 
     def _python(self, node: Node) -> None:
         if node.op.compute is None:

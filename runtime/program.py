@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .copies import captures
+from .blocks import Blocks, held, numbers
+from .copies import captures, needed
 from .dtype import STRING, of_numpy
 from .errors import UsageError
 from .graph import Graph, Node, Value
@@ -33,8 +34,8 @@ class Program:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray],
-        packed: dict[Any, np.ndarray],
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
+        packed: dict[Any, Any],
     ) -> None:
         self.nodes = list(nodes)
         self.inputs = list(inputs)
@@ -62,17 +63,29 @@ class Program:
         return [runner.plan for runner in self._plans.values()]
 
 
-def of_graph(graph: Graph, packed: dict[Any, np.ndarray]) -> Program:
+def of_graph(graph: Graph, packed: dict[Any, Any]) -> Program:
     """The program of a whole graph; weights that are inputs too are fed."""
-    fed = {value.name for value in graph.inputs}
-    weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
-    return Program(graph.nodes, graph.inputs, graph.outputs, weights, packed)
+    return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed)
 
 
-def of_subgraph(graph: Graph, packed: dict[Any, np.ndarray]) -> Program:
+def of_subgraph(graph: Graph, packed: dict[Any, Any]) -> Program:
     """The program of a subgraph; what it uses from around is fed after its inputs."""
-    weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if graph.values[name] not in graph.inputs}
-    return Program(graph.nodes, [*graph.inputs, *captures(graph)], graph.outputs, weights, packed)
+    return Program(graph.nodes, [*graph.inputs, *captures(graph)], graph.outputs, _weights(graph, packed), packed)
+
+
+def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | Blocks]:
+    """The weights that are used and not fed; bytes of a file that several of them are, are held once."""
+    used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
+    found = {}
+    for name, tensor in graph.weights.items():
+        value = graph.values.get(name)
+        if value is None or value not in used or value in graph.inputs:
+            continue
+        key = (tensor.storage.key or id(tensor), tensor.dtype, tensor.shape)
+        if key not in packed:
+            packed[key] = (held(tensor), tensor)
+        found[value] = packed[key][0]
+    return found
 
 
 @functools.lru_cache(maxsize=4096)
@@ -136,6 +149,8 @@ class Runner:
     def _python(self, memory: Memory, step: PythonStep) -> None:
         node = step.node
         inputs = [None if home is None else memory.get(home) for home in step.inputs]
+        if not node.op.stored:
+            inputs = [numbers(item) for item in inputs]
         attributes = step.attributes
         if node.op.asks:
             call = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, memory, step))
@@ -225,6 +240,7 @@ class Memory:
 
     def owned(self, result: Any, feeds: Sequence[Any]) -> Any:
         """A result that shares no memory with inputs, weights or the arena."""
+        result = numbers(result)
         if not isinstance(result, np.ndarray):
             return [self.owned(item, feeds) for item in result] if isinstance(result, list) else result
         if any(result is array for array in (self.arrays[slot] for slot in self.plan.made)):

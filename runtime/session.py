@@ -28,10 +28,14 @@ class Session:
         graph: its nodes are taken to the newest opset in place.
         threads: threads of one run, all cores where None. Results depend on nothing else.
         native: whether kernels are compiled: None leaves out small graphs, for which NumPy is fast enough.
+        activations: what products with weights take their rows in: ``f32`` as they are; ``q8`` rounded to 8 bits, each run of 32 neighbours
+            with a scale of its own, as llama.cpp does for quantized weights.
         simplify: whether a copy of the graph is simplified first; None leaves out small graphs.
     """
 
-    def __init__(self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None) -> None:
+    def __init__(
+        self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None, activations: str = "f32",
+    ) -> None:
         from .copies import copied_graph
         from .upgrade import upgrade
 
@@ -54,6 +58,12 @@ class Session:
         self._large = len(nodes) >= SMALL_GRAPH or sum(tensor.count for tensor in graph.weights.values()) >= SMALL_DATA
         fed = {value.name for value in graph.inputs}
         self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
+        if activations not in ("f32", "q8"):
+            raise UsageError("E-RUN-ACTIVATIONS", None, f"activations are not rounded to {activations!r}", expected="f32 or q8")
+        from .passes.linear import UseLinear
+
+        graph = copied_graph(graph, {}, typed=True)
+        UseLinear(activations).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
             from .passes.simplify import Simplify
@@ -95,7 +105,7 @@ class Session:
         if self._whole is None:
             from .program import of_graph
 
-            self._whole = of_graph(self._plain, {})
+            self._whole = of_graph(self._plain, self.program.packed)
         return self._whole.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from ...runtime.build import Builder
 from ...runtime.graph import Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
-from ..precision import widened
+from ..precision import stored_narrower, widened
 from .elementwise import fitting, quiet
 
 
@@ -36,6 +36,7 @@ def product(node: Inference) -> None:
 )
 @fitting("Gemm")
 @quiet
+@stored_narrower
 @widened
 def gemm(
     a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import case, op
-from ..precision import widened
+from ..precision import stored_narrower, widened
 from ..rules import broadcast
 from .elementwise import fitting, quiet
 
@@ -39,6 +39,7 @@ def product(node: Inference) -> None:
 )
 @fitting("MatMul")
 @quiet
+@stored_narrower
 @widened
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product; a stack of matrices times one matrix is one product of BLAS."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.blocks import Blocks
 from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
@@ -39,16 +40,20 @@ def checked(operator: str, indices: np.ndarray, length: int) -> None:
 
 
 @op(
-    "Gather", since=13, infer=taken,
+    "Gather", since=13, infer=taken, stored=True,
     examples=[
         case("f32[4,3]", np.array([[0, -1], [2, 2]])), case("f32[4,3]", np.array([2, 0], np.int32), axis=1), case("i64[4]", np.array(2)),
         case("string[3,2]", np.array([1]), axis=-1), case("f32[4,3]", np.zeros((0, 2), np.int64)), case("f32[4,0]", np.array([1, 3])),
     ],
 )
-def gather(data: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
-    """Entries of `data` along `axis`; negative indices count from the back."""
+def gather(data: np.ndarray | Blocks, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
+    """Entries of `data` along `axis`; negative indices count from the back. Of quantized data, those alone are decoded."""
     at = axis_in("Gather", axis, data.ndim)
     checked("Gather", indices, data.shape[at])
+    if isinstance(data, Blocks):
+        if at == 0 and data.ndim > 1:
+            return data.take(indices)
+        data = data.numpy()
     return np.asarray(np.take(data, indices, at))
 
 

@@ -54,7 +54,7 @@ class FoldConstants:
         if known and known[0] is not None and node.outputs[0].dtype is I64 and all(isinstance(dim, int) for dim in known[0]):
             return _whole(node.outputs[0], [dim for dim in known[0] if isinstance(dim, int)])
         tensors = [constant(graph, value) for value in node.inputs if value is not None]
-        if any(tensor is None for tensor in tensors) or not tensors:
+        if any(tensor is None or tensor.qtype is not None for tensor in tensors) or not tensors:
             return None
         size = _nbytes(node.outputs)
         if size is None or size > self.budget + sum(tensor.nbytes for tensor in tensors if tensor is not None):

@@ -1,0 +1,85 @@
+"""Weights as a run holds them: arrays, and for quantized types the blocks as they are stored, decoded a few rows at a time."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .dtype import BlockType
+from .quant import Codec, decoded
+from .storage import Held, Region
+from .tensor import Tensor, unpack
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A quantized array.
+
+    Attributes:
+        dtype: the block type.
+        shape: lengths in elements; blocks lie along the last one.
+        data: the blocks, uint8 ``[*shape[:-1], bytes of a row]``.
+    """
+
+    dtype: BlockType
+    shape: tuple[int, ...]
+    data: np.ndarray
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def __getitem__(self, rows: slice) -> Blocks:
+        """Entries of the first dimension."""
+        part = self.data[rows]
+        return Blocks(self.dtype, (len(part), *self.shape[1:]), part)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Entries of the first dimension by index, decoded: float32 ``[*indices.shape, *shape[1:]]``."""
+        return _numbers(self.dtype, self.data[indices], (*indices.shape, *self.shape[1:]))
+
+    def numpy(self) -> np.ndarray:
+        """All values, float32."""
+        return _numbers(self.dtype, self.data, self.shape)
+
+
+def _numbers(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    codec: Codec = importlib.import_module("..ops.quants", __package__).codec_of(dtype)
+    return decoded(codec, np.ascontiguousarray(data).reshape(-1).data).reshape(shape)
+
+
+def held(tensor: Tensor) -> np.ndarray | Blocks:
+    """What a run holds of a weight: one copy of its bytes, in the dtype that they are stored in."""
+    if tensor.qtype is None and not isinstance(tensor.storage, Region):
+        return tensor.numpy()
+    data = _bytes(tensor)
+    if tensor.qtype is None:
+        return unpack(data.data, tensor.dtype, tensor.count).reshape(tensor.shape)
+    row = tensor.qtype.nbytes(tensor.shape[-1])
+    assert row is not None, "rows of a tensor fill whole blocks"
+    return Blocks(tensor.qtype, tensor.shape, data.reshape(*tensor.shape[:-1], row))
+
+
+def _bytes(tensor: Tensor) -> np.ndarray:
+    storage = tensor.storage
+    if not isinstance(storage, Region):
+        return np.frombuffer(storage.data if isinstance(storage, Held) else tensor.raw(), np.uint8)
+    data = np.empty(storage.nbytes, np.uint8)
+    storage.source.read_into(storage.offset, data.data)
+    return data
+
+
+def numbers(value: Any) -> Any:
+    """The values of blocks, decoded; anything else as it is."""
+    return value.numpy() if isinstance(value, Blocks) else value

@@ -1,0 +1,211 @@
+"""Products with weights as files store them, against gguf-py's decoders and NumPy in f64."""
+
+import gguf
+import numpy as np
+import pytest
+from candle_convert.ops.quants import codecs
+from candle_convert.runtime.build import Builder
+from candle_convert.runtime.dtype import DTYPES, F32, I64, BlockType
+from candle_convert.runtime.errors import FormatError, UsageError
+from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.quant import decoded
+from candle_convert.runtime.registry import operator
+from candle_convert.runtime.session import Session
+from candle_convert.runtime.storage import Held
+from candle_convert.runtime.tensor import Tensor
+
+TYPES = sorted((dtype.name for dtype in codecs()), key=str)
+ELEMENTS = ["f32", "f16", "bf16"]
+KNOWN_TO_GGUF = {kind.value for kind in gguf.quants._type_traits}
+
+
+def weight(name, shape, seed=0):
+    """A tensor of random blocks whose scales are small, and its numbers by gguf-py where that knows the type."""
+    rng = np.random.default_rng(seed)
+    dtype = DTYPES[name]
+    if not isinstance(dtype, BlockType):
+        tensor = Tensor.of(rng.standard_normal(shape).astype(np.float32).astype(dtype.as_numpy()))
+        return tensor, tensor.numpy().astype(np.float32)
+    data = rng.integers(0, 256, (*shape[:-1], dtype.nbytes(shape[-1])), dtype=np.uint8)
+    blocks = data.reshape(-1, dtype.block_nbytes)
+    codec = next(codec for codec in codecs().values() if codec.dtype == dtype)
+    with np.errstate(all="ignore"):
+        values = codec.decode(blocks)
+        good = np.isfinite(values).all(1) & (np.abs(values).max(1) < 100) & (np.abs(values).max(1) > 1e-3)
+    blocks[~good] = blocks[good][np.arange((~good).sum()) % good.sum()]
+    known = dtype.ggml in KNOWN_TO_GGUF
+    numbers = gguf.quants.dequantize(data, gguf.GGMLQuantizationType(dtype.ggml)) if known else decoded(codec, data.tobytes())
+    return Tensor(dtype, shape, Held(data.tobytes())), numbers.reshape(shape)
+
+
+def model(tensor, build):
+    """A graph of one weight, whose outputs `build(builder, weight)` makes."""
+    graph = Graph()
+    value = graph.values["weight"] = Value("weight", tensor.dtype, tensor.shape)
+    graph.weights["weight"] = tensor
+    graph.outputs = build(Builder(graph), value)
+    return graph
+
+
+def fed(graph, name, dtype, shape):
+    value = graph.values[name] = Value(name, dtype, shape)
+    graph.inputs.append(value)
+    return value
+
+
+def linear(tensor, rank=2, bias=None):
+    def build(b, w):
+        x = fed(b.graph, "x", F32, ("a", "b", "c")[: rank - 1] + tensor.shape[1:])
+        y = b.add("MatMul", [x, b.add("Transpose", [w], {"perm": [1, 0]})])
+        return [y if bias is None else b.add("Add", [y, b.constant(bias)])]
+
+    return model(tensor, build)
+
+
+def close(got, x, numbers, bound=1e-5):
+    """Within `bound` of the sum of magnitudes, which rounding is relative to; f64 is the reference."""
+    wanted = x.astype(np.float64) @ numbers.astype(np.float64).T
+    spread = np.abs(x).astype(np.float64) @ np.abs(numbers).astype(np.float64).T
+    assert got.dtype == np.float32
+    assert (np.abs(got - wanted) <= bound * spread + 1e-30).all(), float(np.abs((got - wanted) / (spread + 1e-30)).max())
+    assert np.linalg.norm(got - wanted) <= max(bound, 1e-5) * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("name", [*ELEMENTS, *TYPES])
+def test_products_are_those_of_the_decoded_weight(name, native):
+    inner = 3 * max(64, DTYPES[name].block)
+    tensor, numbers = weight(name, (37, inner))
+    session = Session(linear(tensor), native=native)
+    rng = np.random.default_rng(1)
+    for rows in (1, 2, 3, 4, 5, 7, 40):
+        x = rng.standard_normal((rows, inner)).astype(np.float32)
+        close(session.run(None, {"x": x})[0], x, numbers)
+
+
+@pytest.mark.parametrize("name", ["f16", "q8_0", "q4_k"])
+def test_stacks_and_a_bias(name):
+    tensor, numbers = weight(name, (33, 256))
+    rng = np.random.default_rng(2)
+    x, bias = rng.standard_normal((2, 3, 256)).astype(np.float32), rng.standard_normal(33).astype(np.float32)
+    session = Session(linear(tensor, 3, bias), native=True)
+    assert [node.op.name for node in session.program.nodes] == ["Linear"]
+    got = session.run(None, {"x": x})[0]
+    np.testing.assert_allclose(got, x @ numbers.T + bias, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*ELEMENTS, "q8_0", "q6_k", "iq2_s", "mxfp4"])
+def test_rows_are_gathered_as_they_decode(name):
+    tensor, numbers = weight(name, (50, 512))
+    ids = np.array([[3, -1, 49], [0, 3, 3]])
+
+    def build(b, w):
+        return [b.add("Cast", [b.add("Gather", [w, fed(b.graph, "ids", I64, ("n", 3))])], {"to": 1})]
+
+    for native in (False, True):
+        got = Session(model(tensor, build), native=native).run(None, {"ids": ids})[0]
+        np.testing.assert_array_equal(got, numbers[ids])
+    with pytest.raises(UsageError, match="outside"):
+        Session(model(tensor, build), native=True).run(None, {"ids": ids + 50})
+
+
+@pytest.mark.parametrize("name", ["q4_0", "bf16"])
+def test_gemm_and_other_operators_take_quantized_weights(name):
+    tensor, numbers = weight(name, (12, 64))
+    x = np.random.default_rng(3).standard_normal((5, 64)).astype(np.float32)
+
+    def build(b, w):
+        x = fed(b.graph, "x", F32, (5, 64))
+        turned = b.add("Transpose", [w], {"perm": [1, 0]})
+        return [b.add("Gemm", [x, w], {"transB": 1}), b.add("Gemm", [x, turned], {"alpha": 2.0}), b.add("Cast", [turned], {"to": 1})]
+
+    one, two, turned = Session(model(tensor, build), native=True).run(None, {"x": x})
+    close(one, x, numbers)
+    close(two, x, 2 * numbers)
+    np.testing.assert_array_equal(turned, numbers.T)
+
+
+def experts(tensor, ids, each):
+    def build(b, w):
+        x = fed(b.graph, "x", F32, ("t", ids.shape[1], tensor.shape[2]) if each else ("t", tensor.shape[2]))
+        return [b.add("MatMulExperts", [x, w, fed(b.graph, "ids", I64, ("t", ids.shape[1]))], domain="candle")]
+
+    return model(tensor, build)
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("name", ["f32", "f16", "q8_0", "q4_k", "mxfp4", "iq3_xxs"])
+def test_experts(name, each):
+    tensor, numbers = weight(name, (6, 18, 256))
+    rng = np.random.default_rng(4)
+    for tokens in (1, 3, 50):
+        ids = rng.integers(0, 6, (tokens, 2))
+        x = rng.standard_normal((tokens, 2, 256) if each else (tokens, 256)).astype(np.float32)
+        wanted = np.einsum("tkoi,tki->tko", numbers[ids].astype(np.float64), x if each else np.repeat(x[:, None], 2, 1))
+        for native in (False, True):
+            got = Session(experts(tensor, ids, each), native=native).run(None, {"x": x, "ids": ids})[0]
+            assert np.linalg.norm(got - wanted) <= 1e-5 * np.linalg.norm(wanted)
+
+
+def test_experts_refuse_ids_outside():
+    tensor, _ = weight("q8_0", (6, 18, 64))
+    ids = np.array([[0, 6]])
+    for native in (False, True):
+        with pytest.raises(UsageError, match="outside"):
+            Session(experts(tensor, ids, False), native=native).run(None, {"x": np.ones((1, 64), np.float32), "ids": ids})
+
+
+@pytest.mark.parametrize(("domain_op", "shapes"), [("Linear", ((5, 6), (4, 6), (4,))), ("MatMulExperts", ((3, 6), (5, 4, 6)))])
+def test_lowered_nodes_compute_the_same(domain_op, shapes):
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    if domain_op == "MatMulExperts":
+        arrays.append(np.array([[0, 4], [1, 1], [2, 3]]))
+
+    def graph_of(lowered):
+        graph = Graph()
+        values = [fed(graph, f"x{i}", I64 if array.dtype.kind == "i" else F32, array.shape) for i, array in enumerate(arrays)]
+        build = Builder(graph)
+        node = build.node(operator(domain_op, "candle"), values)
+        if lowered:
+            graph.nodes.clear()
+            node.op.lower(node, build)
+        graph.outputs = node.outputs
+        return graph
+
+    feeds = {f"x{i}": array for i, array in enumerate(arrays)}
+    one, other = (Session(graph_of(lowered)).run(None, feeds)[0] for lowered in (False, True))
+    assert one.shape == other.shape
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q4_0", "q4_k", "q6_k", "f16", "iq4_nl"])
+def test_rounded_activations_stay_near(name):
+    tensor, numbers = weight(name, (37, 512))
+    for rows in (1, 3, 20):
+        x = np.random.default_rng(6).standard_normal((rows, 512)).astype(np.float32)
+        got = [Session(linear(tensor), native=native, activations="q8").run(None, {"x": x})[0] for native in (False, True)]
+        for each in got:
+            assert np.linalg.norm(each - x @ numbers.T) <= 2e-2 * np.linalg.norm(x @ numbers.T)
+        np.testing.assert_allclose(got[0], got[1], rtol=1e-4, atol=1e-4 * np.abs(got[0]).max())
+    with pytest.raises(UsageError, match="f32 or q8"):
+        Session(linear(tensor), activations="f8")
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    tensor, _ = weight("q8_0", (8, 64))
+
+    def build(b, w):
+        return [b.add("Linear", [fed(b.graph, "x", F32, (2, 32)), w], domain="candle")]
+
+    with pytest.raises(FormatError, match="elements"):
+        Session(model(tensor, build), native=True).run(None, {"x": np.ones((2, 32), np.float32)})
+
+
+@pytest.mark.parametrize("name", ["f32", "f16", "q4_k", "q5_0"])
+def test_results_do_not_depend_on_the_number_of_threads(name):
+    tensor, _ = weight(name, (301, 768))
+    for rows in (1, 4, 33):
+        x = np.random.default_rng(7).standard_normal((rows, 768)).astype(np.float32)
+        one, two = (Session(linear(tensor), native=True, threads=threads).run(None, {"x": x})[0] for threads in (1, 3))
+        np.testing.assert_array_equal(one, two)
