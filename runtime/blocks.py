@@ -40,6 +40,11 @@ class Blocks:
         """Number of elements."""
         return math.prod(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the blocks."""
+        return int(self.data.nbytes)
+
     def __getitem__(self, rows: slice) -> Blocks:
         """Entries of the first dimension."""
         part = self.data[rows]

@@ -128,7 +128,7 @@ def test_gemm_and_other_operators_take_quantized_weights(name):
 def experts(tensor, ids, each):
     def build(b, w):
         x = fed(b.graph, "x", F32, ("t", ids.shape[1], tensor.shape[2]) if each else ("t", tensor.shape[2]))
-        return [b.add("MatMulExperts", [x, w, fed(b.graph, "ids", I64, ("t", ids.shape[1]))], domain="candle")]
+        return [b.add("MatMulExperts", [x, w, fed(b.graph, "ids", I64, ("t", ids.shape[1]))], {"each": int(each)}, domain="candle")]
 
     return model(tensor, build)
 
