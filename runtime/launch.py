@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .graph import Node
     from .op import Op
 
+CALL, UNLESS, JUMP = 0, 1, 2
+"""Instructions: call a kernel (address, arguments, parts); go to instruction `b` unless the byte is set whose address is at `a`; go to `a`."""
 ALIGNMENT = 64
 SMALLEST_SHARE = 40_000
 """Scalar operations below which a part of a step is not worth a thread's attention; an operation is about a nanosecond's fraction."""

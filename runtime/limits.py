@@ -22,11 +22,13 @@ class Limits:
 
     Attributes:
         header: bytes of header or metadata that may be held (safetensors JSON, pickle stream, GGUF keys).
-        memory: bytes that a command may hold beyond its base memory.
-        time: seconds that reading headers may take.
+        memory: bytes that a command may hold beyond its base memory; a run counts its weights, and may use what the machine has left unless
+            it is among `chosen`.
+        time: seconds that reading headers may take, that a loop of a model may run, and, where it is among `chosen`, a whole run.
         depth: nesting of containers in a file.
         entries: tensors, keys, archive members or pickle objects in a file.
         zip_ratio: inflated bytes for one deflated byte, above 1 MiB.
+        chosen: which of these somebody has set.
     """
 
     header: int = 100_000_000
@@ -35,9 +37,10 @@ class Limits:
     depth: int = 64
     entries: int = 2_000_000
     zip_ratio: int = 100
+    chosen: frozenset[str] = frozenset()
 
 
-FIELDS = tuple(field.name for field in dataclasses.fields(Limits))
+FIELDS = tuple(field.name for field in dataclasses.fields(Limits) if field.name != "chosen")
 _current: contextvars.ContextVar[Limits] = contextvars.ContextVar("limits", default=Limits())  # noqa: B039 (immutable)
 
 
@@ -63,7 +66,7 @@ def replaced(base: Limits, changes: dict[str, str | float]) -> Limits:
         if name not in FIELDS:
             raise UsageError("E-LIMIT-NAME", None, f"there is no limit {name!r}", hint=f"Limits: {', '.join(FIELDS)}")
     parsed = {name: seconds(value) if name == "time" else size(value) for name, value in changes.items()}
-    return dataclasses.replace(base, **parsed)  # type: ignore[arg-type]
+    return dataclasses.replace(base, chosen=base.chosen | parsed.keys(), **parsed)  # type: ignore[arg-type]
 
 
 def size(value: str | float) -> int:

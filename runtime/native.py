@@ -17,10 +17,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .kernel import inner, kernel
+from .launch import CALL, UNLESS
 
 WORD = ir.IntType(64)
-CALL, UNLESS, JUMP = 0, 1, 2
-"""Instructions: call a kernel (address, arguments, parts); go to instruction `b` unless the byte at address `a` is set; go to `a`."""
 INSTRUCTION = 4
 """Words of an instruction: its kind and three operands."""
 TICKET, DONE, TASK = 0, 8, 16
@@ -170,7 +169,7 @@ def walk(code: int, count: int, team: int) -> None:
             while _atomic_load(team + 8 * DONE) < parts:
                 turn = _wait(turn)
         elif kind == UNLESS:
-            if u8(first)[0] == 0:
+            if u8(i64(first)[0])[0] == 0:
                 at = second
         else:
             at = first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,11 @@ from .launch import Buffer, Launch
 
 if TYPE_CHECKING:
     from .program import Program
+
+
+COUNTER, GOES_ON, TRIPS, FUEL, AGAIN, CELLS = range(6)
+"""Cells of a loop: iterations done, whether there is a next one, how many there may be, iterations until Python looks at the clock, whether
+the code repeats by itself; and their number."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,9 @@ class PythonStep:
         inputs: where each input is found: a buffer, a value among the objects, or None.
         captured: where the values are that its subgraphs use.
         slots: for each output, the slot that its array goes to, None for objects and outputs that nobody uses.
+        path: of the graph that the node is in.
+        constants: what its subgraphs use that is known ahead.
+        frees: slots and objects that nothing uses any more.
     """
 
     node: Node
@@ -40,7 +49,9 @@ class PythonStep:
     captured: dict[Value, Buffer | Value]
     slots: list[int | None]
     attributes: dict[str, Any]
-    position: int = 0
+    path: str = ""
+    constants: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
+    frees: list[int | Value] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -50,6 +61,67 @@ class Stretch:
     start: int
     stop: int
     parallel: bool
+    frees: list[int | Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Tap:
+    """An intermediate value is handed out, under its name after the path of its subgraph."""
+
+    name: str
+    home: Buffer | Value
+    frees: list[int | Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Branch:
+    """One of two lists of steps, by a condition that the run computes."""
+
+    condition: Buffer
+    taken: list[Any] = field(default_factory=list)
+    other: list[Any] = field(default_factory=list)
+    frees: list[int | Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Loop:
+    """Steps again and again.
+
+    Attributes:
+        operator: its name, for errors.
+        cells: its numbers, as named by `COUNTER` and those behind it.
+        trips: where the number of iterations is found, None where there is none; condition: whether it starts at all, None for yes.
+        again: whether another iteration follows while there is fuel; limit: trips that are known ahead.
+        whole: whether the body is one stretch that repeats by itself until it is out of fuel.
+    """
+
+    operator: str
+    cells: Buffer
+    trips: Buffer | None
+    condition: Buffer | None
+    again: Buffer
+    limit: int | None = None
+    body: list[Any] = field(default_factory=list)
+    whole: bool = False
+    frees: list[int | Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Mark:
+    """A place between the launches of a plan that is being made.
+
+    Attributes:
+        kind: ``if``, ``else`` and ``end`` of a branch; ``loop`` and ``again``, the begin and end of a loop; ``tap``.
+        step: the step that begins here.
+        uses: buffers that live here.
+    """
+
+    kind: str
+    step: Branch | Loop | Tap | None = None
+    uses: Sequence[Buffer | Value] = ()
+
+
+Step = PythonStep | Stretch | Tap | Branch | Loop
 
 
 @dataclass(eq=False)
@@ -58,7 +130,7 @@ class Plan:
 
     Attributes:
         steps: in order.
-        calls: for each native launch: kernel address, number of parts, place of its arguments in `words`.
+        code: instructions of `native.walk`; places in `words` stand for addresses, targets count from the stretch's start.
         words: argument blocks, constants and numbers filled in.
         arena_words: places in `words` that count from the arena, and their offsets.
         slot_words: the same for each array that a run brings.
@@ -66,10 +138,12 @@ class Plan:
         texts: constants that are no plain memory.
         outputs: where each output is found.
         rest: what runs afterwards on the values in `live`.
+        launches: what each instruction calls, None for one that only jumps, and the node that asked for it.
+        need: bytes of a run beside the weights, which are `weights` bytes; largest: the node that makes most of them; work: operations of a run.
     """
 
-    steps: list[PythonStep | Stretch] = field(default_factory=list)
-    calls: list[tuple[int, int, int]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    code: list[tuple[int, int, int, int]] = field(default_factory=list)
     words: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     arena_words: tuple[np.ndarray, np.ndarray] = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int64)))
     slot_words: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -82,8 +156,11 @@ class Plan:
     held: list[np.ndarray] = field(default_factory=list)
     rest: Program | None = None
     live: list[Buffer | Value] = field(default_factory=list)
-    launches: list[tuple[Launch, Node | None]] = field(default_factory=list)
-    taps: dict[str, Buffer | Value] = field(default_factory=dict)
+    launches: list[tuple[Launch | None, Node | None]] = field(default_factory=list)
+    need: int = 0
+    weights: int = 0
+    largest: str = ""
+    work: float = 0.0
 
 
 def addressable(dtype: DType | None) -> bool:

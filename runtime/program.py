@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,16 +17,42 @@ import numpy as np
 from .blocks import Blocks, held, numbers
 from .copies import captures, needed
 from .dtype import STRING, of_numpy
-from .errors import UsageError
+from .errors import LimitError, UsageError
 from .graph import Graph, Node, Value
 from .launch import Buffer
+from .limits import current
 from .op import Call
-from .plan import Plan, PythonStep, Signature
+from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Step, Stretch
 from .planner import Planner
+from .spending import check_memory
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
-Tap = Callable[[str, np.ndarray], None]
+UNATTENDED = 0.005
+"""Seconds for which a loop may repeat before Python looks at the clock again."""
+ENDLESS = (1 << 63) - 1
+OnTap = Callable[[str, Any], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How programs are run.
+
+    Attributes:
+        taps: names of intermediate values, each after the path of its subgraph, that `on_tap` is given.
+        deadline: when it has to be done, by the monotonic clock.
+    """
+
+    threads: int
+    native: bool
+    taps: re.Pattern[str] | None = None
+    on_tap: OnTap | None = None
+    deadline: float = math.inf
+
+    def look(self, what: str = "this run") -> None:
+        """LimitError when the time is over."""
+        if time.monotonic() > self.deadline:
+            raise LimitError("E-RUN-TIME", None, f"{what} takes more than {current().time:g} s", hint="Raise it with --limit time=30m")
 
 
 class Program:
@@ -31,13 +61,15 @@ class Program:
     Attributes:
         inputs: fed ones first; for a subgraph, the values that it uses from around follow.
         packed: what planners have made of weights, shared by all programs of a session.
+        paths: for each node, that of the graph it is in.
     """
 
     def __init__(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
-        packed: dict[Any, Any],
+        packed: dict[Any, Any], path: str = "",
     ) -> None:
         self.nodes = list(nodes)
+        self.paths = [path] * len(self.nodes)
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.weights = dict(weights)
@@ -45,17 +77,22 @@ class Program:
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._lock = threading.Lock()
 
-    def run(self, feeds: Sequence[Any], threads: int, native: bool, keep: frozenset[str] | None = None, on_tap: Tap | None = None) -> list[Any]:
+    def run(self, feeds: Sequence[Any], run: Run) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`."""
-        key = (tuple(map(_signature, feeds)), keep)
+        key = (tuple(map(_signature, feeds)), run.taps, run.native)
         runner = self._plans.get(key)
         if runner is None:
-            made = Runner(Planner(self, key[0], threads, native, keep).made(), threads, native)
+            made = Runner(Planner(self, key[0], run.threads, run.native, run.taps).made(), self.packed)
             with self._lock:
                 runner = self._plans.setdefault(key, made)
                 while len(self._plans) > PLANS:
                     self._plans.popitem(last=False)
-        return runner.run(feeds, keep, on_tap)
+        check_memory(runner.plan.need, runner.plan.weights, runner.plan.largest)
+        return runner.run(feeds, run)
+
+    def inside(self, graph: Graph) -> dict[Value, np.ndarray | Blocks]:
+        """The weights of a subgraph."""
+        return _weights(graph, self.packed)
 
     @property
     def plans(self) -> list[Plan]:
@@ -68,9 +105,12 @@ def of_graph(graph: Graph, packed: dict[Any, Any]) -> Program:
     return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed)
 
 
-def of_subgraph(graph: Graph, packed: dict[Any, Any]) -> Program:
-    """The program of a subgraph; what it uses from around is fed after its inputs."""
-    return Program(graph.nodes, [*graph.inputs, *captures(graph)], graph.outputs, _weights(graph, packed), packed)
+def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.ndarray | Blocks], path: str) -> Program:
+    """The program of a subgraph; what it uses from around and is not known is fed after its inputs."""
+    weights = _weights(graph, packed)
+    used = captures(graph)
+    weights.update((value, known[value]) for value in used if value in known)
+    return Program(graph.nodes, [*graph.inputs, *(value for value in used if value not in known)], graph.outputs, weights, packed, path)
 
 
 def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | Blocks]:
@@ -102,26 +142,25 @@ def _signature(feed: Any) -> Any:
 class Runner:
     """Runs one plan; several threads may do so at once."""
 
-    def __init__(self, plan: Plan, threads: int, native: bool) -> None:
+    def __init__(self, plan: Plan, packed: dict[Any, Any]) -> None:
         self.plan = plan
-        self.threads = threads
-        self.native = native
+        self.packed = packed
         self._free: list[Memory] = []
         self._subprograms: dict[int, Program] = {}
 
-    def run(self, feeds: Sequence[Any], keep: frozenset[str] | None, on_tap: Tap | None) -> list[Any]:
+    def run(self, feeds: Sequence[Any], run: Run) -> list[Any]:
         """Outputs, which share no memory with anything else."""
         try:
             memory = self._free.pop()
         except IndexError:
             memory = Memory(self.plan)
         try:
-            return self._run(memory, feeds, keep, on_tap)
+            return self._run(memory, feeds, run)
         finally:
             memory.forget()
             self._free.append(memory)
 
-    def _run(self, memory: Memory, feeds: Sequence[Any], keep: frozenset[str] | None, on_tap: Tap | None) -> list[Any]:
+    def _run(self, memory: Memory, feeds: Sequence[Any], run: Run) -> list[Any]:
         plan = self.plan
         memory.objects.update(plan.texts)
         for place, feed in zip(plan.inputs, feeds, strict=True):
@@ -131,29 +170,59 @@ class Runner:
                 memory.objects[place] = feed
         for slot in plan.made:
             memory.put(slot, np.empty(plan.slots[slot][1], plan.slots[slot][0]))
-        for step in plan.steps:
-            if isinstance(step, PythonStep):
-                self._python(memory, step)
-            else:
-                memory.walk(step.start, step.stop, self.threads if step.parallel else 1)
-        if on_tap is not None:
-            for name, home in plan.taps.items():
-                on_tap(name, memory.get(home).copy())
+        self._steps(memory, plan.steps, run)
         if plan.rest is not None:
-            live = [memory.get(home) for home in plan.live]
-            results = plan.rest.run(live, self.threads, self.native, keep, on_tap)
+            results = plan.rest.run([memory.get(home) for home in plan.live], run)
         else:
             results = [memory.get(home) for home in plan.outputs]
         return [memory.owned(result, feeds) for result in results]
 
-    def _python(self, memory: Memory, step: PythonStep) -> None:
+    def _steps(self, memory: Memory, steps: Sequence[Step], run: Run) -> None:
+        """Run steps; branches and loops nest only as deep as the reader lets subgraphs."""
+        for step in steps:
+            if isinstance(step, Stretch):
+                memory.walk(step.start, step.stop, run.threads if step.parallel else 1)
+            elif isinstance(step, PythonStep):
+                self._python(memory, step, run)
+            elif isinstance(step, Branch):
+                self._steps(memory, step.taken if memory.get(step.condition).reshape(-1)[0] else step.other, run)
+            elif isinstance(step, Loop):
+                self._loop(memory, step, run)
+            elif run.on_tap is not None:
+                run.on_tap(step.name, _copied(memory.get(step.home)))
+            if step.frees:
+                memory.free(step.frees)
+            if run.deadline != math.inf:
+                run.look()
+
+    def _loop(self, memory: Memory, step: Loop, run: Run) -> None:
+        trips = step.limit if step.trips is None else int(memory.get(step.trips).reshape(-1)[0])
+        cells = memory.get(step.cells)
+        cells[COUNTER] = 0
+        cells[TRIPS] = ENDLESS if trips is None else min(trips, ENDLESS)
+        cells[GOES_ON] = cells[TRIPS] > 0 and (step.condition is None or bool(memory.get(step.condition).reshape(-1)[0]))
+        end, fuel = min(run.deadline, time.monotonic() + current().time), 1
+        while cells[GOES_ON]:
+            cells[FUEL] = fuel
+            began = time.monotonic()
+            self._steps(memory, step.body, run)
+            now = time.monotonic()
+            if now > end:
+                raise LimitError(
+                    "E-RUN-TIME", None, f"{step.operator} runs for more than {current().time:g} s", found=f"{cells[COUNTER]:,} iterations",
+                    hint="Raise it with --limit time=30m",
+                )
+            if step.whole and now - began < UNATTENDED:
+                fuel *= 2
+
+    def _python(self, memory: Memory, step: PythonStep, run: Run) -> None:
         node = step.node
         inputs = [None if home is None else memory.get(home) for home in step.inputs]
         if not node.op.stored:
             inputs = [numbers(item) for item in inputs]
         attributes = step.attributes
         if node.op.asks:
-            call = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, memory, step))
+            call = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, memory, step, run))
             attributes = {**attributes, "call": call}
         assert node.op.compute is not None
         results = node.op.compute(*inputs, **attributes)
@@ -171,13 +240,20 @@ class Runner:
                 )
             memory.put(slot, found)
 
-    def _subgraph(self, memory: Memory, step: PythonStep, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    def _subgraph(self, memory: Memory, step: PythonStep, run: Run, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         program = self._subprograms.get(id(graph))
         if program is None:
-            program = self._subprograms.setdefault(id(graph), of_subgraph(graph, {}))
+            name = next((name for name, value in step.node.attributes.items() if value is graph), "")
+            path = f"{step.path}{step.node.name or step.node.outputs[0].name}/{name}/"
+            program = self._subprograms.setdefault(id(graph), of_subgraph(graph, self.packed, step.constants, path))
         fed = [item if item is None or isinstance(item, list | dict) else np.asarray(item) for item in inputs]
         fed += [memory.get(step.captured[value]) for value in program.inputs[len(graph.inputs) :]]
-        return program.run(fed, self.threads, self.native)
+        return program.run(fed, run)
+
+
+def _copied(value: Any) -> Any:
+    """A copy for `on_tap`, which may keep it."""
+    return value.copy() if isinstance(value, np.ndarray) else [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 class Memory:
@@ -195,10 +271,10 @@ class Memory:
         self.objects: dict[Value, Any] = {}
         self._views: dict[int, np.ndarray] = {}
         self.constants = [home.room.constant for home in plan.outputs if isinstance(home, Buffer) and home.room.constant is not None]
-        if plan.calls:
+        if plan.code:
             from .team import Code
 
-            self.code = Code(plan.calls, words)
+            self.code = Code(plan.code, words)
 
     def put(self, slot: int, array: np.ndarray) -> None:
         """Give a slot its array for this run."""
@@ -247,6 +323,14 @@ class Memory:
             return result
         private = result.base is None and not any(result is array for array in (*feeds, *self.plan.held, *self.constants))
         return result if private else result.copy()
+
+    def free(self, things: Sequence[int | Value]) -> None:
+        """Let go of results of Python that nothing uses any more."""
+        for thing in things:
+            if isinstance(thing, Value):
+                self.objects.pop(thing, None)
+            else:
+                self.arrays[thing] = None
 
     def forget(self) -> None:
         """Let go of the arrays of a run."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
-
-if TYPE_CHECKING:
-    import numpy as np
+from .limits import current
 
 SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
@@ -92,21 +92,35 @@ class Session:
         from .feeding import checked
 
         arrays = checked(self.graph, feeds, self._defaults)
-        found = self.program.run(self._fitting(arrays), self.threads, self._compiled(arrays))
+        found = self._results(self.program, self._fitting(arrays))
         return found if names is None else self._chosen(names, found)
 
-    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, np.ndarray], None]) -> list[Any]:
-        """Compute all outputs, and hand every intermediate value whose name matches the pattern `taps` to `on_tap`, as a copy."""
+    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
+        """Compute all outputs, and hand the intermediate values whose name matches the pattern `taps` to `on_tap`.
+
+        They come one by one while the run goes on, in the order of computation, each a copy, so that memory does not grow with their number.
+        The model runs as it is in its file. A value inside a subgraph has the path to it before its name: the name of the node (of its first
+        output where it has none), the attribute, and again for subgraphs below, as in ``loop/body/x``; it comes once for each iteration.
+        A value inside a function has the name of the call before its own: ``call/x``. Sequences come as lists.
+        """
         from .feeding import checked
 
-        pattern = re.compile(taps)
-        keep = frozenset(value.name for node in nodes_below(self._plain) for value in node.outputs if value.name and pattern.search(value.name))
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
             from .program import of_graph
 
             self._whole = of_graph(self._plain, self.program.packed)
-        return self._whole.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
+        return self._results(self._whole, arrays, re.compile(taps), on_tap)
+
+    def _results(
+        self, program: Any, arrays: list[Any], taps: re.Pattern[str] | None = None, on_tap: Callable[[str, Any], None] | None = None,
+    ) -> list[Any]:
+        from .program import Run
+
+        native = self._compiled(arrays)
+        end = time.monotonic() + current().time if "time" in current().chosen else math.inf
+        found: list[Any] = program.run(arrays, Run(self.threads, native, taps, on_tap, end))
+        return found
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:
         """Those of the inputs that simplifying has left."""

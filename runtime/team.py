@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .launch import cores
-from .native import CALL, DONE, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
+from .launch import CALL, UNLESS, cores
+from .native import DONE, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
 
 
 class Helpers:
@@ -49,10 +49,12 @@ HELPERS = Helpers()
 class Code:
     """Instructions for `walk`, whose arguments lie in `words`."""
 
-    def __init__(self, calls: Sequence[tuple[int, int, int]], words: np.ndarray) -> None:
-        base = words.ctypes.data
+    def __init__(self, code: Sequence[tuple[int, int, int, int]], words: np.ndarray) -> None:
         self._words = words
-        self._code = np.array([(CALL, address, base + 8 * place, parts) for address, parts, place in calls], np.int64)
+        self._code = np.array(code, np.int64)
+        kinds, base = self._code[:, 0], words.ctypes.data
+        for kind, column in ((CALL, 2), (UNLESS, 1)):
+            self._code[kinds == kind, column] = base + 8 * self._code[kinds == kind, column]
         self._address = self._code.ctypes.data
         room = np.zeros(TEAM_WORDS + 8, np.int64)
         first = -room.ctypes.data % 64 // 8

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.control import control
 from ...runtime.errors import FormatError
-from ...runtime.graph import Graph, Value
+from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import Call, op
+from ..math.unary import identity
 from ..shape.axes import refused
+
+if TYPE_CHECKING:
+    from ...runtime.planner import Planner, Task
+
+BRANCHES = ("then_branch", "else_branch")
 
 
 def either(one: Shape | None, other: Shape | None) -> Shape | None:
@@ -24,7 +32,7 @@ def branches(node: Inference) -> None:
     """What the branches that can be taken have in common. A branch that contradicts itself cannot be: the other one is for such shapes."""
     array = node.array(0)
     known = None if array is None or array.size != 1 else bool(array.reshape(-1)[0])
-    names = [name for name, taken in (("then_branch", True), ("else_branch", False)) if known in (None, taken)]
+    names = [name for name, taken in zip(BRANCHES, (True, False), strict=True) if known in (None, taken)]
     possible, failures = [], []
     for name in names:
         graph, depth = node.subgraph(name), len(node.facts.graphs)
@@ -59,3 +67,25 @@ def if_(condition: np.ndarray, *, then_branch: Graph, else_branch: Graph, call: 
     if condition.size != 1:
         raise refused("If", "the condition is not one element", expected=1, found=condition.size)
     return tuple(call.run(then_branch if condition.reshape(-1)[0] else else_branch, ()))
+
+
+@control(if_)
+def plan_if(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
+    """A branch that constants or shapes decide on takes the place of the node; others stand side by side in the plan, where kernels compute them."""
+    node, original = task.node, task.original
+    paths = [f"{task.path}{node.name or node.outputs[0].name}/{name}/" for name in BRANCHES]
+    condition = None if node.inputs[0] is None else planner.facts.array(node.inputs[0])
+    if condition is None or condition.size != 1:
+        if not planner.native:
+            return False
+        from .repeat_kernel import plan_branches
+
+        return plan_branches(planner, task, [original.attributes[name] for name in BRANCHES], paths)
+    index = 0 if condition.reshape(-1)[0] else 1
+    graph, source = node.attributes[BRANCHES[index]], original.attributes[BRANCHES[index]]
+    inner = planner.spliced(graph, source, paths[index])
+    for own, value, one, other in zip(graph.outputs, node.outputs, source.outputs, original.outputs, strict=True):
+        if value.name:
+            inner.append(type(task)(Node(identity, [own], [value]), Node(identity, [one], [other]), task.path))
+    tasks.extendleft(reversed(inner))
+    return True

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.control import control
 from ...runtime.dtype import BOOL, I64
 from ...runtime.graph import Graph, Value
 from ...runtime.infer import Inference
@@ -14,6 +16,9 @@ from ...runtime.op import Call, op
 from ..shape.axes import refused
 from .branch import either
 from .iteration import Iterations, outputs_of, taken_over
+
+if TYPE_CHECKING:
+    from ...runtime.planner import Planner, Task
 
 
 def iterated(node: Inference) -> None:
@@ -65,3 +70,19 @@ def loop(trip_count: np.ndarray | None, condition: np.ndarray | None, *state: An
         scanned.add(found[len(values) + 1 :], values)
     count = len(scanned.kept)
     return (*values, *scanned.stacked([0] * count, [0] * count))
+
+
+@control(loop)
+def plan_loop(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
+    """The body is part of the plan while its state keeps its shape, and tensors are collected for a number of iterations known ahead."""
+    if not planner.native:
+        return False
+    from .repeat_kernel import Along, Repeated, length_of, plan_repeated
+
+    node = task.node
+    trips, condition, *states = [*node.inputs, None, None][: max(len(node.inputs), 2)]
+    stores = [Along()] * (len(node.outputs) - len(states))
+    path = f"{task.path}{node.name or node.outputs[0].name}/body/"
+    body = task.original.attributes["body"]
+    repeated = Repeated(body, path, states, trips, condition, length_of(planner, trips), stores=stores, counted=True)
+    return repeated.limit != 0 and plan_repeated(planner, task, repeated)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.build import Builder
+from ...runtime.control import control
 from ...runtime.graph import Dim, Graph, Node, Value
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import Call, op, upgrade
 from ..shape.axes import axis_in, axis_of, refused
 from .iteration import Iterations, outputs_of, taken_over
+
+if TYPE_CHECKING:
+    from ...runtime.planner import Planner, Task
 
 
 def scanned(node: Inference) -> None:
@@ -74,6 +79,32 @@ def scan(
         collected.add(found[states:], values)
     count = len(collected.kept)
     return (*values, *collected.stacked(_given(scan_output_axes, count), _given(scan_output_directions, count)))
+
+
+@control(scan)
+def plan_scan(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
+    """The body is part of the plan while its state keeps its shape."""
+    if not planner.native:
+        return False
+    from .repeat_kernel import Along, Repeated, plan_repeated
+
+    node = task.node
+    attributes = {**node.op.defaults, **node.attributes}
+    scans = attributes["num_scan_inputs"]
+    states, entries = node.inputs[: len(node.inputs) - scans], node.inputs[len(node.inputs) - scans :]
+
+    def along(name: str, count: int) -> list[Along]:
+        axes, directions = (_given(attributes[f"scan_{name}_{what}"], count) for what in ("axes", "directions"))
+        return [Along(axis, bool(backwards)) for axis, backwards in zip(axes, directions, strict=True)]
+
+    loads = list(zip(entries, along("input", scans), strict=True))
+    lengths = {value.shape[each.axis] for value, each in loads if value is not None and value.shape is not None}
+    length = lengths.pop() if len(lengths) == 1 else None
+    if not isinstance(length, int) or not length:
+        return False
+    path = f"{task.path}{node.name or node.outputs[0].name}/body/"
+    stores = along("output", len(node.outputs) - len(states))
+    return plan_repeated(planner, task, Repeated(task.original.attributes["body"], path, states, limit=length, loads=loads, stores=stores))
 
 
 @upgrade(scan, below=9)

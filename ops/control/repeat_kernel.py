@@ -1,0 +1,279 @@
+"""Native branches and loops: subgraphs in the plan around them, with copies of what goes into and out of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.control import Attempt, Unplanned
+from ...runtime.dtype import BOOL, I64
+from ...runtime.graph import Graph, Node, Value
+from ...runtime.kernel import range_kernel
+from ...runtime.launch import Buffer, Launch, Room, parts_for
+from ...runtime.native import i64, share, u8
+from ...runtime.plan import AGAIN, CELLS, COUNTER, GOES_ON, Branch, Loop, Mark, addressable
+
+if TYPE_CHECKING:
+    from ...runtime.planner import Planner, Task
+
+TRUTH = np.dtype(np.bool_)
+
+
+@range_kernel
+def move(args: Any, part: Any, parts: Any) -> None:
+    """From, to, bytes."""
+    source, target = u8(args[0]), u8(args[1])
+    first, last = share(args[2], part, parts)
+    for k in range(first, last):
+        target[k] = source[k]
+
+
+@range_kernel
+def move_entry(args: Any, part: Any, parts: Any) -> None:
+    """From, to, loop's cells, rows, bytes of a row, bytes from row to row on both sides, bytes from iteration to iteration on both sides."""
+    iteration = i64(args[2])[0]
+    rows, nbytes = args[3], args[4]
+    source, target = u8(args[0] + iteration * args[7]), u8(args[1] + iteration * args[8])
+    first, last = share(rows, part, parts)
+    for row in range(first, last):
+        begin, end = row * args[5], row * args[6]
+        for k in range(nbytes):
+            target[end + k] = source[begin + k]
+
+
+@range_kernel
+def next_iteration(args: Any, part: Any, parts: Any) -> None:
+    """A loop's cells, the condition that its body gave."""
+    cells = i64(args[0])
+    cells[0] += 1
+    cells[3] -= 1
+    cells[1] = 1 if u8(args[1])[0] != 0 and cells[0] < cells[2] else 0
+    cells[4] = 1 if cells[1] != 0 and cells[3] > 0 else 0
+
+
+@dataclass(frozen=True)
+class Along:
+    """A tensor of which each iteration sees one entry.
+
+    Attributes:
+        backwards: whether the first iteration sees the last entry.
+    """
+
+    axis: int = 0
+    backwards: bool = False
+
+
+def _memory(planner: Planner, value: Value | None) -> Buffer:
+    """Where a value that kernels can be handed is; Unplanned for others."""
+    found = None if value is None else planner.buffer(value)
+    if value is None or found is None or not found.count or value.container or not addressable(value.dtype):
+        raise Unplanned
+    return found
+
+
+def _new(dtype: np.dtype[Any], shape: Sequence[int]) -> Buffer:
+    return Buffer(dtype, tuple(shape), Room(math.prod(shape) * dtype.itemsize))
+
+
+def _move(planner: Planner, source: Buffer, target: Buffer, node: Node) -> None:
+    planner.append(Launch(move, (source, target, source.nbytes), parts_for(planner.threads, source.nbytes, source.nbytes / 16)), node)
+
+
+def plan_branches(planner: Planner, task: Task, branches: Sequence[Graph], paths: Sequence[str]) -> bool:
+    """Both branches, the one for true first, of which a run jumps over one; False where they differ in shapes or cannot be native."""
+    node = task.node
+    attempt = Attempt(planner)
+    outputs: dict[int, Buffer] = {}
+    try:
+        condition = _memory(planner, node.inputs[0])
+        if condition.dtype != TRUTH or condition.count != 1:
+            return False
+        step = Branch(condition)
+        for kind, original, path in zip(("if", "else"), branches, paths, strict=True):
+            planner.mark(Mark(kind, step if kind == "if" else None, [condition]), node)
+            graph = attempt.copy(original)
+            planner.body(graph, original, path)
+            for index, value in enumerate(node.outputs):
+                if value.name and planner.uses[value]:
+                    source = _memory(planner, graph.outputs[index])
+                    target = outputs.setdefault(index, _new(source.dtype, source.shape))
+                    if (target.dtype, target.shape) != (source.dtype, source.shape):
+                        raise Unplanned
+                    _move(planner, source, target, node)
+                    value.dtype, value.shape = graph.outputs[index].dtype, source.shape
+        planner.mark(Mark("end", None, [condition]), node)
+    except attempt.failures:
+        attempt.undone()
+        return False
+    planner.homes.update((node.outputs[index], buffer) for index, buffer in outputs.items())
+    return True
+
+
+@dataclass
+class Repeated:
+    """A Loop or Scan.
+
+    Attributes:
+        trips, condition: where they are; None for no bound, and for yes.
+        states: initial values.
+        loads: tensors that go in entry by entry; stores: how what the body gives is collected.
+        counted: whether the body takes the iteration and the condition first, and gives the condition.
+    """
+
+    body: Graph
+    path: str
+    states: Sequence[Value | None]
+    trips: Value | None = None
+    condition: Value | None = None
+    limit: int | None = None
+    loads: Sequence[tuple[Value | None, Along]] = ()
+    stores: Sequence[Along] = ()
+    counted: bool = False
+
+
+def plan_repeated(planner: Planner, task: Task, loop: Repeated) -> bool:
+    """The body between the marks of a loop; False where its shapes change or it cannot be native."""
+    attempt = Attempt(planner)
+    try:
+        _Body(planner, task, loop, attempt).run()
+    except attempt.failures:
+        attempt.undone()
+        return False
+    return True
+
+
+class _Body:
+    """One body as it is planned."""
+
+    def __init__(self, planner: Planner, task: Task, loop: Repeated, attempt: Attempt) -> None:
+        self.planner, self.node, self.loop = planner, task.node, loop
+        self.graph = attempt.copy(loop.body)
+        self.cells = _new(np.dtype(np.int64), (CELLS,))
+        self.goes_on, self.again = (Buffer(TRUTH, (), self.cells.room, 8 * cell) for cell in (GOES_ON, AGAIN))
+
+    def run(self) -> None:
+        planner, loop, node = self.planner, self.loop, self.node
+        trips = None if loop.trips is None or loop.limit is not None else _memory(planner, loop.trips)
+        condition = self._condition()
+        sources = [_memory(planner, value) for value in loop.states]
+        entries = [(_memory(planner, value), along) for value, along in loop.loads]
+        states = [_new(source.dtype, source.shape) for source in sources]
+        for source, state in zip(sources, states, strict=True):
+            _move(planner, source, state, node)
+        step = Loop(node.op.name, self.cells, trips, condition, self.again, loop.limit)
+        outer = [self.cells, *states, *(buffer for buffer in (trips, condition) if buffer is not None)]
+        begin = Mark("loop", step, outer)
+        planner.mark(begin, node)
+        self._inputs(states, entries)
+        planner.body(self.graph, loop.body, loop.path)
+        goes_on = _memory(planner, self.graph.outputs[0]) if loop.counted else self.goes_on
+        if goes_on.dtype != TRUTH or goes_on.count != 1:
+            raise Unplanned
+        stored = self._stores(len(states), condition is None and self._endless(goes_on))
+        self._next_states(states)
+        planner.append(Launch(next_iteration, (self.cells, goes_on)), node)
+        begin.uses = [*outer, *stored]
+        planner.mark(Mark("again", None, begin.uses), node)
+        for value, found in zip(node.outputs, (*states, *stored), strict=True):
+            planner.homes[value] = found
+            value.shape = found.shape
+
+    def _condition(self) -> Buffer | None:
+        value = self.loop.condition
+        if value is None:
+            return None
+        array = self.planner.facts.array(value)
+        if array is not None and array.size == 1 and bool(array.reshape(-1)[0]):
+            return None
+        found = _memory(self.planner, value)
+        if found.dtype != TRUTH or found.count != 1:
+            raise Unplanned
+        return found
+
+    def _inputs(self, states: Sequence[Buffer], entries: Sequence[tuple[Buffer, Along]]) -> None:
+        inputs = list(self.graph.inputs)
+        if self.loop.counted:
+            counter, goes_on = inputs[:2]
+            del inputs[:2]
+            for value, dtype, cell, made in ((counter, I64, COUNTER, np.dtype(np.int64)), (goes_on, BOOL, GOES_ON, TRUTH)):
+                shape = (1,) if value.shape is not None and len(value.shape) == 1 else ()
+                self._feed(value, Buffer(made, shape, self.cells.room, 8 * cell))
+                value.dtype = dtype
+        for value, state, outer in zip(inputs, states, self.loop.states, strict=False):
+            assert outer is not None
+            value.dtype = outer.dtype
+            self._feed(value, state)
+        for value, (source, along), (outer, _) in zip(inputs[len(states) :], entries, self.loop.loads, strict=True):
+            assert outer is not None
+            value.dtype = outer.dtype
+            axis = along.axis % len(source.shape)
+            entry = _new(source.dtype, (*source.shape[:axis], *source.shape[axis + 1 :]))
+            self._entry(source, axis, along.backwards, entry, load=True)
+            self._feed(value, entry)
+
+    def _feed(self, value: Value, home: Buffer) -> None:
+        value.shape = home.shape
+        self.planner.homes[value] = home
+
+    def _entry(self, whole: Buffer, axis: int, backwards: bool, entry: Buffer, load: bool) -> None:
+        """A copy from or to the entry of the iteration."""
+        inner = math.prod(whole.shape[axis + 1 :]) * whole.dtype.itemsize
+        outer, length = math.prod(whole.shape[:axis]), whole.shape[axis]
+        place = Buffer(whole.dtype, whole.shape, whole.room, whole.offset + (length - 1) * inner) if backwards else whole
+        step = -inner if backwards else inner
+        ends = (place, entry) if load else (entry, place)
+        strides = (length * inner, inner, step, 0) if load else (inner, length * inner, 0, step)
+        parts = parts_for(self.planner.threads, outer, outer * inner / 16)
+        self.planner.append(Launch(move_entry, (*ends, self.cells, outer, inner, *strides), parts), self.node)
+
+    def _endless(self, goes_on: Buffer) -> bool:
+        """Whether the body never ends the loop."""
+        constant = goes_on.room.constant
+        if constant is not None:
+            return bool(constant.reshape(-1)[0])
+        return goes_on.room is self.cells.room and goes_on.offset == self.goes_on.offset
+
+    def _stores(self, states: int, endless: bool) -> list[Buffer]:
+        """Collect what the body gives beyond the state: for that the number of iterations has to be known."""
+        results = self.graph.outputs[states + self.loop.counted :]
+        limit = self.loop.limit
+        if results and (limit is None or not endless):
+            raise Unplanned
+        found = []
+        for value, along in zip(results, self.loop.stores, strict=True):
+            source = _memory(self.planner, value)
+            axis = along.axis % (len(source.shape) + 1)
+            assert limit is not None
+            whole = _new(source.dtype, (*source.shape[:axis], limit, *source.shape[axis:]))
+            self._entry(whole, axis, along.backwards, source, load=False)
+            found.append(whole)
+        return found
+
+    def _next_states(self, states: Sequence[Buffer]) -> None:
+        """What the body gave becomes the state; where one becomes another, all of them are put aside first."""
+        results = self.graph.outputs[self.loop.counted :]
+        sources = [_memory(self.planner, value) for value, _ in zip(results, states, strict=False)]
+        if any((source.dtype, source.shape) != (state.dtype, state.shape) for source, state in zip(sources, states, strict=True)):
+            raise Unplanned
+        rooms = {id(state.room) for state in states}
+        moves = [(source, state) for source, state in zip(sources, states, strict=True) if source.room is not state.room or source.offset]
+        if any(id(source.room) in rooms for source, _ in moves):
+            aside = [(_new(source.dtype, source.shape), state) for source, state in moves]
+            for (source, _), (copy, _) in zip(moves, aside, strict=True):
+                _move(self.planner, source, copy, self.node)
+            moves = aside
+        for source, state in moves:
+            _move(self.planner, source, state, self.node)
+
+
+def length_of(planner: Planner, value: Value | None) -> int | None:
+    """A number that is known ahead, such as a trip count."""
+    array = None if value is None else planner.facts.array(value)
+    return int(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+
