@@ -36,7 +36,7 @@ def operators() -> dict[tuple[str, str], Op]:
     package = importlib.import_module("..ops", __package__)
     found = {}
     for module in sorted(pkgutil.walk_packages(package.__path__, f"{package.__name__}."), key=lambda module: module.name):
-        if not module.ispkg and ".quants." not in module.name and not module.name.endswith("_kernel"):
+        if not module.ispkg and ".quants." not in module.name and not module.name.endswith(("_kernel", "_cuda")):
             made = vars(importlib.import_module(module.name)).values()
             found.update({(item.domain, item.name): item for item in made if isinstance(item, Op)})
     return found

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
-from .limits import current
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
@@ -31,10 +31,12 @@ class Session:
         activations: what products with weights take their rows in: ``f32`` as they are; ``q8`` rounded to 8 bits, each run of 32 neighbours
             with a scale of its own, as llama.cpp does for quantized weights.
         simplify: whether a copy of the graph is simplified first; None leaves out small graphs.
+        device: ``cpu``, ``cuda`` or ``cuda:1``; operators without a CUDA path run on the host.
     """
 
     def __init__(
         self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None, activations: str = "f32",
+        device: str = "cpu",
     ) -> None:
         from .copies import copied_graph
         from .upgrade import upgrade
@@ -51,8 +53,8 @@ class Session:
         if threads is not None and threads < 1:
             raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
         from .launch import cores
-        from .program import of_graph
 
+        self.device = device
         self.threads = threads or cores()
         self._native = native
         self._large = len(nodes) >= SMALL_GRAPH or sum(tensor.count for tensor in graph.weights.values()) >= SMALL_DATA
@@ -60,18 +62,28 @@ class Session:
         self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
         if activations not in ("f32", "q8"):
             raise UsageError("E-RUN-ACTIVATIONS", None, f"activations are not rounded to {activations!r}", expected="f32 or q8")
-        from .passes.linear import UseLinear
+        if device == "cpu":
+            from .passes.linear import UseLinear
 
-        graph = copied_graph(graph, {}, typed=True)
-        UseLinear(activations).run(graph)
+            graph = copied_graph(graph, {}, typed=True)
+            UseLinear(activations).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
             from .passes.simplify import Simplify
             made = copied_graph(graph, {}, typed=True)
             Simplify(MOST_FOLDED).run(made)
-        self.program = of_graph(made, {})
+        self.program = self._program(made)
         self._plain = graph
         self._whole = self.program if made is graph else None
+
+    def _program(self, graph: Graph) -> Any:
+        if self.device == "cpu":
+            from .program import of_graph
+
+            return of_graph(graph, {})
+        from .cuda.program import of_graph as on_device
+
+        return on_device(graph, self.device)
 
     def get_inputs(self) -> list[Value]:
         """The inputs that have to be fed."""
@@ -92,35 +104,20 @@ class Session:
         from .feeding import checked
 
         arrays = checked(self.graph, feeds, self._defaults)
-        found = self._results(self.program, self._fitting(arrays))
+        found: list[Any] = self.program.run(self._fitting(arrays), self.threads, self._compiled(arrays))
         return found if names is None else self._chosen(names, found)
 
-    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
-        """Compute all outputs, and hand the intermediate values whose name matches the pattern `taps` to `on_tap`.
-
-        They come one by one while the run goes on, in the order of computation, each a copy, so that memory does not grow with their number.
-        The model runs as it is in its file. A value inside a subgraph has the path to it before its name: the name of the node (of its first
-        output where it has none), the attribute, and again for subgraphs below, as in ``loop/body/x``; it comes once for each iteration.
-        A value inside a function has the name of the call before its own: ``call/x``. Sequences come as lists.
-        """
+    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, np.ndarray], None]) -> list[Any]:
+        """Compute all outputs, and hand every intermediate value whose name matches the pattern `taps` to `on_tap`, as a copy."""
         from .feeding import checked
 
+        pattern = re.compile(taps)
+        keep = frozenset(value.name for node in nodes_below(self._plain) for value in node.outputs if value.name and pattern.search(value.name))
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
-            from .program import of_graph
-
-            self._whole = of_graph(self._plain, self.program.packed)
-        return self._results(self._whole, arrays, re.compile(taps), on_tap)
-
-    def _results(
-        self, program: Any, arrays: list[Any], taps: re.Pattern[str] | None = None, on_tap: Callable[[str, Any], None] | None = None,
-    ) -> list[Any]:
-        from .program import Run
-
-        native = self._compiled(arrays)
-        end = time.monotonic() + current().time if "time" in current().chosen else math.inf
-        found: list[Any] = program.run(arrays, Run(self.threads, native, taps, on_tap, end))
-        return found
+            self._whole = self._program(self._plain)
+        results: list[Any] = self._whole.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
+        return results
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:
         """Those of the inputs that simplifying has left."""
@@ -130,6 +127,8 @@ class Session:
         return [array for value, array in zip(self.graph.inputs, arrays, strict=True) if value.name in left]
 
     def _compiled(self, arrays: Sequence[Any]) -> bool:
+        if self.device != "cpu":
+            return True
         if self._native is None and not self._large:
             native = sum(getattr(array, "size", 0) for array in arrays) >= SMALL_DATA
         else:

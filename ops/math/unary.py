@@ -46,7 +46,7 @@ def neg(x: np.ndarray) -> np.ndarray:
 
 @elementwise(
     "Sign", 13, case("f32[2,3]"), case("i64[5]"), case("u8[3]"), case(np.array([0, -3, 2], np.float32)),
-    scalar=lambda x: (x > 0) - (x < 0) if x == x else x, infer=followed(same_as_input, lambda x: (x > 0) - (x < 0)),
+    scalar=lambda x: 1 if x > 0 else -1 if x < 0 else 0 if x == 0 else x, infer=followed(same_as_input, lambda x: (x > 0) - (x < 0)),
 )
 def sign(x: np.ndarray) -> np.ndarray:
     """-1, 0 or 1; NaN stays."""

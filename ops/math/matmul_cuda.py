@@ -1,0 +1,73 @@
+"""MatMul and Gemm on the device, in tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.cuda.operand import over
+from ...runtime.cuda.place import Planned, Step, cuda
+from ...runtime.cuda.product import Axes, product
+from ...runtime.cuda.zip import Chain, applied
+from ...runtime.launch import Buffer
+from .gemm import gemm
+from .matmul import matmul
+
+
+def matrices(a: Buffer, b: Buffer, y: Buffer, stack: Sequence[int]) -> Planned:
+    """Products of two stacks of matrices that broadcast to `stack`; `y` is contiguous."""
+    rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    inner = a.view((*a.shape[:-2], 1)), b.view((*b.shape[:-2], 1))
+    left, right = ([stride * size for stride in over(item, (*stack, 1)).strides[:-1]] for item, size in
+                   zip(inner, (rows * depth, depth * columns), strict=True))
+    each = [1] * len(stack)
+    for axis in range(len(stack) - 2, -1, -1):
+        each[axis] = each[axis + 1] * stack[axis + 1]
+    return product(
+        a, b, y, Axes(stack, left, right, [step * rows * columns for step in each]), Axes([rows], [depth], None, [columns]),
+        Axes([columns], None, [1], [1]), Axes([depth], [1], [columns], None),
+    )
+
+
+@cuda(matmul)
+def matmul_on_device(step: Step) -> Planned:
+    """Vectors are matrices of one row or column."""
+    a, b, y = step.input(0), step.input(1), step.output()
+    a = a if len(a.shape) > 1 else a.view((1, *a.shape))
+    b = b if len(b.shape) > 1 else b.view((*b.shape, 1))
+    stack = list(y.shape)
+    for item in (step.input(0), step.input(1)):
+        if len(item.shape) > 1:
+            stack.pop()
+    return matrices(a, b, y, stack)
+
+
+def _scaled(x: float, alpha: float) -> float:
+    return alpha * x
+
+
+def _added(x: float, c: float, alpha: float, beta: float) -> float:
+    return alpha * x + beta * c
+
+
+@cuda(gemm)
+def gemm_on_device(step: Step) -> Planned:
+    """The product, then scale and addition where there are any."""
+    a, b, c, y = step.input(0), step.input(1), step.given(2), step.output()
+    alpha, beta = step.attributes["alpha"], step.attributes["beta"]
+    depth, rows = a.shape if step.attributes["transA"] else a.shape[::-1]
+    columns, across = b.shape if step.attributes["transB"] else b.shape[::-1]
+    left = (1, rows) if step.attributes["transA"] else (depth, 1)
+    right = (1, depth) if step.attributes["transB"] else (columns, 1)
+    if across != depth:
+        return "its shapes do not fit"
+    plain = alpha == 1 and c is None
+    target = y if plain else step.temporary(y.dtype, y.shape)
+    found = product(
+        a, b, target, Axes([], [], [], []), Axes([rows], [left[0]], None, [columns]), Axes([columns], None, [right[1]], [1]),
+        Axes([depth], [left[1]], [right[0]], None),
+    )
+    if plain:
+        return found
+    if c is None:
+        return [found, Chain((applied(_scaled, [target], y.dtype, alpha),), y)]
+    return [found, Chain((applied(_added, [target, c], y.dtype, alpha, beta),), y)]

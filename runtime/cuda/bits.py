@@ -1,0 +1,85 @@
+"""Bits of numbers: patterns as floats and back, and half precision as it is stored, on the device and under its simulator.
+
+NVVM compiles the conversions of halves to one instruction each; the simulator asks NumPy.
+"""
+
+# mypy: disable-error-code="misc, untyped-decorator"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .machine import SIMULATED
+
+if SIMULATED:
+
+    def bits(x: Any) -> Any:
+        """The pattern of a float32 as an int32."""
+        return np.float32(x).view(np.int32)
+
+    def from_bits(pattern: Any) -> Any:
+        """The float32 of a pattern."""
+        return np.int32(pattern).view(np.float32)
+
+    def half(pattern: Any) -> Any:
+        """The number with these half-precision bits."""
+        return np.float32(np.uint16(pattern).view(np.float16))
+
+    def to_half(x: Any) -> Any:
+        """The bits of the nearest number of half precision."""
+        return np.float32(x).astype(np.float16).view(np.uint16)
+
+    def inlined(function: Any) -> Any:
+        """A function that is copied into the kernels that call it."""
+        return function
+
+else:
+    from llvmlite import ir
+    from numba.cuda import jit, types
+    from numba.cuda.extending import intrinsic
+
+    def inlined(function: Any) -> Any:
+        """A function that is copied into the kernels that call it."""
+        return jit(device=True, inline="always")(function)
+
+    @intrinsic
+    def bits(typing: Any, x: Any) -> Any:
+        """The pattern of a float32 as an int32."""
+        return types.int32(types.float32), lambda context, builder, sig, args: builder.bitcast(args[0], ir.IntType(32))
+
+    @intrinsic
+    def from_bits(typing: Any, pattern: Any) -> Any:
+        """The float32 of a pattern."""
+        return types.float32(types.int32), lambda context, builder, sig, args: builder.bitcast(args[0], ir.FloatType())
+
+    def _instruction(text: str, constraint: str, result: Any, argument: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = ir.FunctionType(result, [argument])
+            return builder.call(ir.InlineAsm(kind, text, constraint), args)
+
+        return lower
+
+    @intrinsic
+    def half(typing: Any, pattern: Any) -> Any:
+        """The number with these half-precision bits."""
+        return types.float32(types.uint16), _instruction("cvt.f32.f16 $0, $1;", "=f,h", ir.FloatType(), ir.IntType(16))
+
+    @intrinsic
+    def to_half(typing: Any, x: Any) -> Any:
+        """The bits of the nearest number of half precision."""
+        return types.uint16(types.float32), _instruction("cvt.rn.f16.f32 $0, $1;", "=h,f", ir.IntType(16), ir.FloatType())
+
+
+@inlined
+def brain(pattern: Any) -> Any:
+    """The number with these bfloat16 bits."""
+    return from_bits(np.int32(np.uint32(pattern) << np.uint32(16)))
+
+
+@inlined
+def to_brain(x: Any) -> Any:
+    """The bits of the nearest bfloat16, halves to even."""
+    pattern = np.int64(bits(np.float32(x))) & np.int64(0xFFFFFFFF)
+    rounded = (pattern + np.int64(0x7FFF) + ((pattern >> np.int64(16)) & np.int64(1))) >> np.int64(16)
+    return np.uint16(rounded & np.int64(0xFFFF)) if x == x else np.uint16(((pattern >> np.int64(16)) & np.int64(0x8000)) | np.int64(0x7FC0))

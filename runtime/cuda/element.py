@@ -1,0 +1,127 @@
+"""Elements on the device: how each dtype is stored, loaded and rounded, and scalar functions as device functions.
+
+Half precision and narrower floats are kept as their bits; they are widened to float32 when they are loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import ieee
+from .bits import inlined
+from .machine import SIMULATED
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How elements of a dtype lie in memory.
+
+    Attributes:
+        storage: dtype of the arrays that kernels see.
+        compute: dtype of a loaded element.
+        load, store: text of the conversion, with ``{}`` for the stored or computed element.
+    """
+
+    storage: np.dtype[Any]
+    compute: np.dtype[Any]
+    load: str
+    store: str
+
+
+def _plain(name: str) -> Stored:
+    return Stored(np.dtype(name), np.dtype(name), "{}", f"to_{name}({{}})")
+
+
+F32 = np.dtype(np.float32)
+PLAIN = ("float32", "float64", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
+STORED: dict[str, Stored] = {
+    **{name: _plain(name) for name in PLAIN},
+    "bool": Stored(np.dtype(np.uint8), np.dtype(np.bool_), "({} != 0)", "to_uint8(({}) != 0)"),
+    "float16": Stored(np.dtype(np.uint16), F32, "half({})", "to_half(to_float32({}))"),
+    "bfloat16": Stored(np.dtype(np.uint16), F32, "brain({})", "to_brain(to_float32({}))"),
+}
+
+
+def stored(dtype: np.dtype[Any]) -> Stored:
+    """How a dtype that `holds` is stored."""
+    return STORED[dtype.name]
+
+
+def holds(dtype: np.dtype[Any]) -> bool:
+    """Whether kernels know elements of the dtype."""
+    return dtype.name in STORED
+
+
+def computing(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that elements have when they are loaded."""
+    return STORED[dtype.name].compute
+
+
+SCALARS: dict[str, Callable[..., Any]] = {}
+"""Scalar functions by the key that generated modules name them by."""
+
+
+def key_of(function: Callable[..., Any]) -> str:
+    """A key of a scalar function, the same in every process while its text is the same."""
+    key = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__} {_digest(function)}"
+    SCALARS[key] = function
+    return key
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    code = function.__code__
+    used: list[Any] = [(name, item) for name, item in sorted(function.__globals__.items()) if name in code.co_names and isinstance(item, int | float)]
+    used += [_digest(item) for name, item in sorted(function.__globals__.items()) if name in code.co_names and isinstance(item, types.FunctionType)]
+    return hashlib.sha256(repr((code.co_code, code.co_consts, code.co_names, used)).encode()).hexdigest()[:16]
+
+
+def scalar(key: str, dtype: str) -> Callable[..., Any]:
+    """The device function of a key, the numbers of its text in `dtype`."""
+    return device_function(SCALARS[key], dtype)
+
+
+@functools.cache
+def device_function(function: Callable[..., Any], dtype: str) -> Callable[..., Any]:
+    """A function that kernels copy in; functions that it calls are taken along."""
+    code = function.__code__
+    single = dtype == "float32"
+    if single:
+        code = code.replace(co_consts=tuple(np.float32(item) if type(item) in (int, float) else item for item in code.co_consts))
+    names: dict[str, Any] = {"__name__": function.__module__, "__builtins__": __builtins__}
+    for name, item in function.__globals__.items():
+        if name not in code.co_names:
+            continue
+        if isinstance(item, types.FunctionType):
+            item = device_function(item, dtype)
+        elif item is math and SIMULATED:
+            item = ieee
+        elif single and type(item) in (int, float):
+            item = np.float32(item)
+        names[name] = item
+    made: Callable[..., Any] = inlined(types.FunctionType(code, names, function.__name__, function.__defaults__))
+    return made
+
+
+def _rounded(name: str) -> Callable[[Any], Any]:
+    dtype = np.dtype(name)
+    if not SIMULATED:
+        return dtype.type
+    wide = np.dtype(np.uint64 if name == "uint64" else np.int64)
+
+    def rounded(number: Any) -> Any:
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        return np.asarray(number, wide if whole else None).astype(dtype)[()]
+
+    return rounded
+
+
+CONVERSIONS: dict[str, Any] = {f"to_{name}": _rounded(name) for name in PLAIN}
+"""What generated modules call to make an element of a dtype."""

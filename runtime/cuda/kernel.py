@@ -1,0 +1,108 @@
+"""Device kernels: functions of flat arrays and numbers that many threads run, compiled when they are first launched."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types as python_types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..launch import Argument, Buffer
+from .element import stored
+from .machine import SIMULATED
+
+_launching = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One call of a kernel.
+
+    Attributes:
+        arguments: buffers, which kernels see as flat arrays of the storage dtype, and numbers.
+        blocks: of the grid, along each axis.
+    """
+
+    kernel: DeviceKernel
+    arguments: Sequence[Argument]
+    blocks: int | tuple[int, ...]
+
+
+class DeviceKernel:
+    """A function that the device runs.
+
+    Attributes:
+        threads: of a block, along each axis.
+        title: what it computes, for listings.
+        folder: where its machine code is kept.
+    """
+
+    def __init__(self, function: Callable[..., None], threads: tuple[int, ...], title: str, folder: Path | None = None) -> None:
+        self.function = function
+        self.threads = threads
+        self.title = title
+        self.folder = folder
+
+    def launch(self, blocks: int | tuple[int, ...], arguments: Sequence[Any], stream: Any = 0) -> None:
+        """Run on device arrays and numbers; returns before it is done."""
+        if SIMULATED:
+            with _launching:
+                self._compiled[blocks, self.threads](*arguments)
+        else:
+            self._compiled[blocks, self.threads, stream](*arguments)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        from numba import cuda
+
+        if SIMULATED:
+            return cuda.jit(_quiet(self.function))
+        return cuda.jit(self.function) if self.folder is None else _cached(self.function, str(self.folder))
+
+    def ptx(self, signature: tuple[str, ...], cc: tuple[int, int]) -> str:
+        """Its assembly for a compute capability; needs no device."""
+        from numba import cuda
+        from numba.cuda import types
+
+        kinds = tuple(types.Array(getattr(types, name[:-1]), 1, "C") if name.endswith("*") else getattr(types, name) for name in signature)
+        text, _ = cuda.compile_ptx(self.function, kinds, cc=cc)
+        return str(text)
+
+    def __repr__(self) -> str:
+        return self.title
+
+
+def signature(arguments: Sequence[Argument]) -> tuple[str, ...]:
+    """Types of the arguments as kernels see them: ``float32*``, ``int64``, ``float64``."""
+    return tuple(
+        f"{np.dtype(stored(item.dtype).storage).name}*" if isinstance(item, Buffer) else "float64" if isinstance(item, float) else "int64"
+        for item in arguments
+    )
+
+
+def _cached(function: Callable[..., None], folder: str) -> Any:
+    from numba import cuda
+    from numba.cuda import config
+
+    before = config.CACHE_DIR
+    config.CACHE_DIR = folder
+    try:
+        return cuda.jit(cache=True)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+def _quiet(function: Callable[..., None]) -> Callable[..., None]:
+    """NumPy warns in each thread of the simulator; the wrapper has the globals of the function, where the simulator puts its own `cuda`."""
+    errstate = np.errstate
+
+    def run(*arguments: Any) -> None:
+        with errstate(all="ignore"):
+            function(*arguments)
+
+    return python_types.FunctionType(run.__code__, function.__globals__, function.__name__, None, run.__closure__)

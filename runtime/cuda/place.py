@@ -1,0 +1,164 @@
+"""Placement: which operators have a path on the device, from the files named ``*_cuda.py`` beside them, and why others have none.
+
+    @cuda(transpose)
+    def transpose_on_device(step: Step) -> Planned: ...       # launches, a view, or a sentence that says why this node stays on the CPU
+
+    on_cpu("texts are Python objects", string_split, string_concat)
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..launch import Buffer, Room, View
+from ..registry import operators
+from .element import holds
+from .kernel import Launch
+from .zip import Chain
+
+if TYPE_CHECKING:
+    from ..build import Builder
+    from ..graph import Node
+    from ..op import Op
+
+
+@dataclass(eq=False)
+class Step:
+    """A node as its device planner sees it.
+
+    Attributes:
+        inputs: buffers, None for an optional input that is absent.
+        attributes: all of them, defaults filled in.
+        results: dtype and shape of each output, None for one that nobody uses.
+        cache: what has been made of constants, kept for all plans of a session.
+        flags: bytes that kernels set when data is not what the operator allows, and what to say then.
+    """
+
+    node: Node
+    inputs: list[Buffer | None]
+    attributes: dict[str, Any]
+    results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
+    cache: dict[Any, np.ndarray]
+    outputs: dict[int, Buffer] = field(default_factory=dict)
+    flags: list[tuple[Buffer, str]] = field(default_factory=list)
+
+    def input(self, index: int) -> Buffer:
+        """An input that the operator requires."""
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    def given(self, index: int) -> Buffer | None:
+        """An input, None where it is absent or left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def output(self, index: int = 0) -> Buffer:
+        """The buffer for an output that is used."""
+        if index not in self.outputs:
+            result = self.results[index]
+            assert result is not None
+            self.outputs[index] = self.temporary(*result)
+        return self.outputs[index]
+
+    def wanted(self, index: int) -> bool:
+        """Whether anything uses output `index`."""
+        return index < len(self.results) and self.results[index] is not None
+
+    def temporary(self, dtype: np.dtype[Any] | type, shape: Sequence[int]) -> Buffer:
+        """An array for the launches of this step."""
+        kind = np.dtype(dtype)
+        return Buffer(kind, tuple(shape), Room(math.prod(shape) * kind.itemsize))
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """Values of an input that is known ahead."""
+        buffer = self.given(index)
+        if buffer is None or buffer.room.constant is None:
+            return None
+        whole = buffer.room.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
+        return whole.view(buffer.dtype).reshape(buffer.shape)
+
+    def held(self, array: np.ndarray) -> Buffer:
+        """A constant buffer."""
+        plain = np.ascontiguousarray(array).reshape(array.shape)
+        return Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
+
+    def flag(self, why: str) -> Buffer:
+        """A byte that kernels set to 1 when the node's data is not what its operator allows."""
+        made = self.temporary(np.uint8, (1,))
+        self.flags.append((made, why))
+        return made
+
+
+Planned: TypeAlias = "Launch | Chain | View | list[Launch | Chain] | str"
+"""What computes a node in order, a view, or why it runs on the CPU."""
+Planner = Callable[[Step], Planned]
+Formula = Callable[["Node", "Builder"], None]
+
+PLANNERS: dict[Op, Planner] = {}
+FORMULAS: dict[Op, Formula] = {}
+REASONS: dict[Op, str] = {}
+
+
+def cuda(*found: Op) -> Callable[[Planner], Planner]:
+    """Register the device planner of operators."""
+
+    def registered(planner: Planner) -> Planner:
+        PLANNERS.update(dict.fromkeys(found, planner))
+        return planner
+
+    return registered
+
+
+def composed(*found: Op) -> Callable[[Formula], Formula]:
+    """Register the rule that builds a node of operators that have device planners. All shapes are known when it runs."""
+
+    def registered(formula: Formula) -> Formula:
+        FORMULAS.update(dict.fromkeys(found, formula))
+        return formula
+
+    return registered
+
+
+def on_cpu(why: str, *found: Op) -> None:
+    """Say why operators run on the CPU."""
+    REASONS.update(dict.fromkeys(found, why))
+
+
+@functools.cache
+def kernels() -> None:
+    """Load the modules of ``ops`` that say how operators run on the device."""
+    operators()
+    package = importlib.import_module("...ops", __package__)
+    for module in sorted(pkgutil.walk_packages(package.__path__, f"{package.__name__}."), key=lambda module: module.name):
+        if module.name.endswith("_cuda"):
+            importlib.import_module(module.name)
+
+
+def placed(operator: Op) -> str | None:
+    """None for operators with a path on the device, why the others have none."""
+    kernels()
+    if operator in PLANNERS or formula_of(operator) is not None:
+        return None
+    return REASONS.get(operator, "it has no CUDA path")
+
+
+def formula_of(operator: Op) -> Formula | None:
+    """What builds a node of others."""
+    return FORMULAS.get(operator, operator.lower)
+
+
+def planned(step: Step) -> Planned:
+    """What computes a node on the device, or why nothing does."""
+    unknown = [item.dtype for item in step.inputs if item is not None and not holds(item.dtype)]
+    unknown += [result[0] for result in step.results if result is not None and not holds(result[0])]
+    if unknown:
+        return f"kernels do not know {unknown[0]}"
+    return PLANNERS[step.node.op](step)

@@ -1,0 +1,411 @@
+"""The device planner: nodes become launches, with steps on the CPU between them where an operator has no CUDA path, and the copies these cost.
+
+Nodes are inferred with the shapes at hand, and what follows from constants is computed here. Where a shape depends on data, the plan ends:
+the nodes behind it are a program of their own, planned when the shape is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..copies import captures, copied, needed
+from ..dtype import STRING, DType
+from ..errors import UnsupportedError
+from ..graph import Graph, Node, Value
+from ..infer import MAX_DATA, Facts
+from ..launch import Buffer, Room, View
+from ..memory import place
+from ..plan import addressable, dtype_of, ints, known, size
+from .element import holds
+from .kernel import Launch
+from .place import PLANNERS, Step, formula_of, placed, planned
+from .zip import LONGEST, Apply, Chain
+
+if TYPE_CHECKING:
+    from .program import Program
+
+FOLDED_ELEMENTS = 1 << 16
+"""Elements of a result that is computed while planning."""
+
+
+class Known(Facts):
+    """Facts that know constants by value, whichever graph they come from."""
+
+    def __init__(self, constants: dict[Value, np.ndarray]) -> None:
+        super().__init__()
+        self.constants = constants
+
+    def array(self, value: Value) -> np.ndarray | None:
+        held = self.constants.get(value)
+        if held is not None:
+            return held if held.size <= MAX_DATA else None
+        return super().array(value)
+
+
+@dataclass(eq=False)
+class HostStep:
+    """A node that its `compute` runs.
+
+    Attributes:
+        why: it has no place on the device.
+        captured: values that its subgraphs use, where they are.
+    """
+
+    node: Node
+    why: str
+    inputs: list[Value | None]
+    captured: dict[Value, Buffer | Value]
+
+
+@dataclass(eq=False)
+class Upload:
+    """A value's copy on the device."""
+
+    value: Value
+    buffer: Buffer
+
+
+@dataclass(eq=False)
+class Download:
+    """A value's copy on the host."""
+
+    buffer: Buffer
+    value: Value
+
+
+@dataclass(eq=False)
+class Plan:
+    """What a graph does for inputs of given dtypes and shapes.
+
+    Attributes:
+        steps: in order.
+        nodes: for each step the node it comes from, None for copies of inputs and outputs.
+        fed: for each input, the value that it is among the objects of a run, or the slot of an array that is on the device.
+        outputs, live: values among the objects, or buffers.
+        arena: bytes of device memory beside weights; weights: arrays that are there all the time.
+        flags: bytes to look at when all is done, and the error that they stand for.
+        rest: what runs afterwards on the values in `live`.
+    """
+
+    steps: list[Launch | HostStep | Upload | Download] = field(default_factory=list)
+    nodes: list[Node | None] = field(default_factory=list)
+    fed: list[Value | int] = field(default_factory=list)
+    outputs: list[Buffer | Value] = field(default_factory=list)
+    arena: int = 0
+    weights: dict[int, np.ndarray] = field(default_factory=dict)
+    objects: dict[Value, np.ndarray] = field(default_factory=dict)
+    flags: list[tuple[Buffer, str]] = field(default_factory=list)
+    rest: Program | None = None
+    live: list[Buffer | Value] = field(default_factory=list)
+    taps: dict[str, Buffer | Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """What a plan has to know of an input that is on the device already."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What a plan has to know of an input on the host; None stands for what is not known or no tensor."""
+
+    dtype: DType | None
+    shape: tuple[int, ...] | None
+
+
+class Planner:
+    """Makes one plan."""
+
+    def __init__(self, program: Program, feeds: Sequence[OnDevice | OnHost], keep: frozenset[str]) -> None:
+        self.program = program
+        self.keep = keep
+        self.plan = Plan()
+        self.values: dict[Value, Value] = {}
+        self.constants: dict[Value, np.ndarray] = {}
+        self.host: set[Value] = set()
+        self.device: dict[Value, Buffer] = {}
+        self.steps: list[Chain | Launch | HostStep | Upload | Download] = []
+        self.nodes: list[Node | None] = []
+        self.facts = Known(self.constants)
+        self.nodes_left = [copied(node, self.values) for node in program.nodes]
+        self.uses: Counter[Value] = Counter(value for node in self.nodes_left for value in needed(node))
+        self.results = [self._value(value) for value in program.outputs]
+        self.uses.update(self.results)
+        for value, array in program.weights.items():
+            self._constant(self._value(value), array, value.dtype)
+        for value, feed in zip(program.inputs, feeds, strict=True):
+            self._feed(self._value(value), feed, value)
+
+    def _value(self, value: Value) -> Value:
+        return self.values.setdefault(value, Value(value.name))
+
+    def _constant(self, value: Value, array: np.ndarray, dtype: DType | None = None) -> None:
+        value.dtype, value.shape = dtype or dtype_of(array), array.shape
+        self.constants[value] = array
+
+    def _feed(self, value: Value, feed: OnDevice | OnHost, described: Value) -> None:
+        if isinstance(feed, OnDevice):
+            from ..plan import dtype_of_numpy
+
+            value.dtype, value.shape = dtype_of_numpy(feed.dtype), feed.shape
+            slot = len(self.plan.fed)
+            self.device[value] = Buffer(feed.dtype, feed.shape, Room(size(feed.shape) * feed.dtype.itemsize, slot=slot))
+            self.plan.fed.append(slot)
+            return
+        value.container, value.dtype, value.shape = described.container, feed.dtype or described.dtype, feed.shape
+        self.host.add(value)
+        self.plan.fed.append(value)
+
+    def made(self) -> Plan:
+        """The plan."""
+        waiting = self.nodes_left[::-1]
+        left = len(self.nodes_left)
+        own = {id(node) for node in self.nodes_left}
+        while waiting:
+            node = waiting.pop()
+            left -= id(node) in own
+            if not self._node(node):
+                waiting += self._expanded(node)[::-1]
+                continue
+            done = len(self.nodes_left) - left
+            if left and all(id(item) in own for item in waiting) and any(self._unknown(value) for value in node.outputs):
+                self._cut(done)
+                break
+        else:
+            self.plan.outputs = [self._result(value) for value in self.results]
+        return self._finished()
+
+    def _unknown(self, value: Value) -> bool:
+        return bool(value.name) and self.uses[value] > 0 and value not in self.constants and not value.container and (
+            value.dtype is not STRING and (value.dtype is None or not known(value.shape))
+        )
+
+    def _node(self, node: Node) -> bool:
+        """Whether the node is done with; otherwise others stand for it."""
+        self.facts.infer_node(node)
+        if self._folded(node):
+            return True
+        why = placed(node.op)
+        if why is None:
+            if node.op not in PLANNERS:
+                why = self._unfit(node)
+                if why is None:
+                    return False
+            else:
+                why = self._launched(node)
+        if why is not None:
+            self._on_host(node, why)
+        return True
+
+    def _unfit(self, node: Node) -> str | None:
+        """Why a node cannot be taken to the device whatever its operator, None when it can."""
+        for value in node.inputs:
+            if value is None or value in self.constants:
+                continue
+            if value.container:
+                return "it takes a sequence, a map or an optional"
+            if value.dtype is STRING:
+                return "it takes texts"
+            if value not in self.device and (not addressable(value.dtype) or not known(value.shape)):
+                return "the shape of an input is not known" if addressable(value.dtype) else f"kernels do not know {value.dtype}"
+        for value in node.outputs:
+            if value.name and self.uses[value]:
+                if value.container or not addressable(value.dtype):
+                    return f"kernels do not know {'sequences' if value.container else value.dtype}"
+                if not known(value.shape):
+                    return "the shape of its output depends on data"
+                if not size(value.shape):
+                    return "there is nothing to compute"
+        return None
+
+    def _expanded(self, node: Node) -> list[Node]:
+        """The nodes that a node is made of, their constants known."""
+        from ..build import Builder
+
+        formula = formula_of(node.op)
+        assert formula is not None
+        graph = Graph()
+        build = Builder(graph, stem=node.name or node.op.name)
+        formula(node, build)
+        for name, tensor in graph.weights.items():
+            self._constant(graph.values[name], tensor.numpy(), tensor.dtype)
+        for made in graph.nodes:
+            self.uses.update(needed(made))
+        return graph.nodes
+
+    def _folded(self, node: Node) -> bool:
+        inputs = [value for value in node.inputs if value is not None]
+        if node.subgraphs or node.op.asks or node.op.compute is None or not node.op.repeatable:
+            return False
+        outputs = [value for value in node.outputs if value.name]
+        for value in outputs:
+            found = self.facts.array(value)
+            if found is not None and len(outputs) == 1 and value.dtype is not None and value.dtype.kind in ("int", "uint", "bool"):
+                self._constant(value, found.astype(value.dtype.as_numpy(), copy=False), value.dtype)
+                return True
+        if any(value not in self.constants for value in inputs):
+            return False
+        if any(not known(value.shape) or size(value.shape) > FOLDED_ELEMENTS for value in outputs):
+            return False
+        if sum(self.constants[value].size for value in inputs) > FOLDED_ELEMENTS:
+            return False
+        results = node.op.compute(*(None if value is None else self.constants[value] for value in node.inputs), **node.attributes)
+        results = results if isinstance(results, tuple) else (results,)
+        if any(isinstance(result, list | dict) or result is None for result in results):
+            return False
+        for value, result in zip(node.outputs, results, strict=False):
+            if value.name:
+                self._constant(value, np.asarray(result), value.dtype)
+        return True
+
+    def _launched(self, node: Node) -> str | None:
+        """Add a node's launches; why it has none."""
+        why = self._unfit(node)
+        if why is not None:
+            return why
+        homes = {value: self._described(value) for value in node.inputs if value is not None}
+        for value, home in homes.items():
+            if home is None or not home.count:
+                return "it takes nothing" if home is not None else f"kernels do not know {value.dtype}"
+        inputs = [None if value is None else homes[value] for value in node.inputs]
+        results = [
+            (value.dtype.as_numpy(), ints(value.shape)) if value.name and self.uses[value] and value.dtype is not None else None
+            for value in node.outputs
+        ]
+        step = Step(node, inputs, {**node.op.defaults, **node.attributes}, results, self.program.cache)
+        found = planned(step)
+        if isinstance(found, str):
+            return found
+        for value, home in homes.items():
+            if home is not None and value in self.host and value not in self.device:
+                self.device[value] = home
+                self._add(Upload(value, home), node)
+        if isinstance(found, View):
+            assert results[0] is not None
+            self.device[node.outputs[0]] = found.buffer.view(results[0][1])
+            return None
+        for index, value in enumerate(node.outputs):
+            if index in step.outputs:
+                self.device[value] = step.outputs[index]
+        self.plan.flags += step.flags
+        for item in found if isinstance(found, list) else [found]:
+            self._fuse(item, node)
+        return None
+
+    def _described(self, value: Value) -> Buffer | None:
+        """The buffer of a value, which may have to be uploaded."""
+        home = self.device.get(value)
+        if home is not None:
+            return home
+        array = self.constants.get(value)
+        if array is not None:
+            if array.dtype.kind in "OUT" or not holds(array.dtype):
+                return None
+            plain = np.ascontiguousarray(array).reshape(array.shape)
+            home = self.device[value] = Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
+            return home
+        if value.container or not addressable(value.dtype) or not known(value.shape) or value.dtype is None:
+            return None
+        dtype = value.dtype.as_numpy()
+        return Buffer(dtype, ints(value.shape), Room(size(value.shape) * dtype.itemsize)) if holds(dtype) else None
+
+    def _add(self, item: Chain | Launch | HostStep | Upload | Download, node: Node | None) -> None:
+        self.steps.append(item)
+        self.nodes.append(node)
+
+    def _fuse(self, item: Chain | Launch, node: Node) -> None:
+        before = self.steps[-1] if self.steps else None
+        if isinstance(item, Chain) and isinstance(before, Chain) and not self.keep:
+            head = item.steps[0]
+            feeding = [operand for operand in item.operands if operand.room is before.output.room]
+            same = len(feeding) == 1 and feeding[0].shape == before.output.shape == item.output.shape and feeding[0].dtype == before.output.dtype
+            if same and feeding[0] in head.operands and len(before.steps) + len(item.steps) <= LONGEST and self._only_use(before.output):
+                operands = tuple(None if operand is feeding[0] else operand for operand in head.operands)
+                joined = Apply(head.function, operands, head.numbers, head.compute, head.result)
+                self.steps[-1] = Chain((*before.steps, joined, *item.steps[1:]), item.output)
+                self.nodes[-1] = node
+                return
+        self._add(item, node)
+
+    def _only_use(self, buffer: Buffer) -> bool:
+        users = [value for value, home in self.device.items() if home.room is buffer.room]
+        return len(users) == 1 and self.uses[users[0]] == 1 and users[0] not in self.results
+
+    def _on_host(self, node: Node, why: str) -> None:
+        if node.op.compute is None:
+            raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {node.op.name}", hint="List them with candle-convert ops")
+        inputs = [None if value is None else self._at_host(value, node) for value in node.inputs]
+        captured: dict[Value, Buffer | Value] = {}
+        for value in (value for graph in node.subgraphs for value in captures(graph)):
+            home = self.device.get(value)
+            captured[value] = home if home is not None and home.room.constant is None else self._at_host(value, node)
+        self._add(HostStep(node, why, inputs, captured), node)
+        self.host.update(value for value in node.outputs if value.name)
+
+    def _at_host(self, value: Value, node: Node | None) -> Value:
+        if value in self.constants:
+            self.plan.objects[value] = self.constants[value]
+        elif value not in self.host:
+            self._add(Download(self.device[value], value), node)
+            self.host.add(value)
+        return value
+
+    def _result(self, value: Value) -> Buffer | Value:
+        return self._at_host(value, None) if value in self.constants or value in self.host else self.device[value]
+
+    def _cut(self, start: int) -> None:
+        back = {copy: value for value, copy in self.values.items()}
+        nodes = self.nodes_left[start:]
+        wanted = {value for node in nodes for value in needed(node)} | set(self.results)
+        live = [value for value in wanted if (value in self.device or value in self.host or value in self.constants) and value in back]
+        fed = [value for value in live if value not in self.constants]
+        weights = {back[value]: self.constants[value] for value in live if value in self.constants}
+        self.plan.rest = self.program.sub(
+            self.program.nodes[start:], [back[value] for value in fed], self.program.outputs, weights,
+        )
+        self.plan.live = [self.device.get(value, value) for value in fed]
+
+    def _finished(self) -> Plan:
+        plan = self.plan
+        plan.taps = {value.name: self._result(value) for value in (*self.device, *self.host) if value.name in self.keep}
+        plan.steps = [item.launch() if isinstance(item, Chain) else item for item in self.steps]
+        plan.nodes = self.nodes
+        arena: dict[int, Room] = {}
+        for position, step in enumerate(plan.steps):
+            for buffer in buffers_of(step):
+                _use(buffer, position, arena, plan.weights)
+        for home in (*plan.outputs, *plan.live, *plan.taps.values(), *(buffer for buffer, _ in plan.flags)):
+            if isinstance(home, Buffer):
+                _use(home, len(plan.steps), arena, plan.weights)
+        for buffer, _ in plan.flags:
+            buffer.room.first = 0
+        plan.arena = place(list(arena.values()))
+        return plan
+
+
+def buffers_of(step: Launch | HostStep | Upload | Download) -> list[Buffer]:
+    """Device memory that a step uses."""
+    if isinstance(step, Launch):
+        return [argument for argument in step.arguments if isinstance(argument, Buffer)]
+    if isinstance(step, HostStep):
+        return [home for home in step.captured.values() if isinstance(home, Buffer)]
+    return [step.buffer]
+
+
+def _use(buffer: Buffer, at: int, arena: dict[int, Room], weights: dict[int, np.ndarray]) -> None:
+    room = buffer.room
+    if room.constant is not None:
+        weights[id(room.constant)] = room.constant
+    elif room.slot is None:
+        arena[id(room)] = room
+        room.first = at if room.first < 0 else min(room.first, at)
+        room.last = max(room.last, at)
+

@@ -1,0 +1,193 @@
+"""Device programs: a list of nodes made ready to run on a device for the shapes that come."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..copies import captures
+from ..errors import UsageError
+from ..graph import Graph, Node, Value
+from ..launch import Buffer
+from ..op import Call
+from ..plan import dtype_of, ints
+from .array import DeviceArray
+from .kernel import Launch
+from .machine import number_of
+from .memory import Memory, Pool
+from .place import kernels
+from .planner import Download, HostStep, OnDevice, OnHost, Plan, Planner, Upload
+
+PLANS = 32
+"""Plans that are kept for the shapes seen last."""
+Tap = Callable[[str, np.ndarray], None]
+
+
+class Program:
+    """Nodes that compute outputs from inputs and weights on a device.
+
+    Attributes:
+        inputs: fed ones first; for a subgraph, the values that it uses from around follow.
+        cache: what planners have made of weights, shared by all programs of a session.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray], pool: Pool,
+        cache: dict[Any, np.ndarray],
+    ) -> None:
+        self.nodes = list(nodes)
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.weights = dict(weights)
+        self.pool = pool
+        self.cache = cache
+        self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def sub(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray]) -> Program:
+        """A program of nodes on the same device."""
+        return Program(nodes, inputs, outputs, weights, self.pool, self.cache)
+
+    def run(
+        self, feeds: Sequence[Any], threads: int = 1, native: bool = True, keep: frozenset[str] | None = None, on_tap: Tap | None = None,
+    ) -> list[Any]:
+        """Outputs on the host for arrays (or lists, maps, None) in the order of `inputs`."""
+        return self.runner(feeds, keep or frozenset()).run(feeds, on_tap)
+
+    def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
+        """What runs feeds of these dtypes and shapes."""
+        signatures = tuple(map(_signature, feeds))
+        runner = self._plans.get((signatures, keep))
+        if runner is None:
+            made = Runner(Planner(self, signatures, keep).made(), self)
+            with self._lock:
+                runner = self._plans.setdefault((signatures, keep), made)
+                while len(self._plans) > PLANS:
+                    self._plans.popitem(last=False)
+        return runner
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans that are cached."""
+        return [runner.plan for runner in self._plans.values()]
+
+
+def of_graph(graph: Graph, device: str, memory: int | None = None) -> Program:
+    """The program of a whole graph on a device (``cuda``, ``cuda:1``); `memory` limits the bytes that it may hold there."""
+    kernels()
+    fed = {value.name for value in graph.inputs}
+    weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
+    return Program(graph.nodes, graph.inputs, graph.outputs, weights, Pool(number_of(device), memory), {})
+
+
+def _signature(feed: Any) -> OnDevice | OnHost:
+    if isinstance(feed, DeviceArray):
+        return OnDevice(feed.dtype, feed.shape)
+    if isinstance(feed, np.ndarray):
+        return OnHost(dtype_of(feed), feed.shape)
+    return OnHost(None, None)
+
+
+class Runner:
+    """Runs one plan; several threads may do so at once."""
+
+    def __init__(self, plan: Plan, program: Program) -> None:
+        self.plan = plan
+        self.program = program
+        program.pool.check(plan)
+        self._free: list[Memory] = []
+        self._below: dict[int, Program] = {}
+
+    def run(self, feeds: Sequence[Any], on_tap: Tap | None = None) -> list[Any]:
+        """Outputs on the host, which share no memory with anything else."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = Memory(self.plan, self.program.pool)
+        try:
+            return self._run(memory, feeds, on_tap)
+        finally:
+            self._free.append(memory)
+
+    def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None) -> list[Any]:
+        plan = self.plan
+        objects: dict[Value, Any] = dict(plan.objects)
+        for place, feed in zip(plan.fed, feeds, strict=True):
+            if isinstance(place, int):
+                memory.slots[place] = feed.bytes
+            else:
+                objects[place] = feed
+        zero = np.zeros(1, np.uint8)
+        for flag, _ in plan.flags:
+            memory.upload(flag, zero)
+        for step in plan.steps:
+            if isinstance(step, Launch):
+                step.kernel.launch(step.blocks, [memory.view(item) if isinstance(item, Buffer) else item for item in step.arguments])
+            elif isinstance(step, Upload):
+                memory.upload(step.buffer, self._fitting(step, objects[step.value]))
+            elif isinstance(step, Download):
+                objects[step.value] = memory.download(step.buffer)
+            else:
+                self._on_host(memory, step, objects)
+        for flag, why in plan.flags:
+            if memory.download(flag)[0]:
+                raise UsageError("E-OP-INDEX", None, why, hint="Compare the inputs with what the model expects")
+        if on_tap is not None:
+            for name, home in plan.taps.items():
+                on_tap(name, memory.download(home) if isinstance(home, Buffer) else np.array(objects[home]))
+        if plan.rest is None:
+            return [memory.download(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
+        live = [DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home] for home in plan.live]
+        found: list[Any] = plan.rest.runner(live).run(live)
+        return [_owned(result, feeds, plan) for result in found]
+
+    def _fitting(self, step: Upload, found: Any) -> np.ndarray:
+        array = np.asarray(found)
+        if array.dtype != step.buffer.dtype or array.shape != step.buffer.shape:
+            raise UsageError(
+                "E-RUN-SHAPE", None, f"{step.value.name!r} is not what the graph says", expected=f"{step.buffer.dtype}{list(step.buffer.shape)}",
+                found=f"{array.dtype}{list(array.shape)}", hint="Please report it",
+            )
+        return array
+
+    def _on_host(self, memory: Memory, step: HostStep, objects: dict[Value, Any]) -> None:
+        node = step.node
+        attributes = node.attributes
+        if node.op.asks:
+            run = functools.partial(self._subgraph, memory, step, objects)
+            attributes = {**attributes, "call": Call(node, tuple(bool(value.name) for value in node.outputs), run)}
+        assert node.op.compute is not None
+        results = node.op.compute(*(None if value is None else objects[value] for value in step.inputs), **attributes)
+        for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
+            objects[value] = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
+
+    def _subgraph(self, memory: Memory, step: HostStep, objects: dict[Value, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        below = self._below.get(id(graph))
+        around = captures(graph)
+        if below is None:
+            own = set(graph.inputs)
+            weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if graph.values[name] not in own}
+            made = self.program.sub(graph.nodes, [*graph.inputs, *around], graph.outputs, weights)
+            below = self._below.setdefault(id(graph), made)
+        fed: list[Any] = [item if item is None or isinstance(item, list | dict) else np.asarray(item) for item in inputs]
+        for value in around:
+            home = step.captured[value]
+            fed.append(DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home])
+        return below.run(fed)
+
+
+def _owned(result: Any, feeds: Sequence[Any], plan: Plan) -> Any:
+    if isinstance(result, list):
+        return [_owned(item, feeds, plan) for item in result]
+    if not isinstance(result, np.ndarray):
+        return result
+    known = (*feeds, *plan.objects.values())
+    return result.copy() if result.base is not None or any(result is array for array in known) else result
+
+
+__all__ = ["Program", "ints", "of_graph"]

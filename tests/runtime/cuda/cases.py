@@ -1,0 +1,139 @@
+"""Runs many graphs with ``device="cuda"`` in one process, for the tests that start it: a card's or, with NUMBA_ENABLE_CUDASIM=1, the simulator's.
+
+    python cases.py examples|suite|graphs [--every N] [--only REGEX] [--largest ELEMENTS]
+
+Prints one JSON object a line: the case, nodes that ran on the CPU with the reason, and what was wrong, null when nothing was.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import candle_convert.formats.containers.onnx_graph as onnx_graph
+from candle_convert.runtime.cuda.planner import HostStep
+from candle_convert.runtime.errors import Error
+from candle_convert.runtime.session import Session
+
+LARGEST = 4000
+"""Elements of inputs and outputs from which a case takes the simulator too long."""
+
+
+def size(values):
+    return sum(np.size(value) for value in values if isinstance(value, np.ndarray))
+
+
+def examples():
+    """(name, graph, feeds, expected outputs, tolerances) for every operator's examples, expected as the CPU computes them."""
+    from candle_convert.runtime.registry import operators
+    from single_node import model
+
+    for operator in operators().values():
+        for index, example in enumerate(operator.examples):
+            made, feeds = model(operator, example)
+            name = f"{operator.domain}{'.' if operator.domain else ''}{operator.name}-{index}"
+            yield name, lambda made=made: onnx_graph.graph_of(made), feeds, None, (operator.tolerance.rtol, operator.tolerance.atol)
+
+
+def suite():
+    """The same for the standard's own tests, expected as the standard says."""
+    from test_onnx_suite import CASES, RANDOM, loaded
+
+    for case in CASES:
+        if case.kind == "real" or RANDOM.match(case.name):
+            continue
+        model, sets = loaded(case)
+        for inputs, outputs in sets:
+            graph = lambda model=model: onnx_graph.graph_of(model)  # noqa: E731
+            yield case.name.removeprefix("test_"), graph, inputs, list(outputs), (case.rtol, case.atol)
+
+
+def graphs():
+    """The same for small networks."""
+    from networks_on_device import NETWORKS
+
+    for name, build in NETWORKS.items():
+        made, feeds = build()
+        yield name, lambda made=made: made, feeds, None, (1e-4, 1e-5)
+
+
+def host_steps(program):
+    """Nodes that run on the CPU, in a program and those below it."""
+    found = []
+    for runner in program._plans.values():
+        found += [[step.node.op.name, step.why] for step in runner.plan.steps if isinstance(step, HostStep)]
+        for below in [*runner._below.values(), *([runner.plan.rest] if runner.plan.rest is not None else [])]:
+            found += host_steps(below)
+    return found
+
+
+def compare(expected, got, rtol, atol):
+    if isinstance(expected, list | tuple):
+        assert isinstance(got, list | tuple), "a sequence was expected"
+        assert len(got) == len(expected)
+        for one, other in zip(expected, got, strict=True):
+            compare(one, other, rtol, atol)
+    elif isinstance(expected, dict) or expected is None:
+        assert got == expected
+    else:
+        expected = np.asarray(expected)
+        assert isinstance(got, np.ndarray)
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype) or (got.dtype.kind in "OUT" and expected.dtype.kind in "OUT"), (
+            f"{got.dtype}{got.shape} for {expected.dtype}{expected.shape}"
+        )
+        if got.dtype.kind in "OUT":
+            assert got.tolist() == expected.tolist()
+            return
+        rough = {"float16": 2e-3, "bfloat16": 2e-2}.get(got.dtype.name, 0)
+        if got.dtype.kind == "V" or rough:
+            got, expected = got.astype(np.float32), expected.astype(np.float32)
+        np.testing.assert_allclose(got, expected, rtol=max(rtol, rough), atol=max(atol, rough / 10))
+
+
+def run(graph, feeds, expected, tolerances):
+    """(nodes on the CPU, what was wrong)."""
+    session = Session(graph(), device="cuda")
+    named = feeds if isinstance(feeds, dict) else dict(zip((value.name for value in session.get_inputs()), feeds, strict=False))
+    if expected is None:
+        expected = Session(graph(), native=False).run(None, named)
+    got = session.run(None, named)
+    compare(expected, got, *tolerances)
+    return host_steps(session.program)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["examples", "suite", "graphs"])
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--largest", type=int, default=LARGEST)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for index, (name, graph, feeds, expected, tolerances) in enumerate(globals()[arguments.kind]()):
+        if index % arguments.every or not re.search(arguments.only, name):
+            continue
+        row = {"case": name, "host": [], "wrong": None}
+        if size(feeds.values() if isinstance(feeds, dict) else feeds) + size(expected or []) > arguments.largest:
+            row["skipped"] = "too large for the simulator"
+        else:
+            start = time.process_time()
+            try:
+                row["host"] = run(graph, feeds, expected, tolerances)
+            except (AssertionError, Error) as error:
+                row["wrong"] = str(error)[:600]
+            except Exception:  # whatever the simulator meets in a kernel belongs to its case
+                row["wrong"] = traceback.format_exc()[-1500:]
+            row["seconds"] = round(time.process_time() - start, 3)
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
