@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
-
-if TYPE_CHECKING:
-    import numpy as np
+from .limits import current
 
 SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
@@ -22,7 +22,7 @@ SMALL_DATA = 1 << 14
 
 
 class Session:
-    """Runs a graph on the host. Several threads may use one session at once.
+    """Runs a graph on the host or a device. Several threads may use one session at once.
 
     Args:
         graph: its nodes are taken to the newest opset in place.
@@ -72,6 +72,7 @@ class Session:
             from .passes.simplify import Simplify
             made = copied_graph(graph, {}, typed=True)
             Simplify(MOST_FOLDED).run(made)
+        self.program: Any = None
         self.program = self._program(made)
         self._plain = graph
         self._whole = self.program if made is graph else None
@@ -80,7 +81,7 @@ class Session:
         if self.device == "cpu":
             from .program import of_graph
 
-            return of_graph(graph, {})
+            return of_graph(graph, {} if self.program is None else self.program.packed)
         from .cuda.program import of_graph as on_device
 
         return on_device(graph, self.device)
@@ -104,20 +105,37 @@ class Session:
         from .feeding import checked
 
         arrays = checked(self.graph, feeds, self._defaults)
-        found: list[Any] = self.program.run(self._fitting(arrays), self.threads, self._compiled(arrays))
+        found = self._results(self.program, self._fitting(arrays))
         return found if names is None else self._chosen(names, found)
 
-    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, np.ndarray], None]) -> list[Any]:
-        """Compute all outputs, and hand every intermediate value whose name matches the pattern `taps` to `on_tap`, as a copy."""
+    def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
+        """Compute all outputs, and hand the intermediate values whose name matches the pattern `taps` to `on_tap`.
+
+        They come one by one while the run goes on, in the order of computation, each a copy, so that memory does not grow with their number.
+        The model runs as it is in its file. A value inside a subgraph has the path to it before its name: the name of the node (of its first
+        output where it has none), the attribute, and again for subgraphs below, as in ``loop/body/x``; it comes once for each iteration.
+        A value inside a function has the name of the call before its own: ``call/x``. Sequences come as lists.
+        """
         from .feeding import checked
 
-        pattern = re.compile(taps)
-        keep = frozenset(value.name for node in nodes_below(self._plain) for value in node.outputs if value.name and pattern.search(value.name))
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
             self._whole = self._program(self._plain)
-        results: list[Any] = self._whole.run(arrays, self.threads, self._compiled(arrays), keep, on_tap)
-        return results
+        return self._results(self._whole, arrays, re.compile(taps), on_tap)
+
+    def _results(
+        self, program: Any, arrays: list[Any], taps: re.Pattern[str] | None = None, on_tap: Callable[[str, Any], None] | None = None,
+    ) -> list[Any]:
+        if self.device != "cpu":
+            names = (value.name for node in nodes_below(self._plain) for value in node.outputs) if taps is not None else ()
+            keep = None if taps is None else frozenset(name for name in names if name and taps.search(name))
+            return list(program.run(arrays, keep=keep, on_tap=on_tap))
+        from .program import Run
+
+        native = self._compiled(arrays)
+        end = time.monotonic() + current().time if "time" in current().chosen else math.inf
+        found: list[Any] = program.run(arrays, Run(self.threads, native, taps, on_tap, end))
+        return found
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:
         """Those of the inputs that simplifying has left."""
@@ -127,8 +145,6 @@ class Session:
         return [array for value, array in zip(self.graph.inputs, arrays, strict=True) if value.name in left]
 
     def _compiled(self, arrays: Sequence[Any]) -> bool:
-        if self.device != "cpu":
-            return True
         if self._native is None and not self._large:
             native = sum(getattr(array, "size", 0) for array in arrays) >= SMALL_DATA
         else:
