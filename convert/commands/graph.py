@@ -80,10 +80,11 @@ def _write(graph: Graph, model: str, output: str, values: dict[str, Any]) -> Non
 @_command(
     "simplify",
     click.option("--max-fold", default="1MiB", metavar="SIZE", help="Bytes that a folded constant may have beyond its inputs (default 1MiB)."),
-    click.option("--skip", multiple=True, metavar="PASS", help="Leave out: inline, fold, identities, common, norm, bias, dead."),
+    click.option("--skip", multiple=True, metavar="PASS", help="Leave out: inline, fold, identities, common, norm, bias, patterns, dead."),
 )
 def simplify(model: str, output: str, **values: Any) -> None:
     """Fold, merge and remove what changes nothing."""
+    from ...formats.containers.onnx_opsets import USUAL
     from ...runtime.limits import size
     from ...runtime.passes.simplify import PASSES, Simplify
 
@@ -92,7 +93,8 @@ def simplify(model: str, output: str, **values: Any) -> None:
             raise UsageError("E-OPTION", None, f"there is no pass {name!r}", hint=f"Passes: {', '.join(PASSES)}")
     graph = _open(model, values)
     before = len(graph.nodes)
-    Simplify(size(values["max_fold"]), frozenset(values["skip"]), lambda line: current().say(f" {line}")).run(graph)
+    newest = values["opset"] or max(graph.opsets.get("", USUAL), USUAL)
+    Simplify(size(values["max_fold"]), frozenset(values["skip"]), newest, lambda line: current().say(f" {line}")).run(graph)
     current().say(f" nodes    {before} before, {len(graph.nodes)} after")
     _write(graph, model, output, values)
 

@@ -14,8 +14,10 @@ from .fold import FoldConstants
 from .gemm import MergeBias
 from .identity import DropIdentities
 from .merge_norm import MergeNorm
+from .patterns import PATTERNS
+from .recognise import Recognise
 
-PASSES = ("inline", "fold", "identities", "common", "norm", "bias", "dead")
+PASSES = ("inline", "fold", "identities", "common", "norm", "bias", "patterns", "dead")
 ROUNDS = 20
 """Rounds after which it is enough; each one but the last has found something."""
 
@@ -36,17 +38,20 @@ class Simplify:
     Attributes:
         max_fold: bytes that a folded constant may have beyond its inputs.
         skip: names of `PASSES` to leave out.
+        opset: of ai.onnx, the last one whose operators may be brought in; None for any.
         told: is given a line for each pass that changed something.
     """
 
     max_fold: int = 1 << 20
     skip: frozenset[str] = frozenset()
+    opset: int | None = None
     told: Callable[[str], object] = lambda line: None
 
     def run(self, graph: Graph) -> bool:
         """Whether anything changed. The graph is checked before, and after every pass."""
         passes: tuple[Callable[[Graph], bool], ...] = (
-            inline, FoldConstants(self.max_fold).run, DropIdentities().run, ShareCommon().run, MergeNorm().run, MergeBias().run, DropDead().run,
+            inline, FoldConstants(self.max_fold).run, DropIdentities().run, ShareCommon().run, MergeNorm().run, MergeBias().run,
+            Recognise(PATTERNS, self.opset).run, DropDead().run,
         )
         check(graph)
         changed = _fix_weights(graph)

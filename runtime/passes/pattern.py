@@ -1,0 +1,337 @@
+"""Patterns: what a part of a graph looks like, as a formula with Python's operators.
+
+    x = var("x")
+    GELU = product(x, 0.5, 1 + call("Erf", product(x, math.sqrt(0.5))))
+
+A variable stands for any value, and for the same one wherever it occurs. Sums match in either order; a `product` matches its factors in any
+order and grouping, divisions by numbers and whole powers included. Constants of one element are numbers, whatever their shape.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from types import EllipsisType
+from typing import Any, Union
+
+from ..graph import Graph, Node, Value
+from .rewrite import constant, graphs
+
+COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Max", "Min", "Equal"})
+CLOSE = {"f64": 1e-9, "f32": 5e-7, "f16": 1e-3, "bf16": 8e-3}
+"""How far a constant of a dtype may be from the number that it stands for, relatively: a few roundings."""
+MOST_FACTORS = 8
+MOST_POWER = 4
+
+Operand = Union["Pattern", float]
+Bound = Value | Node | float
+
+
+class View:
+    """A graph as patterns see it: who makes and who reads its values."""
+
+    def __init__(self, root: Graph) -> None:
+        self.readers: dict[Value, list[Node]] = defaultdict(list)
+        self.home: dict[Node, Graph] = {}
+        self.results: set[Value] = set()
+        self.graph = root
+        self._numbers: dict[Value, float | None] = {}
+        for graph in graphs(root):
+            self.results.update(graph.outputs)
+            for node in graph.nodes:
+                self.home[node] = graph
+                for value in node.inputs:
+                    if value is not None:
+                        self.readers[value].append(node)
+
+    def maker(self, value: Value | None) -> Node | None:
+        """The node of the graph in view that makes a value."""
+        made = None if value is None else value.producer
+        return made if made is not None and self.home.get(made) is self.graph else None
+
+    def number(self, value: Value | None) -> float | None:
+        """The constant of one element that a value is."""
+        if value is None:
+            return None
+        if value not in self._numbers:
+            held = constant(self.graph, value)
+            plain = held is not None and held.count == 1 and held.dtype.kind in ("float", "int", "uint") and held.dtype.numpy is not None
+            self._numbers[value] = float(held.numpy().reshape(())) if held is not None and plain else None
+        return self._numbers[value]
+
+    def only(self, value: Value) -> bool:
+        """Whether a value is read by one node, and is no result."""
+        return value not in self.results and len(set(self.readers.get(value, ()))) == 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """What has been matched so far: values, nodes and numbers by name, and the nodes that are the pattern's own."""
+
+    bound: Mapping[str, Bound] = field(default_factory=dict)
+    inner: tuple[Node, ...] = ()
+
+    def bind(self, name: str, item: Bound) -> Found | None:
+        """With a name bound, None where it stands for something else already."""
+        if not name:
+            return self
+        if name in self.bound:
+            return self if self.bound[name] is item or (isinstance(item, float) and self.bound[name] == item) else None
+        return Found({**self.bound, name: item}, self.inner)
+
+    def within(self, *nodes: Node) -> Found:
+        """With further nodes of its own."""
+        return Found(self.bound, self.inner + tuple(node for node in nodes if node not in self.inner))
+
+
+class Pattern:
+    """Matches values."""
+
+    def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
+        """The ways in which a value is what the pattern says."""
+        raise NotImplementedError
+
+    def heads(self) -> frozenset[str]:
+        """Operators that the last node may be of."""
+        return frozenset()
+
+    def __add__(self, other: Operand) -> Pattern:
+        return call("Add", self, other)
+
+    def __sub__(self, other: Operand) -> Pattern:
+        return call("Sub", self, other)
+
+    def __mul__(self, other: Operand) -> Pattern:
+        return call("Mul", self, other)
+
+    def __truediv__(self, other: Operand) -> Pattern:
+        return call("Div", self, other)
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return Either((self, other))
+
+    def __rtruediv__(self, other: float) -> Pattern:
+        return call("Div", other, self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True, eq=False)
+class Variable(Pattern):
+    """Any value, the same one wherever the variable occurs."""
+
+    name: str
+
+    def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
+        bound = None if value is None else found.bind(self.name, value)
+        if bound is not None:
+            yield bound
+
+
+@dataclass(frozen=True, eq=False)
+class Number(Pattern):
+    """A constant of one element: a given number, or any, which gets a name."""
+
+    wanted: float | None = None
+    name: str = ""
+
+    def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
+        given = view.number(value)
+        bound = None if given is None or value is None else self.taken(given, value, found)
+        if bound is not None:
+            yield bound
+
+    def taken(self, given: float, value: Value, found: Found) -> Found | None:
+        """What is bound if a number as exact as `value` is the one wanted."""
+        if self.wanted is not None:
+            far = CLOSE.get(value.dtype.name, 0.0) if value.dtype is not None else 0.0
+            return found if given == self.wanted or abs(given - self.wanted) <= far * abs(self.wanted) else None
+        return found.bind(self.name, given)
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Pattern):
+    """One output of a node.
+
+    Attributes:
+        operators: names of those of ai.onnx that it may be of.
+        inputs: patterns; None for an absent one; after `...` there may be others.
+        attributes: values that it must have, defaults filled in.
+        name: of the node in the match.
+        shared: whether others may use the node's results too; it is kept for them.
+    """
+
+    operators: tuple[str, ...]
+    inputs: tuple[Pattern | None, ...]
+    attributes: Mapping[str, Any]
+    name: str = ""
+    output: int = 0
+    shared: bool = False
+    more: bool = False
+
+    def heads(self) -> frozenset[str]:
+        return frozenset(self.operators)
+
+    def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
+        node = view.maker(value)
+        if node is None or node.op.domain or node.op.name not in self.operators or len(node.outputs) <= self.output:
+            return
+        if node.outputs[self.output] is not value or not self._has_attributes(node):
+            return
+        bound = found.bind(self.name, node)
+        if bound is None:
+            return
+        bound = bound if self.shared else bound.within(node)
+        inputs = list(node.inputs)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        if len(inputs) < len(self.inputs):
+            inputs += [None] * (len(self.inputs) - len(inputs))
+        elif len(inputs) > len(self.inputs) and not self.more:
+            return
+        yield from self._inputs(inputs, bound, view)
+        if node.op.name in COMMUTATIVE and len(inputs) == 2 and inputs[0] is not inputs[1]:
+            yield from self._inputs(inputs[::-1], bound, view)
+
+    def _has_attributes(self, node: Node) -> bool:
+        return all(node.attributes.get(name, node.op.defaults.get(name)) == wanted for name, wanted in self.attributes.items())
+
+    def _inputs(self, values: list[Value | None], found: Found, view: View) -> Iterator[Found]:
+        ways = [found]
+        for pattern, value in zip(self.inputs, values, strict=False):
+            if pattern is not None:
+                ways = [more for way in ways for more in pattern.matches(value, way, view)]
+            elif value is not None:
+                return
+        yield from ways
+
+
+@dataclass(frozen=True, eq=False)
+class Either(Pattern):
+    """One of several patterns."""
+
+    options: tuple[Pattern, ...]
+
+    def heads(self) -> frozenset[str]:
+        return frozenset().union(*(option.heads() for option in self.options))
+
+    def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
+        for option in self.options:
+            yield from option.matches(value, found, view)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A product taken apart: what is multiplied, the number that it is multiplied by, and the nodes that do."""
+
+    values: tuple[Value, ...] = ()
+    number: float = 1.0
+    nodes: tuple[Node, ...] = ()
+
+    def __mul__(self, other: Factors) -> Factors:
+        return Factors(self.values + other.values, self.number * other.number, self.nodes + other.nodes)
+
+    def __pow__(self, power: int) -> Factors:
+        return Factors(self.values * power, self.number**power, self.nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Pattern):
+    """Factors in any order and grouping; numbers among them are multiplied."""
+
+    factors: tuple[Pattern, ...]
+    number: Number
+
+    def heads(self) -> frozenset[str]:
+        return frozenset({"Mul", "Div", "Pow"}) | (self.factors[0].heads() if len(self.factors) == 1 else frozenset())
+
+    def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
+        if value is None:
+            return
+        for made in self._apart(value, view, True):
+            if len(made.values) != len(self.factors):
+                continue
+            start = self.number.taken(made.number, value, found.within(*made.nodes))
+            if start is None:
+                continue
+            for order in dict.fromkeys(permutations(made.values)):
+                ways = [start]
+                for pattern, factor in zip(self.factors, order, strict=True):
+                    ways = [more for way in ways for more in pattern.matches(factor, way, view)]
+                yield from ways
+
+    def _apart(self, value: Value, view: View, first: bool = False) -> Iterator[Factors]:
+        """The ways to see a value as a product, the longest first."""
+        number = view.number(value)
+        if number is not None:
+            yield Factors(number=number)
+            return
+        node = view.maker(value)
+        if node is not None and not node.op.domain and (first or view.only(value)):
+            for made in self._parts(node, view):
+                if len(made.values) <= min(MOST_FACTORS, len(self.factors)):
+                    yield made * Factors(nodes=(node,))
+        yield Factors((value,))
+
+    def _parts(self, node: Node, view: View) -> Iterator[Factors]:
+        left, right = (*node.inputs, None, None)[:2]
+        if left is None or right is None:
+            return
+        if node.op.name == "Mul" and left is right:
+            yield from (one**2 for one in self._square_root(left, view))
+        elif node.op.name == "Mul":
+            yield from (one * other for one in self._apart(left, view) for other in self._apart(right, view))
+        elif node.op.name == "Div" and view.number(right):
+            yield from (one * Factors(number=1 / (view.number(right) or 1)) for one in self._apart(left, view))
+        elif node.op.name == "Pow" and view.number(right) in range(2, MOST_POWER + 1):
+            yield from (one ** int(view.number(right) or 1) for one in self._square_root(left, view))
+
+    def _square_root(self, value: Value, view: View) -> Iterator[Factors]:
+        """What is raised to a power: the value as it is, so that it counts as one factor that occurs often."""
+        number = view.number(value)
+        yield Factors((value,)) if number is None else Factors(number=number)
+
+
+def var(name: str) -> Pattern:
+    """Any value."""
+    return Variable(name)
+
+
+def number(name: str) -> Number:
+    """Any constant of one element."""
+    return Number(None, name)
+
+
+def lifted(item: Operand) -> Pattern:
+    """A number as a pattern."""
+    return item if isinstance(item, Pattern) else Number(float(item))
+
+
+def call(
+    operator: str, *inputs: Operand | EllipsisType | None, name: str = "", output: int = 0, shared: bool = False, **attributes: Any
+) -> Pattern:
+    """An output of a node; `operator` may name several, ``"Reshape|Flatten"``; see `Call`."""
+    patterns = tuple(None if item is None else lifted(item) for item in inputs if item is not ...)
+    return Call(tuple(operator.split("|")), patterns, attributes, name, output, shared, ... in inputs)
+
+
+def product(*factors: Operand) -> Pattern:
+    """Factors in any order and grouping; at most one of them is a `number` without a value."""
+    total, open_number = 1.0, None
+    others = []
+    for item in factors:
+        if isinstance(item, Number) and item.wanted is None:
+            open_number = item
+        elif isinstance(item, Number | float | int):
+            total *= item.wanted or 0.0 if isinstance(item, Number) else item
+        else:
+            others.append(item)
+    return Product(tuple(others), open_number or Number(total))
+
+
+def maybe(operator: str, pattern: Pattern, *, shared: bool = True) -> Pattern:
+    """A pattern, or a node of one input over it."""
+    return call(operator, pattern, shared=shared) | pattern
