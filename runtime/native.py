@@ -9,6 +9,7 @@ Which thread computes a part has no influence on the result.
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from llvmlite import ir
@@ -31,7 +32,12 @@ PARTS_LIMIT = (1 << _PARTS) - 1
 PATIENCE = 2000
 """Turns of a waiting loop before the core is offered to others."""
 
+LOG_HEAD, LOG_ENTRY = 4, 3
+"""Words of a log: two for the clock, how many entries there is room for and how many there were; each is an instruction's address, begin and end."""
+
 _give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
+_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
+_MONOTONIC = getattr(time, "CLOCK_MONOTONIC", 0)
 
 
 def _pointer_to(kind: types.Type) -> Any:
@@ -145,18 +151,43 @@ def _wait(turn: int) -> int:
     return turn + 1
 
 
+@inner
+def _now(log: int) -> int:
+    """Nanoseconds of the monotonic clock, which is read into the first words of a log."""
+    _clock_gettime(_MONOTONIC, log)
+    return i64(log)[0] * 1_000_000_000 + i64(log)[1]
+
+
+@inner
+def _note(log: int, instruction: int, began: int) -> None:
+    head = i64(log)
+    if head[3] < head[2]:
+        entry = i64(log + 8 * (LOG_HEAD + LOG_ENTRY * head[3]))
+        entry[0], entry[1], entry[2] = instruction, began, _now(log)
+    head[3] += 1
+
+
 @kernel
-def walk(code: int, count: int, team: int) -> None:
-    """Run `count` instructions from address `code`; `team` is the address of a team's memory, 0 to work alone."""
-    at, task_number = 0, 0
+def walk(code: int, count: int, team: int, log: int) -> None:
+    """Run `count` instructions from address `code`.
+
+    Args:
+        team: address of a team's memory, 0 to work alone.
+        log: address of a log that the time of every call is noted in, 0 for none.
+    """
+    at, task_number, began = 0, 0, 0
     while at < count:
         instruction = i64(code + 8 * INSTRUCTION * at)
         kind, first, second, parts = instruction[0], instruction[1], instruction[2], instruction[3]
         at += 1
         if kind == CALL:
+            if log != 0:
+                began = _now(log)
             if parts == 1 or team == 0:
                 for part in range(parts):
                     call_range_kernel(first, second, part, parts)
+                if log != 0:
+                    _note(log, code + 8 * INSTRUCTION * (at - 1), began)
                 continue
             task = i64(team + 8 * TASK)
             task[0], task[1] = first, second
@@ -168,6 +199,8 @@ def walk(code: int, count: int, team: int) -> None:
             turn = 0
             while _atomic_load(team + 8 * DONE) < parts:
                 turn = _wait(turn)
+            if log != 0:
+                _note(log, code + 8 * INSTRUCTION * (at - 1), began)
         elif kind == UNLESS:
             if u8(i64(first)[0])[0] == 0:
                 at = second

@@ -25,6 +25,7 @@ from .op import Call
 from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Step, Stretch
 from .planner import Planner
 from .spending import check_memory
+from .timing import Clock, Event
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
@@ -41,6 +42,7 @@ class Run:
     Attributes:
         taps: names of intermediate values, each after the path of its subgraph, that `on_tap` is given.
         deadline: when it has to be done, by the monotonic clock.
+        clock: is told how long every launch and every step in Python takes.
     """
 
     threads: int
@@ -48,6 +50,7 @@ class Run:
     taps: re.Pattern[str] | None = None
     on_tap: OnTap | None = None
     deadline: float = math.inf
+    clock: Clock | None = None
 
     def look(self, what: str = "this run") -> None:
         """LimitError when the time is over."""
@@ -180,7 +183,9 @@ class Runner:
     def _steps(self, memory: Memory, steps: Sequence[Step], run: Run) -> None:
         """Run steps; branches and loops nest only as deep as the reader lets subgraphs."""
         for step in steps:
-            if isinstance(step, Stretch):
+            if run.clock is not None and isinstance(step, Stretch | PythonStep):
+                self._timed(memory, step, run, run.clock)
+            elif isinstance(step, Stretch):
                 memory.walk(step.start, step.stop, run.threads if step.parallel else 1)
             elif isinstance(step, PythonStep):
                 self._python(memory, step, run)
@@ -194,6 +199,17 @@ class Runner:
                 memory.free(step.frees)
             if run.deadline != math.inf:
                 run.look()
+
+    def _timed(self, memory: Memory, step: Stretch | PythonStep, run: Run, clock: Clock) -> None:
+        if isinstance(step, PythonStep):
+            began = time.monotonic_ns()
+            self._python(memory, step, run)
+            clock.events.append(Event(step.node, None, began, time.monotonic_ns()))
+            return
+        memory.walk(step.start, step.stop, run.threads if step.parallel else 1, clock.address)
+        for address, began, ended in clock.drained():
+            launch, node = self.plan.launches[memory.code.position(address)]
+            clock.events.append(Event(node, launch, began, ended))
 
     def _loop(self, memory: Memory, step: Loop, run: Run) -> None:
         trips = step.limit if step.trips is None else int(memory.get(step.trips).reshape(-1)[0])
@@ -304,9 +320,9 @@ class Memory:
             found = self._views[id(home)] = _view(base, home, self.start + room.at if room.constant is None else 0)
         return found
 
-    def walk(self, start: int, stop: int, threads: int) -> None:
-        """Run the native launches from `start` to `stop`."""
-        self.code.walk(start, stop, threads)
+    def walk(self, start: int, stop: int, threads: int, log: int = 0) -> None:
+        """Run the native launches from `start` to `stop`; `log` is the address of a log, 0 for none."""
+        self.code.walk(start, stop, threads, log)
 
     def apart(self, result: Any) -> Any:
         """A result of Python that does not lie in the arena, whose bytes others will use."""

@@ -6,12 +6,15 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
 from .limits import current
+
+if TYPE_CHECKING:
+    from .timing import Clock
 
 SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
@@ -94,18 +97,19 @@ class Session:
         """The outputs."""
         return list(self.graph.outputs)
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, clock: Clock | None = None) -> list[Any]:
         """Compute outputs by name (None for all).
 
         Args:
             feeds: for each input an array (of numpy, torch, or anything that speaks DLPack); a list for a sequence; None for an empty optional.
+            clock: is told how long every step took, on the host.
 
         Raises UsageError for inputs that are missing, unknown, or not what the model takes.
         """
         from .feeding import checked
 
         arrays = checked(self.graph, feeds, self._defaults)
-        found = self._results(self.program, self._fitting(arrays))
+        found = self._results(self.program, self._fitting(arrays), clock=clock)
         return found if names is None else self._chosen(names, found)
 
     def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
@@ -125,6 +129,7 @@ class Session:
 
     def _results(
         self, program: Any, arrays: list[Any], taps: re.Pattern[str] | None = None, on_tap: Callable[[str, Any], None] | None = None,
+        clock: Clock | None = None,
     ) -> list[Any]:
         if self.device != "cpu":
             names = (value.name for node in nodes_below(self._plain) for value in node.outputs) if taps is not None else ()
@@ -134,7 +139,7 @@ class Session:
 
         native = self._compiled(arrays)
         end = time.monotonic() + current().time if "time" in current().chosen else math.inf
-        found: list[Any] = program.run(arrays, Run(self.threads, native, taps, on_tap, end))
+        found: list[Any] = program.run(arrays, Run(self.threads, native, taps, on_tap, end, clock))
         return found
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:

@@ -61,16 +61,20 @@ class Code:
         self._team = room[first : first + TEAM_WORDS]
         self._team_address = self._team.ctypes.data
 
-    def walk(self, start: int, stop: int, threads: int) -> None:
-        """Run instructions from `start` to `stop` with `threads` threads, this one included."""
+    def walk(self, start: int, stop: int, threads: int, log: int = 0) -> None:
+        """Run instructions from `start` to `stop` with `threads` threads, this one included; `log` is the address of a log, 0 for none."""
         at = self._address + 8 * INSTRUCTION * start
         if threads == 1:
-            walk(at, stop - start, 0)
+            walk(at, stop - start, 0, log)
             return
         self._team[DONE] = 0
         self._team[TICKET] = 0
         HELPERS.call(self._team, threads - 1)
-        walk(at, stop - start, self._team_address)
+        walk(at, stop - start, self._team_address, log)
+
+    def position(self, address: int) -> int:
+        """Which instruction is at an address."""
+        return (address - self._address) // (8 * INSTRUCTION)
 
 
 __all__ = ["Code", "Helpers", "cores"]
