@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Config, Key, Weight
 from ..runtime.tensor import Tensor
-from .layers.attention import attend
+from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import RotaryPairs
-from .layers.linear import linear
 from .layers.mlp import gated
-from .layers.norm import rms_norm
+from .layers.norm import norm
 from .layers.rope import Rotary, Scaling, llama3_factors
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, act, matrix
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
     Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
-    Key("window", "sliding_window", "attention.sliding_window", None),
+    Key("tokens", (), "vocab_size", lambda config: config.vocab),
 )  # fmt: skip
 
 
@@ -51,18 +50,14 @@ def build(net: Decoder) -> None:
     """Pre-norm layers of attention with rotary embedding, and gated feed-forward networks."""
     config = net.config
     rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, factors="rope.factors")
-    heads, kv_heads = config.heads, config.kv_heads
     x = net.begin()
-    for i in range(config.layers):
-        name = f"layers.{i}"
-        h = rms_norm(net, x, f"{name}.attn_norm", config.eps)
-        q, k = (rotary.turn(net, linear(net, h, f"{name}.attn.{part}"), count, net.positions) for part, count in (("q", heads), ("k", kv_heads)))
-        v = linear(net, h, f"{name}.attn.v")
-        y = attend(net, q, k, v, i, heads=heads, kv_heads=kv_heads, size=config.head_dim, mask=net.visible(config.window))
-        x = net.Add(x, linear(net, y, f"{name}.attn.o"))
-        h = rms_norm(net, x, f"{name}.mlp_norm", config.eps)
-        x = net.Add(x, gated(net, h, f"{name}.mlp", config.act))
-    net.end(x, lambda net, x, name: rms_norm(net, x, name, config.eps))
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
 
 
-ARCHITECTURES = (Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, build),)
+ARCHITECTURES = (
+    Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, build,
+                 accepts=lambda source: not source.get("llama.expert_count")),
+)  # fmt: skip

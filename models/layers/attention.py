@@ -4,6 +4,25 @@ from __future__ import annotations
 
 from ...runtime.graph import Value
 from .decoder import PAST, Decoder
+from .linear import linear
+from .norm import head_norm
+from .rope import Rotary
+
+
+def self_attention(
+    net: Decoder, x: Value, i: int, rotary: Rotary | None, mask: Value, *, scale: float | None = None, softcap: float = 0.0
+) -> Value:
+    """Attention of layer `i` with the weights ``layers.I.attn.{q,k,v,o}``; heads of queries and keys are normed where the model has
+    ``q_norm`` and ``k_norm``, then turned."""
+    config, name = net.config, f"layers.{i}.attn"
+
+    def turned(part: str, heads: int) -> Value:
+        y = head_norm(net, linear(net, x, f"{name}.{part}"), f"{name}.{part}_norm", heads, config.head_dim, config.eps)
+        return rotary.turn(net, y, heads, net.positions) if rotary else y
+
+    q, k, v = turned("q", config.heads), turned("k", config.kv_heads), linear(net, x, f"{name}.v")
+    y = attend(net, q, k, v, i, heads=config.heads, kv_heads=config.kv_heads, size=config.head_dim, mask=mask, scale=scale, softcap=softcap)
+    return linear(net, y, f"{name}.o")
 
 
 def attend(

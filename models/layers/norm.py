@@ -14,8 +14,18 @@ def rms_norm(net: Net, x: Value, name: str, epsilon: float) -> Value:
     return y
 
 
+def norm(net: Net, x: Value, name: str) -> Value:
+    """Root mean square norm with the model's epsilon."""
+    return rms_norm(net, x, name, net.config.eps)
+
+
 def layer_norm(net: Net, x: Value, name: str, epsilon: float, width: int | None = None) -> Value:
     """Layer norm (Ba et al. 2016, arXiv:1607.06450); `width` is needed where the norm has no weight."""
     weight = net.vector(f"{name}.weight") if net.has(f"{name}.weight") else np.ones(width or 0, np.float32)
     y: Value = net.LayerNormalization(x, weight, net.vector(f"{name}.bias") if net.has(f"{name}.bias") else None, epsilon=epsilon)
     return y
+
+
+def head_norm(net: Net, x: Value, name: str, heads: int, size: int, epsilon: float) -> Value:
+    """`x` [batch, length, heads x size] with each head normed by its root mean square, where the model has ``NAME.weight`` [size]."""
+    return net.heads_together(rms_norm(net, net.heads_apart(x, heads, size), name, epsilon)) if net.has(f"{name}.weight") else x

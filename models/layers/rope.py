@@ -136,11 +136,13 @@ def _dynamic(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
 
 def llama3_factors(scaling: Mapping[str, Any], size: int, theta: float) -> np.ndarray:
     """What the scaling "llama3" (Llama 3.1) divides frequencies by."""
-    frequencies = inverse(size, theta).astype(np.float64)
-    low, high, factor = (float(scaling[key]) for key in ("low_freq_factor", "high_freq_factor", "factor"))
-    turns = float(scaling["original_max_position_embeddings"]) * frequencies / (2 * math.pi)
-    smooth = np.clip((turns - low) / (high - low), 0, 1)
-    return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+    low, high, factor, original = (
+        np.float32(scaling[key]) for key in ("low_freq_factor", "high_freq_factor", "factor", "original_max_position_embeddings")
+    )
+    lengths = np.float32(2 * math.pi) / inverse(size, theta)
+    smooth = (original / lengths - low) / (high - low)
+    between = np.float32(1) / ((np.float32(1) - smooth) / factor + smooth)
+    return np.where(lengths < original / high, np.float32(1), np.where(lengths > original / low, factor, between)).astype(np.float32)
 
 
 def _llama3(net: Net, rotary: Rotary, positions: Value) -> Frequencies:

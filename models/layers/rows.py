@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
+from .layouts import Stacked
 from .mlp import activation
 
 TASKS = (("ForSequenceClassification", "classification"), ("Model", "hidden"))
@@ -40,7 +41,7 @@ class Vocabulary:
         return len(source["tokenizer.ggml.tokens"])
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"vocab_size": config.vocab}
+        return {"vocab_size": config.vocab} if names == HF else {}
 
 
 DECODER = (
@@ -54,10 +55,36 @@ DECODER = (
 """What every decoder with attention has."""
 KV_HEADS = Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads)
 HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: config.hidden // config.heads)
+VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim)
 INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length")
 RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, float)
 LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, float)
 THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Row of how far back each layer looks: a number of keys, or None for all of them.
+
+    Attributes:
+        slides: whether layer `i` has a window where config.json has no `layer_types`.
+    """
+
+    slides: Callable[[Config, int], bool] = lambda config, i: True
+    name: str = "windows"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
+        hf = names == HF
+        window = source.get("sliding_window" if hf else "attention.sliding_window")
+        if not window or (hf and source.get("use_sliding_window") is False):
+            return [None] * config.layers
+        kinds = source.get("layer_types") if hf else None
+        slides = [kind == "sliding_attention" for kind in kinds] if kinds else [self.slides(config, i) for i in range(config.layers)]
+        return [int(window) if each else None for each in slides]
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        windows = {window for window in config.windows if window is not None}
+        return {"sliding_window" if names == HF else "attention.sliding_window": max(windows)} if windows else {}
 
 
 def act(default: str) -> Key:
@@ -74,3 +101,8 @@ def matrix(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...] | None
         for kind in ("weight", "bias")
     ]  # fmt: skip
     return rows[0], rows[1]
+
+
+def experts(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...] | None = None) -> Weight:
+    """Row of the matrices ``NAME.weight`` [experts, out, in] of all experts; Hugging Face has one for each, ``{e}``. Names without endings."""
+    return Weight(f"{name}.weight", Stored((f"{hf}.weight",), Stacked()), f"{gguf}.weight", shape=shape)

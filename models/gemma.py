@@ -1,0 +1,94 @@
+"""Gemma 1, 2 and 3, text only (arXiv:2403.08295, 2408.00118, 2503.19786): norms of 1 + weight, scaled embeddings, windows in turns."""
+
+from __future__ import annotations
+
+import math
+
+from ..runtime.arch import Architecture, Key
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import Plus
+from .layers.mlp import gated
+from .layers.norm import norm
+from .layers.rope import PLAIN, Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
+
+KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, act("gelu_tanh"))
+GEMMA2_KEYS = (
+    *KEYS, THETA, Windows(lambda config, i: i % 2 == 0),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: config.head_dim, float),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 0.0, float),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 0.0, float),
+)  # fmt: skip
+GEMMA3_KEYS = (
+    *KEYS,
+    Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0),
+    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, float),
+    Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"), "rope.local.freq_base", 1e4, float),
+    Scaling(section="full_attention"),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: config.head_dim, float),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 0.0, float),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 0.0, float),
+)
+
+EMBED = matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden"))
+LAYER = (
+    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", hf_layout=Plus(1)),
+    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden")),
+    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden")),
+    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
+    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
+    *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+)
+END = (*matrix("norm", "model.norm", "output_norm", hf_layout=Plus(1)), *matrix("head", "lm_head", "output", optional=True))
+WEIGHTS = (*EMBED, *LAYER, *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1)), *END)
+GEMMA2_WEIGHTS = (
+    *EMBED, *LAYER,
+    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm", hf_layout=Plus(1)),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.pre_feedforward_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1)),
+    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm", hf_layout=Plus(1)),
+    *END,
+)  # fmt: skip
+GEMMA3_WEIGHTS = (
+    *GEMMA2_WEIGHTS,
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", hf_layout=Plus(1)),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", hf_layout=Plus(1)),
+)
+
+
+def build_gemma(net: Decoder) -> None:
+    """Gemma 1: a Llama whose embeddings are scaled."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, PLAIN, config.context)
+    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    for i in range(config.layers):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible()))
+        x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+def build_gemma2(net: Decoder) -> None:
+    """Gemma 2 and 3: norms on both sides of each part, windows in some layers; 3 norms queries and keys and turns local layers by a base of
+    their own, 2 caps scores and logits."""
+    config = net.config
+    whole = Rotary(config.head_dim, config.theta, config.values.get("scaling", PLAIN), config.context)
+    local = Rotary(config.head_dim, config.values.get("local_theta", config.theta), PLAIN, config.context)
+    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    for i, window in enumerate(config.windows):
+        y = norm(net, x, f"layers.{i}.attn_norm")
+        y = self_attention(net, y, i, local if window else whole, net.visible(window), scale=config.query_scalar**-0.5, softcap=config.attention_cap)
+        x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
+        y = gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act)
+        x = net.Add(x, norm(net, y, f"layers.{i}.after_mlp"))
+    cap = config.logit_cap
+    net.end(x, norm, change=lambda logits: net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits)
+
+
+ARCHITECTURES = (
+    Architecture("gemma", "Gemma", ("gemma",), ("gemma",), (*KEYS, THETA), WEIGHTS, build_gemma),
+    Architecture("gemma2", "Gemma 2", ("gemma2",), ("gemma2",), GEMMA2_KEYS, GEMMA2_WEIGHTS, build_gemma2),
+    Architecture("gemma3", "Gemma 3, text", ("gemma3_text",), ("gemma3",), GEMMA3_KEYS, GEMMA3_WEIGHTS, build_gemma2),
+)

@@ -1,0 +1,61 @@
+"""Mixtral (Jiang et al. 2024, arXiv:2401.04088): a Mistral whose feed-forward networks are mixtures of experts."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Key
+from ..runtime.graph import Value
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import RotaryPairs
+from .layers.moe import gated_experts, softmax_router
+from .layers.norm import norm
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, experts, matrix
+
+KEYS = (
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
+    Key("experts", "num_local_experts", "expert_count"),
+    Key("experts_used", "num_experts_per_tok", "expert_used_count"),
+    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
+    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+)  # fmt: skip
+EXPERT = "model.layers.{i}.block_sparse_moe.experts.{e}."
+WEIGHTS = (
+    *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
+    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden"),
+            gguf_layout=RotaryPairs("heads")),
+    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden"),
+            gguf_layout=RotaryPairs("kv_heads")),
+    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
+    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm"),
+    *matrix("layers.{i}.mlp.router", "model.layers.{i}.block_sparse_moe.gate", "blk.{i}.ffn_gate_inp", shape=("experts", "hidden")),
+    experts("layers.{i}.mlp.experts.gate", EXPERT + "w1", "blk.{i}.ffn_gate_exps", shape=("experts", "intermediate", "hidden")),
+    experts("layers.{i}.mlp.experts.up", EXPERT + "w3", "blk.{i}.ffn_up_exps", shape=("experts", "intermediate", "hidden")),
+    experts("layers.{i}.mlp.experts.down", EXPERT + "w2", "blk.{i}.ffn_down_exps", shape=("experts", "hidden", "intermediate")),
+    *matrix("norm", "model.norm", "output_norm"),
+    *matrix("head", "lm_head", "output", optional=True),
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with rotary embedding, and mixtures of gated feed-forward networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    x = net.begin()
+
+    def route(logits: Value) -> tuple[Value, Value]:
+        return softmax_router(net, logits, config.experts_used, normalize=True)
+
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        h = norm(net, x, f"layers.{i}.mlp_norm")
+        x = net.Add(x, gated_experts(net, h, f"layers.{i}.mlp", route, hidden=config.hidden, act=config.act))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (
+    Architecture("mixtral", "Mixtral", ("mixtral",), ("llama",), KEYS, WEIGHTS, build,
+                 accepts=lambda source: source.get("model_type") == "mixtral" or bool(source.get("llama.expert_count"))),
+)  # fmt: skip
