@@ -52,7 +52,7 @@ def main() -> None:
 def compare_encoders(codec: Codec, weighted: bool, library: ctypes.CDLL, rows: np.ndarray, runs: int, seconds: float) -> str:
     """One row of the table."""
     assert codec.encoder is not None
-    kernel = codec.encoder()
+    kernel = codec.encoder
     importance = np.random.default_rng(1).random(COLUMNS, np.float32) + 0.5 if weighted else NONE
     first, second = (np.zeros((len(rows), COLUMNS // codec.dtype.block * codec.dtype.block_nbytes), np.uint8) for _ in range(2))
 
@@ -74,10 +74,9 @@ def compare_encoders(codec: Codec, weighted: bool, library: ctypes.CDLL, rows: n
 def compare_decoder(codec: Codec, rows: np.ndarray, runs: int, seconds: float) -> str:
     """One row of the table of decoders."""
     assert codec.decoder is not None
-    kernel = codec.decoder()
+    kernel = codec.decoder
     size = COLUMNS // codec.dtype.block * codec.dtype.block_nbytes
     blocks = np.random.default_rng(2).integers(0, 256, (len(rows), size), dtype=np.uint8)
-    blocks.flags.writeable = False
     values = np.zeros_like(rows)
 
     def ours(count: int) -> None:

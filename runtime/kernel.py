@@ -58,6 +58,11 @@ class RangeKernel:
             self._compiled = _cached(lambda **options: numba.cfunc(RANGE_SIGNATURE, **{**options, **self.options})(self.function))
         return int(self._compiled.address)
 
+    def compiled(self) -> Any:
+        """The function compiled anew, as Numba's ``CFunc``, for those who keep the machine code themselves."""
+        with _compiling:
+            return numba.cfunc(RANGE_SIGNATURE, **{**EXACT, **self.options})(self.function)
+
     def __repr__(self) -> str:
         return self.function.__name__
 

@@ -2,12 +2,13 @@
 
 A codec is found by existence: every module directly in `ops/quants/` defines a tuple `CODECS`. Decoders are plain numpy, so that reading
 quantized files never loads Numba, but for large amounts of the most used types there are compiled ones too. Encoders are compiled kernels.
-Modules with kernels are only imported by `encoder` and `decoder`.
+Modules with kernels are only imported where the machine code is not on the disk.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,27 +17,81 @@ from typing import TYPE_CHECKING
 from .cast import cast
 from .dtype import DTYPES, F32, BlockType, DType
 from .errors import FormatError, UnsupportedError
+from .machine import Stored
 from .storage import Derived
 from .tensor import Tensor, nbytes
 
 if TYPE_CHECKING:
     import numpy as np
 
-Encoder = Callable[["np.ndarray", "np.ndarray", "np.ndarray", int, int], None]
-"""A range kernel ``encode(rows, importance, out, start, stop)`` that fills `out` for the rows ``[start, stop)``.
+KINDS = {"f32": 0, "f16": 1, "bf16": 2}
+"""Types that encoders read, and what these are called in their argument blocks."""
 
-`rows` is float32 ``[n, columns]``, `importance` float32 ``[columns]``, or ``[0]`` for none; `out` is uint8 ``[n, bytes of a row]``.
-All three are C-contiguous, `columns` is a multiple of the block length, all values are finite.
-"""
-
-Decoder = Callable[["np.ndarray", "np.ndarray"], None]
-"""``decode(blocks, values)``: flat uint8 that is read-only, flat float32 that is filled."""
+LARGEST = 6
+"""The word of an encoder's argument block in which the bits of the largest magnitude are found."""
 
 COMPILED_FROM = 1 << 27
 """Elements decoded by one process from which on it pays to load Numba for it."""
 
 SLICE = 1 << 18
 """Elements that one call of a decoder gets, so that its temporaries stay in cache."""
+
+
+class Encoder:
+    """An encoder of blocks.
+
+    Args:
+        plain, weighted: kernels without importance and with it.
+        lattice: gives the arrays of the lattice that the kernels look into.
+    """
+
+    def __init__(self, plain: Stored, weighted: Stored, lattice: Callable[[], tuple[np.ndarray, ...]]) -> None:
+        self.kernels = (plain, weighted)
+        self.lattice = lattice
+
+    @property
+    def stored(self) -> bool:
+        """Whether the kernels have been compiled on this machine."""
+        return all(kernel.stored for kernel in self.kernels)
+
+    def load(self) -> None:
+        """Compile the kernels if they have not been."""
+        for kernel in self.kernels:
+            kernel.load()
+        self.lattice()
+
+    def run(self, source: int, kind: int, shape: tuple[int, int], importance: int, out: int) -> float:
+        """Encode rows by address, without the GIL; the largest magnitude among them, infinite or NaN where not all values are finite.
+
+        Args:
+            source: of `shape` (rows, columns) values of a kind of `KINDS`, in one run; columns are a multiple of the block length.
+            importance: of float32 for each column, 0 for none.
+            out: where the blocks go.
+        """
+        kernel = self.kernels[importance != 0]
+        lattice = (array.ctypes.data for array in self.lattice())
+        found = kernel(source, kind, shape[1], shape[0], importance, out, 0, *lattice)[LARGEST]
+        return float(struct.unpack("<f", struct.pack("<i", found))[0])
+
+    def __call__(self, rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
+        """Fill `out` for the rows ``[start, stop)``.
+
+        `rows` is float32 ``[n, columns]``, `importance` float32 ``[columns]``, or ``[0]`` for none; `out` is uint8 ``[n, bytes of a row]``.
+        All three are C-contiguous, all values are finite.
+        """
+        weights = importance.ctypes.data if importance.size else 0
+        self.run(rows[start:].ctypes.data, KINDS["f32"], (stop - start, rows.shape[1]), weights, out[start:].ctypes.data)
+
+
+class Decoder:
+    """A compiled decoder."""
+
+    def __init__(self, kernel: Stored) -> None:
+        self.kernel = kernel
+
+    def __call__(self, blocks: np.ndarray, values: np.ndarray) -> None:
+        """Fill flat float32 `values` from as many blocks, flat uint8; both are contiguous."""
+        self.kernel(blocks.ctypes.data, values.ctypes.data, values.size)
 
 
 @dataclass(frozen=True)
@@ -46,16 +101,16 @@ class Codec:
     Attributes:
         dtype: the block type.
         decode: uint8 ``[n, dtype.block_nbytes]`` to float32 ``[n, dtype.block]``; any bytes are valid blocks.
-        encoder: loads and compiles the encoder; None for types that only exist in old files or as intermediates.
-        decoder: loads and compiles a faster decoder, bit for bit the same; None where there is none.
+        encoder: compiled; None for types that only exist in old files or as intermediates.
+        decoder: a faster, compiled decoder, bit for bit the same; None where there is none.
         needs_importance: whether the type is encoded only with an importance matrix.
     """
 
     dtype: BlockType
     decode: Callable[[np.ndarray], np.ndarray]
-    encoder: Callable[[], Encoder] | None = None
+    encoder: Encoder | None = None
     needs_importance: bool = False
-    decoder: Callable[[], Decoder] | None = None
+    decoder: Decoder | None = None
 
 
 def block_type(name: str) -> BlockType:
@@ -90,9 +145,8 @@ def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
         raise FormatError("E-QUANT-PARTIAL", None, why, expected=f"a multiple of {size}", hint="Cut between blocks")
     blocks = numpy.frombuffer(data, dtype=numpy.uint8).reshape(-1, size)
     values = numpy.empty((len(blocks), length), dtype=numpy.float32)
-    if codec.decoder is not None and values.size >= SLICE and _TALLY.compiled_pays(values.size):
-        blocks.flags.writeable = False  # Numba would compile the kernel once more for other arrays
-        codec.decoder()(blocks.reshape(-1), values.reshape(-1))
+    if codec.decoder is not None and values.size >= SLICE and (codec.decoder.kernel.stored or _TALLY.compiled_pays(values.size)):
+        codec.decoder(blocks.reshape(-1), values.reshape(-1))
         return values.reshape(-1)
     step = max(1, SLICE // length)
     with numpy.errstate(all="ignore"):
@@ -141,5 +195,5 @@ def encoded(codec: Codec, rows: np.ndarray, importance: np.ndarray | None = None
     if not (numpy.isfinite(rows).all() and numpy.isfinite(weights).all()):
         raise FormatError("E-NAN", None, "NaN and infinity cannot be quantized", hint="Clean the weights first")
     out = numpy.empty((len(rows), size), dtype=numpy.uint8)
-    codec.encoder()(rows, weights, out, 0, len(rows))
+    codec.encoder(rows, weights, out, 0, len(rows))
     return out

@@ -64,6 +64,10 @@ class Region:
     def read(self, start: int, stop: int) -> bytes:
         return self.source.read(self.offset + start, stop - start)
 
+    def read_into(self, start: int, buffer: memoryview) -> None:
+        """Fill `buffer` with the bytes from `start`."""
+        self.source.read_into(self.offset + start, buffer)
+
     @property
     def key(self) -> Hashable:
         return (self.source.identity, self.offset, self.nbytes)
@@ -87,8 +91,12 @@ class Costly:
 
     key = None
 
-    def __init__(self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], *, sequential: bool = False) -> None:
+    def __init__(
+        self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], *, sequential: bool = False,
+        checksum: Callable[[bytes | memoryview], int] = zlib.crc32,
+    ) -> None:
         self.sequential = sequential
+        self.checksum = checksum
         self.nbytes = nbytes
         self.step = step
         self.checksums: dict[tuple[int, int], int] = {}
@@ -96,7 +104,7 @@ class Costly:
 
     def read(self, start: int, stop: int) -> bytes | memoryview:
         data = self._read(start, stop)
-        self.checksums[start, stop] = zlib.crc32(data)
+        self.checksums[start, stop] = self.checksum(data)
         return data
 
     def covered(self) -> list[tuple[int, int]] | None:

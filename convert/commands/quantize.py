@@ -111,7 +111,7 @@ def _carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
     from ..quantizing.compiling import prepare
 
     show_plan(made.plan)
-    prepare((choice.dtype for choice in made.choices if choice.changes), _compiling)
+    prepare(made.choices, made.importance, _compiling)
     notes = made.plan.graph.notes
     if values["dry_run"]:
         errors = made.sampled()

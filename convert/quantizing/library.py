@@ -164,7 +164,7 @@ class QuantizationPlan:
         if found.automatic and path == self._output:
             found = dataclasses.replace(found, type=None, recipe=self._shown.recipe, target_bpw=None, target_size=None)
         made = self._plan(path, found)
-        prepare(choice.dtype for choice in made.choices if choice.changes)
+        prepare(made.choices, made.importance)
         report = pipeline.execute(made.plan, progress)
         errors = {audit.tensor: measured for audit in made.quantize.blocks if (measured := audit.errors) is not None}
         plain = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}

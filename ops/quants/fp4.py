@@ -43,6 +43,6 @@ def decode_nvfp4(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("mxfp4"), decode_mxfp4, compiled("fp4", "encode_mxfp4")),
-    Codec(block_type("nvfp4"), decode_nvfp4, compiled("fp4", "encode_nvfp4")),
+    Codec(block_type("mxfp4"), decode_mxfp4, compiled("fp4.encode_mxfp4")),
+    Codec(block_type("nvfp4"), decode_nvfp4, compiled("fp4.encode_nvfp4")),
 )

@@ -9,6 +9,7 @@ from ...runtime.quant import Codec, block_type
 from .encoders import compiled
 from .layout import grids
 from .layout.fields import Blocks, Values, half, planes, words
+from .layout.lattices import lattice_of
 
 DELTA = 0.125
 
@@ -41,6 +42,6 @@ def decode_iq1_m(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("iq1_s"), decode_iq1_s, compiled("iq1", "encode_iq1_s"), needs_importance=True),
-    Codec(block_type("iq1_m"), decode_iq1_m, compiled("iq1", "encode_iq1_m")),
+    Codec(block_type("iq1_s"), decode_iq1_s, compiled("iq1.encode_iq1_s", lattice=lambda: lattice_of(grids.IQ1, 3)), needs_importance=True),
+    Codec(block_type("iq1_m"), decode_iq1_m, compiled("iq1.encode_iq1_m", lattice=lambda: lattice_of(grids.IQ1, 3))),
 )

@@ -8,6 +8,7 @@ from ...runtime.quant import Codec, block_type
 from .encoders import compiled
 from .layout import grids
 from .layout.fields import Blocks, Values, even_signs, half, nibbles, planes, signs, words
+from .layout.lattices import lattice_of
 
 
 def _scale(blocks: Blocks, scales: Blocks) -> Values:
@@ -41,7 +42,7 @@ def decode_iq2_s(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("iq2_xxs"), decode_iq2_xxs, compiled("iq2", "encode_iq2_xxs"), needs_importance=True),
-    Codec(block_type("iq2_xs"), decode_iq2_xs, compiled("iq2", "encode_iq2_xs"), needs_importance=True),
-    Codec(block_type("iq2_s"), decode_iq2_s, compiled("iq2", "encode_iq2_s")),
+    Codec(block_type("iq2_xxs"), decode_iq2_xxs, compiled("iq2.encode_iq2_xxs", lattice=lambda: lattice_of(grids.IQ2_XXS, 2)), needs_importance=True),
+    Codec(block_type("iq2_xs"), decode_iq2_xs, compiled("iq2.encode_iq2_xs", lattice=lambda: lattice_of(grids.IQ2_XS, 2)), needs_importance=True),
+    Codec(block_type("iq2_s"), decode_iq2_s, compiled("iq2.encode_iq2_s", lattice=lambda: lattice_of(grids.IQ2_S, 1))),
 )

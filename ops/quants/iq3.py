@@ -8,6 +8,7 @@ from ...runtime.quant import Codec, block_type
 from .encoders import compiled
 from .layout import grids
 from .layout.fields import Blocks, Values, bits, even_signs, half, nibbles, signs, words
+from .layout.lattices import lattice_of
 
 
 def decode_iq3_xxs(blocks: Blocks) -> Values:
@@ -28,6 +29,6 @@ def decode_iq3_s(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("iq3_xxs"), decode_iq3_xxs, compiled("iq3", "encode_iq3_xxs")),
-    Codec(block_type("iq3_s"), decode_iq3_s, compiled("iq3", "encode_iq3_s")),
+    Codec(block_type("iq3_xxs"), decode_iq3_xxs, compiled("iq3.encode_iq3_xxs", lattice=lambda: lattice_of(grids.IQ3_XXS, 2))),
+    Codec(block_type("iq3_s"), decode_iq3_s, compiled("iq3.encode_iq3_s", lattice=lambda: lattice_of(grids.IQ3_S, 3))),
 )

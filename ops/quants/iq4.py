@@ -28,6 +28,6 @@ def decode_iq4_xs(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("iq4_nl"), decode_iq4_nl, compiled("iq4", "encode_iq4_nl")),
-    Codec(block_type("iq4_xs"), decode_iq4_xs, compiled("iq4", "encode_iq4_xs")),
+    Codec(block_type("iq4_nl"), decode_iq4_nl, compiled("iq4.encode_iq4_nl")),
+    Codec(block_type("iq4_xs"), decode_iq4_xs, compiled("iq4.encode_iq4_xs")),
 )

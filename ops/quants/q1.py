@@ -22,6 +22,6 @@ def decode_q2_0(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q1_0"), decode_q1_0, compiled("q1", "encode_q1_0")),
-    Codec(block_type("q2_0"), decode_q2_0, compiled("q1", "encode_q2_0")),
+    Codec(block_type("q1_0"), decode_q1_0, compiled("q1.encode_q1_0")),
+    Codec(block_type("q2_0"), decode_q2_0, compiled("q1.encode_q2_0")),
 )

@@ -17,4 +17,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes.astype(np.float32) - minimum[..., None]).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q2_k"), decode, compiled("affine_k", "encode_q2_k")),)
+CODECS = (Codec(block_type("q2_k"), decode, compiled("affine_k.encode_q2_k")),)

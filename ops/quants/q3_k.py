@@ -19,4 +19,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes.astype(np.float32)).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q3_k"), decode, compiled("symmetric_k", "encode_q3_k")),)
+CODECS = (Codec(block_type("q3_k"), decode, compiled("symmetric_k.encode_q3_k")),)

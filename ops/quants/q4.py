@@ -21,6 +21,6 @@ def decode_q4_1(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q4_0"), decode_q4_0, compiled("linear", "encode_q4_0"), decoder=native("decode_q4_0")),
-    Codec(block_type("q4_1"), decode_q4_1, compiled("linear", "encode_q4_1")),
+    Codec(block_type("q4_0"), decode_q4_0, compiled("plain.encode_q4_0", "linear.encode_q4_0"), decoder=native("decode_q4_0")),
+    Codec(block_type("q4_1"), decode_q4_1, compiled("plain.encode_q4_1", "linear.encode_q4_1")),
 )

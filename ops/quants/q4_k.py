@@ -31,6 +31,6 @@ def decode_q5_k(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q4_k"), decode_q4_k, compiled("affine_k", "encode_q4_k"), decoder=native("decode_q4_k")),
-    Codec(block_type("q5_k"), decode_q5_k, compiled("affine_k", "encode_q5_k")),
+    Codec(block_type("q4_k"), decode_q4_k, compiled("affine_k.encode_q4_k"), decoder=native("decode_q4_k")),
+    Codec(block_type("q5_k"), decode_q5_k, compiled("affine_k.encode_q5_k")),
 )

@@ -22,6 +22,6 @@ def decode_q5_1(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q5_0"), decode_q5_0, compiled("linear", "encode_q5_0")),
-    Codec(block_type("q5_1"), decode_q5_1, compiled("linear", "encode_q5_1")),
+    Codec(block_type("q5_0"), decode_q5_0, compiled("plain.encode_q5_0", "linear.encode_q5_0")),
+    Codec(block_type("q5_1"), decode_q5_1, compiled("plain.encode_q5_1", "linear.encode_q5_1")),
 )

@@ -19,4 +19,4 @@ def decode(blocks: Blocks) -> Values:
     return (scale[..., None] * codes).reshape(-1, 256)
 
 
-CODECS = (Codec(block_type("q6_k"), decode, compiled("symmetric_k", "encode_q6_k"), decoder=native("decode_q6_k")),)
+CODECS = (Codec(block_type("q6_k"), decode, compiled("symmetric_k.encode_q6_k"), decoder=native("decode_q6_k")),)

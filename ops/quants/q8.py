@@ -27,7 +27,7 @@ def decode_q8_k(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q8_0"), decode_q8_0, compiled("q8", "encode_q8_0"), decoder=native("decode_q8_0")),
-    Codec(block_type("q8_1"), decode_q8_1, compiled("q8", "encode_q8_1")),
-    Codec(block_type("q8_k"), decode_q8_k, compiled("q8", "encode_q8_k")),
+    Codec(block_type("q8_0"), decode_q8_0, compiled("plain.encode_q8_0"), decoder=native("decode_q8_0")),
+    Codec(block_type("q8_1"), decode_q8_1, compiled("q8.encode_q8_1")),
+    Codec(block_type("q8_k"), decode_q8_k, compiled("q8.encode_q8_k")),
 )

@@ -29,6 +29,6 @@ def decode_tq2_0(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("tq1_0"), decode_tq1_0, compiled("ternary", "encode_tq1_0")),
-    Codec(block_type("tq2_0"), decode_tq2_0, compiled("ternary", "encode_tq2_0")),
+    Codec(block_type("tq1_0"), decode_tq1_0, compiled("ternary.encode_tq1_0")),
+    Codec(block_type("tq2_0"), decode_tq2_0, compiled("ternary.encode_tq2_0")),
 )

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..cast import cast
+from ..checksum import checksum
 from ..dtype import F32, BlockType, DType
 from ..errors import FormatError, UnsupportedError
 from ..graph import Graph
-from ..quant import SLICE, Codec, Encoder, decoded
-from ..storage import Costly, Held
-from ..tensor import Tensor, nbytes
+from ..quant import KINDS, SLICE, Codec, Encoder, decoded
+from ..storage import Costly, Held, Region
+from ..tensor import Tensor, nbytes, unpack
 from .cast import Audit
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit
     Raises UnsupportedError for a type that cannot be encoded, or not without importance, and FormatError for rows that are no whole blocks and
     for importance that does not fit.
     """
+    import numpy
+
     dtype = codec.dtype
     size = nbytes(dtype, tensor.shape)
     if size is None:
@@ -182,18 +185,19 @@ def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit
         )
     if size == 0:
         return Tensor(dtype, tensor.shape, Held(b""))
-    source = cast(tensor, F32)
+    source = tensor if tensor.dtype.name in KINDS else cast(tensor, F32)
+    importance = None if importance is None else numpy.ascontiguousarray(importance, numpy.float32)
     rows = _Rows(source, encoder, codec, importance, audit)
-    together = math.lcm(columns * F32.block_nbytes, source.storage.step) // (columns * F32.block_nbytes)
+    together = math.lcm(rows.read_nbytes, source.storage.step) // rows.read_nbytes
     step = together * rows.nbytes
 
     def read(start: int, stop: int) -> memoryview:
         return rows.encode(start // rows.nbytes, stop // rows.nbytes, together)
 
-    return Tensor(dtype, tensor.shape, Costly(size, step, read, sequential=source.storage.sequential))
+    return Tensor(dtype, tensor.shape, Costly(size, step, read, sequential=source.storage.sequential, checksum=checksum))
 
 
-def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> Callable[[], Encoder]:
+def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> Encoder:
     name = codec.dtype.name
     if codec.encoder is None:
         raise UnsupportedError("E-QUANT-ENCODE", None, f"blocks of type {name} can only be decoded", hint="See candle-convert types")
@@ -203,12 +207,26 @@ def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> 
     return codec.encoder
 
 
+class _Room(threading.local):
+    """Memory that a thread reads files into, used again and again since fresh pages cost more than the reading."""
+
+    data = bytearray()
+
+    def of(self, nbytes: int) -> memoryview:
+        if len(self.data) < nbytes:
+            self.data = bytearray(nbytes)
+        return memoryview(self.data)[:nbytes]
+
+
+_ROOM = _Room()
+
+
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of one tensor on their way into blocks."""
+    """The rows of one tensor, of a type that encoders read, on their way into blocks."""
 
     source: Tensor
-    encoder: Callable[[], Encoder]
+    encoder: Encoder
     codec: Codec
     importance: np.ndarray | None
     audit: BlockAudit
@@ -216,6 +234,11 @@ class _Rows:
     @property
     def columns(self) -> int:
         return self.source.shape[-1]
+
+    @property
+    def read_nbytes(self) -> int:
+        """Bytes of a row before."""
+        return self.columns * self.source.dtype.block_nbytes
 
     @property
     def nbytes(self) -> int:
@@ -226,38 +249,62 @@ class _Rows:
         """The blocks of the rows ``[start, stop)``, worked on in slices of a multiple of `together` rows that fit into the cache."""
         import numpy
 
-        encoder = self.encoder()
         out = numpy.empty((stop - start, self.nbytes), dtype=numpy.uint8)
         step = max(1, SLICE // self.columns // together) * together
         for first in range(start, stop, step):
             last = min(stop, first + step)
-            data = self.source.storage.read(first * self.columns * 4, last * self.columns * 4)
-            values = numpy.frombuffer(data, dtype="<f4").astype(numpy.float32, copy=False).reshape(last - first, self.columns)
-            if not values.flags.writeable:  # Numba would compile the kernel once more for such arrays
-                values = values.copy()
-            self._slice(encoder, values, out[first - start : last - start], first)
+            self._slice(self._read(first, last), out[first - start : last - start], first)
         return out.reshape(-1).data
 
-    def _slice(self, encoder: Encoder, values: np.ndarray, out: np.ndarray, first: int) -> None:
-        """Encode rows that may belong to several matrices; `first` is the number of the first row."""
+    def _read(self, first: int, last: int) -> np.ndarray:
+        """The bytes of rows; those of the last call are gone where they come from a file."""
         import numpy
 
-        low, high = float(values.min()), float(values.max())
-        wrong = None
-        if not math.isfinite(low + high):
-            wrong = ~numpy.isfinite(values)
-            self.audit.bad(first * self.columns, wrong, "holds NaN or infinity", FINITE)
-            values = numpy.where(wrong, numpy.float32(0), values)
-        done, height = 0, self.source.shape[-2] if len(self.source.shape) > 1 else 1
-        while done < len(values):
+        storage, start, stop = self.source.storage, first * self.read_nbytes, last * self.read_nbytes
+        if not isinstance(storage, Region):
+            return numpy.frombuffer(storage.read(start, stop), numpy.uint8)
+        data = _ROOM.of(stop - start)
+        storage.read_into(start, data)
+        return numpy.frombuffer(data, numpy.uint8)
+
+    def _slice(self, data: np.ndarray, out: np.ndarray, first: int) -> None:
+        """Encode rows that may belong to several matrices; `first` is the number of the first row."""
+        largest = self._encode(data, self.source.dtype, out, first)
+        if largest <= SAFE and not self._has_zeros() and not self.audit.measure:
+            return
+        values = self._values(data)
+        wrong = None if math.isfinite(largest) else self._without_wrong(values, out, first)
+        self._look(values, out, first, careful=not largest <= SAFE or self._has_zeros(), spoilt=wrong is not None)
+
+    def _encode(self, data: np.ndarray, dtype: DType, out: np.ndarray, first: int) -> float:
+        """Encode without looking; the largest magnitude."""
+        done, largest, height = 0, 0.0, self.source.shape[-2] if len(self.source.shape) > 1 else 1
+        while done < len(out):
             matrix = (first + done) // height
-            count = min(len(values) - done, (matrix + 1) * height - first - done)
-            weights = numpy.empty(0, numpy.float32) if self.importance is None else self.importance[matrix]
-            encoder(values[done : done + count], weights, out[done : done + count], 0, count)
+            count = min(len(out) - done, (matrix + 1) * height - first - done)
+            weights = 0 if self.importance is None else self.importance[matrix].ctypes.data
+            source = data.ctypes.data + done * self.columns * dtype.block_nbytes
+            found = self.encoder.run(source, KINDS[dtype.name], (count, self.columns), weights, out.ctypes.data + done * self.nbytes)
+            largest = max(largest, found) if math.isfinite(found) else math.inf
             done += count
-        if wrong is not None:
-            self._spoil(wrong, out)
-        self._look(values, out, first, careful=max(-low, high) > SAFE or self._has_zeros(), spoilt=wrong is not None)
+        return largest
+
+    def _values(self, data: np.ndarray) -> np.ndarray:
+        """Rows as float32 ``[n, columns]`` that may be changed."""
+        import numpy
+
+        return unpack(data.data, self.source.dtype, data.nbytes // self.source.dtype.block_nbytes).astype(numpy.float32).reshape(-1, self.columns)
+
+    def _without_wrong(self, values: np.ndarray, out: np.ndarray, first: int) -> np.ndarray:
+        """Encode again with zeros for what is not finite, where that is let through, and make its blocks NaN; flags of such elements."""
+        import numpy
+
+        wrong: np.ndarray = ~numpy.isfinite(values)
+        self.audit.bad(first * self.columns, wrong, "holds NaN or infinity", FINITE)
+        values[wrong] = 0
+        self._encode(values.reshape(-1).view(numpy.uint8), F32, out, first)
+        self._spoil(wrong, out)
+        return wrong
 
     def _has_zeros(self) -> bool:
         return self.importance is not None and not self.importance.all()

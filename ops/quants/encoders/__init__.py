@@ -1,18 +1,16 @@
-"""Compiled encoders of block types; these modules import Numba, so they are only loaded to encode."""
+"""Compiled encoders of block types; these modules import Numba, so they are only loaded to compile what is not on the disk."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
+import numpy as np
+
+from ....runtime.machine import Stored
 from ....runtime.quant import Encoder
 
 
-def compiled(module: str, name: str) -> Callable[[], Encoder]:
-    """A loader of the encoder `name` that the module `module` of this package defines."""
-
-    def load() -> Encoder:
-        encoder: Encoder = getattr(importlib.import_module(f".{module}", __name__), name)
-        return encoder
-
-    return load
+def compiled(plain: str, weighted: str | None = None, lattice: Callable[[], tuple[np.ndarray, ...]] = tuple) -> Encoder:
+    """The encoder whose kernels are ``module.name`` of this package: without importance, and with it where that is another one."""
+    kernels = [Stored("ops.quants.encoders." + name.partition(".")[0], name.partition(".")[2]) for name in (plain, weighted or plain)]
+    return Encoder(kernels[0], kernels[1] if weighted is not None else kernels[0], lattice)

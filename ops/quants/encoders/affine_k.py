@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, load, select, splat, sqrt, store
+from ....runtime.kernel import inlined, inner
+from ....runtime.simd import LANES, load, room, select, splat, sqrt, store
 from .fields import put_half, put_nibbles, put_pairs, put_planes
 from .lanes import lane_encoder
 from .rounding import byte, clamp, from_half, nearest, to_half, truncated
@@ -16,9 +16,10 @@ from .search import affine_scale, positive_scale, square_sum
 LENGTH = 256
 
 
-@inner
-def _room(vectors: int) -> Any:
-    return np.empty(vectors * LANES, np.float32)
+@inlined
+def _room(groups: int) -> Any:
+    """What the search finds of `groups` groups: scales, minima, inverses, bases, sums of weights."""
+    return room(np.float32, groups), room(np.float32, groups), room(np.float32, groups), room(np.float32, groups), room(np.float32, groups)
 
 
 @inner
@@ -40,30 +41,29 @@ def _magnitude_weights(x: Any, at: int, count: int, offset: Any, weights: Any) -
 
 
 @inner
-def _search(x: Any, importance: Any, count: int, top: int, plain: Any, double: int) -> Any:
-    """``(scales, minima, inverses, bases, sums)`` of all groups of `count` elements.
+def _search(x: Any, importance: Any, count: int, top: int, plain: Any, double: int, found: Any) -> None:
+    """Fill ``(scales, minima, inverses, bases, sums)`` of all groups of `count` elements, 16 or 32.
 
     `plain` is (lowest spread, step, steps, absolute error) without importance; `double` multiplies the mean square with it.
     """
     groups = LENGTH // count
-    scales, minima, inverses, bases, sums = _room(groups), _room(groups), _room(groups), _room(groups), _room(groups)
-    weights, codes = _room(count), _room(count)
+    scales, minima, inverses, bases, sums = found
+    weights, codes = room(np.float32, 32), room(np.float32, 32)
     mean = np.float32(double) * square_sum(x, 0, LENGTH) / np.float32(LENGTH) if importance.size else splat(np.float32(0))
     for group in range(groups):
         at = group * count
         if importance.size:
             store(sums, group * LANES, _mean_weights(x, importance, at, count, mean, weights))
-            found = affine_scale(x, weights, at, count, top, np.float32(-0.9), np.float32(0.05), 36, False, codes)
+            best = affine_scale(x, weights, at, count, top, np.float32(-0.9), np.float32(0.05), 36, False, codes)
         else:
             absolute = plain[3]
             offset = splat(np.float32(0)) if absolute else sqrt(square_sum(x, at, count) / np.float32(count))
             _magnitude_weights(x, at, count, offset, weights)
-            found = affine_scale(x, weights, at, count, top, plain[0], plain[1], plain[2], absolute, codes)
-        store(scales, group * LANES, found[0])
-        store(minima, group * LANES, found[1])
-        store(inverses, group * LANES, found[2])
-        store(bases, group * LANES, found[3])
-    return scales, minima, inverses, bases, sums
+            best = affine_scale(x, weights, at, count, top, plain[0], plain[1], plain[2], absolute, codes)
+        store(scales, group * LANES, best[0])
+        store(minima, group * LANES, best[1])
+        store(inverses, group * LANES, best[2])
+        store(bases, group * LANES, best[3])
 
 
 @inner
@@ -86,15 +86,16 @@ def _group_codes(x: Any, at: int, count: int, top: int, scale: Any, minimum: Any
 
 @inner
 def _q2_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, minima, inverses, bases, sums = _search(x, importance, 16, 3, (np.float32(-0.5), np.float32(0.1), 15, True), 1)
-    low, high = _room(16), _room(16)
+    scales, minima, inverses, bases, sums = found = _room(16)
+    _search(x, importance, 16, 3, (np.float32(-0.5), np.float32(0.1), 15, True), 1, found)
+    low, high = room(np.float32, 16), room(np.float32, 16)
     if importance.size:
         d = to_half(positive_scale(scales, sums, 16, 15, low))
         dmin = to_half(positive_scale(minima, sums, 16, 15, high))
     else:
         d = to_half(_simple_scale(scales, 16, 15, low))
         dmin = to_half(_simple_scale(minima, 16, 15, high))
-    codes = np.empty(LENGTH * LANES, np.uint8)
+    codes = room(np.uint8, LENGTH)
     for group in range(16):
         at = group * LANES
         packed = (truncated(load(low, at)) | (truncated(load(high, at)) << 4)) & 255
@@ -128,7 +129,7 @@ def _capped(codes: Any, count: int) -> None:
 @inner
 def _put_scales(y: Any, low: Any, high: Any, scales: Any, minima: Any) -> None:
     """Pack eight scales and eight minima of 6 bits into 12 bytes from byte 4, and read back what they say."""
-    packed = np.empty(12 * LANES, np.int32)
+    packed = room(np.int32, 12)
     for i in range(4):
         scale, minimum = truncated(load(low, (i + 4) * LANES)), truncated(load(high, (i + 4) * LANES))
         store(packed, i * LANES, truncated(load(low, i * LANES)) | (((scale >> 4) << 6) & 255))
@@ -145,10 +146,11 @@ def _put_scales(y: Any, low: Any, high: Any, scales: Any, minima: Any) -> None:
 
 
 @inner
-def _q45_k(x: Any, importance: Any, y: Any, top: int, plain: Any) -> Any:
-    """Write scales, and give the codes."""
-    scales, minima, inverses, bases, sums = _search(x, importance, 32, top, plain, 2)
-    low, high = _room(8), _room(8)
+def _q45_k(x: Any, importance: Any, y: Any, top: int, plain: Any, codes: Any) -> None:
+    """Write scales, and find the codes."""
+    scales, minima, inverses, bases, sums = found = _room(8)
+    _search(x, importance, 32, top, plain, 2, found)
+    low, high = room(np.float32, 8), room(np.float32, 8)
     if importance.size:
         d = to_half(positive_scale(scales, sums, 8, 63, low))
         dmin = to_half(positive_scale(minima, sums, 8, 63, high))
@@ -161,24 +163,24 @@ def _q45_k(x: Any, importance: Any, y: Any, top: int, plain: Any) -> Any:
     put_half(y, 0, d)
     put_half(y, 2, dmin)
     _put_scales(y, low, high, scales, minima)
-    codes = np.empty(LENGTH * LANES, np.uint8)
     for group in range(8):
         at = group * LANES
         scale, minimum = from_half(d) * load(scales, at), from_half(dmin) * load(minima, at)
         _group_codes(x, 32 * group, 32, top, scale, minimum, load(inverses, at), load(bases, at), codes)
-    return codes
 
 
 @inner
 def _q4_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    codes = _q45_k(x, importance, y, 15, (np.float32(-1), np.float32(0.1), 20, False))
+    codes = room(np.uint8, LENGTH)
+    _q45_k(x, importance, y, 15, (np.float32(-1), np.float32(0.1), 20, False), codes)
     for pair in range(4):
         put_nibbles(y, 16 + 32 * pair, codes, 64 * pair, 32)
 
 
 @inner
 def _q5_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    codes = _q45_k(x, importance, y, 31, (np.float32(-0.5), np.float32(0.1), 15, False))
+    codes = room(np.uint8, LENGTH)
+    _q45_k(x, importance, y, 31, (np.float32(-0.5), np.float32(0.1), 15, False), codes)
     put_planes(y, 16, codes, 4)
     for pair in range(4):
         put_nibbles(y, 48 + 32 * pair, codes, 64 * pair, 32)

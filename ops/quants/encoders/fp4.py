@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, bits, from_bits, gather, load, select, splat, store, to_int
+from ....runtime.simd import LANES, bits, from_bits, gather, load, room, select, splat, store, to_int
 from ..fp4 import VALUES, ue4m3_half
 from .fields import put_nibbles
 from .lanes import lane_encoder
@@ -57,7 +57,7 @@ def _floor_log2(value: Any) -> Any:
 
 @inner
 def _mxfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    codes = np.empty(32 * LANES, np.int32)
+    codes = room(np.int32, 32)
     _, largest = extreme(x, 0, 32)
     exponent = select(largest > 0, _floor_log2(largest) + 125, 0) & 255
     scale = select(exponent < 2, select(exponent == 0, 0x00200000, 0x00400000), (exponent - 1) << 23)
@@ -83,7 +83,7 @@ def _to_ue4m3(value: Any) -> Any:
 
 @inner
 def _nvfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    codes = np.empty(64 * LANES, np.int32)
+    codes = room(np.int32, 64)
     for group in range(4):
         _, largest = extreme(x, 16 * group, 16)
         scale = _to_ue4m3(largest / np.float32(6))

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, no_lane, select, splat, store, to_int
-from ..layout.grids import IQ1
+from ....runtime.simd import LANES, gather, load, no_lane, room, select, splat, store, to_int
 from .fields import put_half
 from .iq1_split import DOWN, LOWEST, UP, point_sums, prefix_sums, rank, snap, split_codes, weigh
 from .lanes import lane_encoder
-from .lattice import lattice_of
 from .rounding import clamp, nearest, to_half
 from .search import square_sum
 
@@ -49,10 +47,10 @@ def _best_split(sum_x: Any, sum_w: Any, count: int, scale: Any) -> Any:
 
 @inner
 def _iq1_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, ranks = np.empty(32 * LANES, np.float32), np.empty(32 * LANES, np.int32)
-    sum_x, sum_w = np.empty(33 * LANES, np.float32), np.empty(33 * LANES, np.float32)
-    codes, heads = np.empty(4 * LANES, np.int32), np.empty(8 * LANES, np.int32)
-    scales, downs = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
+    weights, ranks = room(np.float32, 32), room(np.int32, 32)
+    sum_x, sum_w = room(np.float32, 33), room(np.float32, 33)
+    codes, heads = room(np.int32, 4), room(np.int32, 8)
+    scales, downs = room(np.float32, 8), room(np.int32, 8)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
@@ -125,10 +123,10 @@ def _best_halves(first: Any, second: Any, scale: Any) -> Any:
 
 @inner
 def _iq1_m(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, ranks = np.empty(16 * LANES, np.float32), np.empty(16 * LANES, np.int32)
-    first = (np.empty(17 * LANES, np.float32), np.empty(17 * LANES, np.float32))
-    second = (np.empty(17 * LANES, np.float32), np.empty(17 * LANES, np.float32))
-    codes, scales, choices = np.empty(32 * LANES, np.int32), np.empty(16 * LANES, np.float32), np.empty(16 * LANES, np.int32)
+    weights, ranks = room(np.float32, 16), room(np.int32, 16)
+    first = (room(np.float32, 17), room(np.float32, 17))
+    second = (room(np.float32, 17), room(np.float32, 17))
+    codes, scales, choices = room(np.int32, 32), room(np.float32, 16), room(np.int32, 16)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(16):
@@ -165,7 +163,8 @@ def _put_iq1_m(x: Any, importance: Any, mean: Any, weights: Any, places: Any, co
     d = maximum / np.float32(15)
     inverse = 1.0 / d
     sum_qx, sum_q2 = splat(np.float32(0)), splat(np.float32(0))
-    words = np.zeros(4 * LANES, np.int32)
+    words = room(np.int32, 4)
+    words[:] = 0
     for group in range(16):
         pair = codes[2 * group * LANES : (2 * group + 2) * LANES]
         choice = load(choices, group * LANES)
@@ -187,5 +186,5 @@ def _put_iq1_m(x: Any, importance: Any, mean: Any, weights: Any, places: Any, co
         put_half(y, 48 + 2 * word, load(words, word * LANES) | (((half >> 4 * word) & 15) << 12))
 
 
-encode_iq1_s = lane_encoder(_iq1_s, 256, 50, lattice=lambda: lattice_of(IQ1, 3))
-encode_iq1_m = lane_encoder(_iq1_m, 256, 56, lattice=lambda: lattice_of(IQ1, 3))
+encode_iq1_s = lane_encoder(_iq1_s, 256, 50, lattice=True)
+encode_iq1_m = lane_encoder(_iq1_m, 256, 56, lattice=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, gather, load, select, splat, sqrt, store
+from ....runtime.simd import LANES, any_lane, gather, load, room, select, splat, sqrt, store
 from ..iq1 import DELTA
 from .lattice import nearest_of_three
 
@@ -48,8 +48,11 @@ def rank(x: Any, at: int, count: int, ranks: Any) -> None:
 @inner
 def prefix_sums(x: Any, weights: Any, ranks: Any, at: int, first: int, last: int, count: int, sum_x: Any, sum_w: Any) -> None:
     """Sums over the elements ``[first, last)`` of a group among its `count` in rising order, before each place."""
-    sorted_x, sorted_w = np.zeros(count * LANES, np.float32), np.zeros(count * LANES, np.float32)
-    here = np.zeros(count * LANES, np.int32)
+    sorted_x, sorted_w, here = room(np.float32, 32), room(np.float32, 32), room(np.int32, 32)
+    for i in range(count):
+        store(sorted_x, i * LANES, splat(np.float32(0)))
+        store(sorted_w, i * LANES, splat(np.float32(0)))
+        store(here, i * LANES, splat(np.int32(0)))
     for i in range(first, last):
         for lane in range(LANES):
             place = ranks[i * LANES + lane] * LANES + lane
@@ -93,8 +96,8 @@ def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up
     place = gather(places, load(codes, point * LANES))
     strayed = active & (place < 0)
     if any_lane(strayed):
-        wanted, ups = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
-        scales, terms = np.empty(LANES, np.float32), np.empty(24, np.float32)
+        wanted, ups = room(np.int32, 1), room(np.int32, 1)
+        scales, terms = room(np.float32, 1), room(np.float32, 2)
         store(wanted, 0, select(strayed, -1 - place, -1))
         store(ups, 0, select(up, 1, 0))
         store(scales, 0, scale)

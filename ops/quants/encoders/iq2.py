@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, select, splat, store
-from ..layout.grids import IQ2_S, IQ2_XS, IQ2_XXS
+from ....runtime.simd import LANES, gather, load, room, select, splat, store
 from .fields import put_half
 from .iq23 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
 from .lanes import lane_encoder
-from .lattice import lattice_of
 from .rounding import to_half
 from .search import TINY, positive_scale, square_sum
 
@@ -22,18 +20,18 @@ TINY_S = 1e-8
 
 @inner
 def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, roots = np.empty(32 * LANES, np.float32), np.empty(32 * LANES, np.float32)
-    magnitudes, room = np.empty(32 * LANES, np.float32), np.empty(32 * LANES, np.float32)
-    signs, codes = np.empty(4 * LANES, np.int32), np.empty(4 * LANES, np.int32)
-    scales, quantized = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
-    points, packed_signs = np.empty(32 * LANES, np.int32), np.empty(8 * LANES, np.int32)
+    weights, roots = room(np.float32, 32), room(np.float32, 32)
+    magnitudes, coarse = room(np.float32, 32), room(np.float32, 32)
+    signs, codes = room(np.int32, 4), room(np.int32, 4)
+    scales, quantized = room(np.float32, 8), room(np.int32, 8)
+    points, packed_signs = room(np.int32, 32), room(np.int32, 8)
     mean = square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
         weigh(x, importance, 32 * group, 32, mean, splat(np.float32(0)), weights, roots)
         split_signs(x, 32 * group, 32, magnitudes, signs)
         largest = make_even(32, weights, magnitudes, signs)
-        start = positive_scale(magnitudes, weights, 32, TOP + 2, room)
+        start = positive_scale(magnitudes, weights, 32, TOP + 2, coarse)
         reach = start * np.float32(TOP + 1)
         active = ~(largest < TINY) & ~(reach <= 0)
         codes[:] = 0
@@ -61,9 +59,9 @@ def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 @inner
 def _search16(x: Any, importance: Any, lattice: Any, even: bool, mean: Any, plain: Any, tiny: Any, scales: Any, codes: Any, signs: Any) -> Any:
     """Scales, points (two for each group of 16) and bytes of signs of a block, and the largest scale."""
-    weights, roots = np.empty(16 * LANES, np.float32), np.empty(16 * LANES, np.float32)
-    magnitudes = np.empty(16 * LANES, np.float32)
-    group_signs, group_codes = np.empty(2 * LANES, np.int32), np.empty(2 * LANES, np.int32)
+    weights, roots = room(np.float32, 16), room(np.float32, 16)
+    magnitudes = room(np.float32, 16)
+    group_signs, group_codes = room(np.int32, 2), room(np.int32, 2)
     maximum = splat(np.float32(0))
     for group in range(16):
         weigh(x, importance, 16 * group, 16, mean, plain, weights, roots)
@@ -95,8 +93,8 @@ def _put_scales(y: Any, at: int, quantized: Any) -> None:
 
 @inner
 def _iq2_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = np.empty(16 * LANES, np.float32), np.empty(16 * LANES, np.int32)
-    codes, signs = np.empty(32 * LANES, np.int32), np.empty(32 * LANES, np.int32)
+    scales, quantized = room(np.float32, 16), room(np.int32, 16)
+    codes, signs = room(np.int32, 32), room(np.int32, 32)
     mean = square_sum(x, 0, 256) / np.float32(256)
     maximum = _search16(x, importance, lattice, True, mean, splat(np.float32(0)), TINY, scales, codes, signs)
     d = quantized_scales(scales, 16, maximum, quantized)
@@ -110,8 +108,8 @@ def _iq2_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _iq2_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = np.empty(16 * LANES, np.float32), np.empty(16 * LANES, np.int32)
-    codes, signs = np.empty(32 * LANES, np.int32), np.empty(32 * LANES, np.int32)
+    scales, quantized = room(np.float32, 16), room(np.int32, 16)
+    codes, signs = room(np.int32, 32), room(np.int32, 32)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = _search16(x, importance, lattice, False, mean, np.float32(0.25) * mean, TINY_S, scales, codes, signs)
     d = quantized_scales(scales, 16, maximum, quantized)
@@ -127,6 +125,6 @@ def _iq2_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     _put_scales(y, 74, quantized)
 
 
-encode_iq2_xxs = lane_encoder(_iq2_xxs, 256, 66, lattice=lambda: lattice_of(IQ2_XXS, 2))
-encode_iq2_xs = lane_encoder(_iq2_xs, 256, 74, lattice=lambda: lattice_of(IQ2_XS, 2))
-encode_iq2_s = lane_encoder(_iq2_s, 256, 82, lattice=lambda: lattice_of(IQ2_S, 1))
+encode_iq2_xxs = lane_encoder(_iq2_xxs, 256, 66, lattice=True)
+encode_iq2_xs = lane_encoder(_iq2_xs, 256, 74, lattice=True)
+encode_iq2_s = lane_encoder(_iq2_s, 256, 82, lattice=True)

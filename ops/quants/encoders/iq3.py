@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, select, splat, store
-from ..layout.grids import IQ3_S, IQ3_XXS
+from ....runtime.simd import LANES, gather, load, room, select, splat, store
 from .fields import put_half
 from .iq23 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
 from .lanes import lane_encoder
-from .lattice import lattice_of
 from .rounding import to_half
 from .search import square_sum
 
@@ -23,9 +21,9 @@ TINY_XXS = 1e-8
 @inner
 def _search(x: Any, importance: Any, lattice: Any, even: bool, tries: int, tiny: Any, refine: int, scales: Any, codes: Any, signs: Any) -> Any:
     """Scales, points (eight for each group of 32) and bytes of signs of a block, and the largest scale."""
-    weights, roots = np.empty(32 * LANES, np.float32), np.empty(32 * LANES, np.float32)
-    magnitudes = np.empty(32 * LANES, np.float32)
-    group_signs, group_codes = np.empty(4 * LANES, np.int32), np.empty(8 * LANES, np.int32)
+    weights, roots = room(np.float32, 32), room(np.float32, 32)
+    magnitudes = room(np.float32, 32)
+    group_signs, group_codes = room(np.int32, 4), room(np.int32, 8)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
@@ -54,8 +52,8 @@ def _search(x: Any, importance: Any, lattice: Any, even: bool, tries: int, tiny:
 
 @inner
 def _iq3_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
-    codes, signs = np.empty(64 * LANES, np.int32), np.empty(32 * LANES, np.int32)
+    scales, quantized = room(np.float32, 8), room(np.int32, 8)
+    codes, signs = room(np.int32, 64), room(np.int32, 32)
     maximum = _search(x, importance, lattice, True, 15, TINY_XXS, 0, scales, codes, signs)
     empty = maximum == 0
     d = quantized_scales(scales, 8, maximum, quantized)
@@ -72,8 +70,8 @@ def _iq3_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _iq3_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
-    codes, signs = np.empty(64 * LANES, np.int32), np.empty(32 * LANES, np.int32)
+    scales, quantized = room(np.float32, 8), room(np.int32, 8)
+    codes, signs = room(np.int32, 64), room(np.int32, 32)
     maximum = _search(x, importance, lattice, False, 9, np.float32(0), 1, scales, codes, signs)
     d = quantized_scales(scales, 8, maximum, quantized)
     put_half(y, 0, select(maximum == 0, 0, to_half(d * np.float32(1.033))))
@@ -115,5 +113,5 @@ def _close_gaps(x: Any, values: Any, count: int) -> None:
             values[i * LANES + lane] = 0
 
 
-encode_iq3_xxs = lane_encoder(_iq3_xxs, 256, 98, lattice=lambda: lattice_of(IQ3_XXS, 2))
-encode_iq3_s = lane_encoder(_iq3_s, 256, 110, lattice=lambda: lattice_of(IQ3_S, 3))
+encode_iq3_xxs = lane_encoder(_iq3_xxs, 256, 98, lattice=True)
+encode_iq3_s = lane_encoder(_iq3_s, 256, 110, lattice=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, load, select, splat, sqrt, store, to_int
+from ....runtime.simd import LANES, load, room, select, splat, sqrt, store, to_int
 from ..iq4 import VALUES
 from .fields import put_half, put_nibbles
 from .lanes import lane_encoder
@@ -78,7 +78,7 @@ def _weigh(x: Any, importance: Any, at: int, mean: Any, weights: Any) -> None:
 
 @inner
 def _iq4_nl(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, codes = np.empty(COUNT * LANES, np.float32), np.empty(COUNT * LANES, np.int32)
+    weights, codes = room(np.float32, COUNT), room(np.int32, COUNT)
     _weigh(x, importance, 0, square_sum(x, 0, COUNT) * np.float32(2 / COUNT), weights)
     scale = _scale(x, weights, 0)
     inverse = select(scale == 0, 0.0, 1.0 / scale)
@@ -90,8 +90,8 @@ def _iq4_nl(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _iq4_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, codes = np.empty(COUNT * LANES, np.float32), np.empty(256 * LANES, np.int32)
-    scales, quantized = np.empty(8 * LANES, np.float32), np.empty(8 * LANES, np.int32)
+    weights, codes = room(np.float32, COUNT), room(np.int32, 256)
+    scales, quantized = room(np.float32, 8), room(np.int32, 8)
     mean = square_sum(x, 0, 256) * np.float32(2 / 256)
     for group in range(8):
         _weigh(x, importance, COUNT * group, mean, weights)

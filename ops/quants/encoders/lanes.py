@@ -3,6 +3,7 @@
 Blocks are transposed: element i of sixteen blocks is one vector, at ``16 * i`` of a flat array; the same for bytes of encoded blocks.
 """
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inlined, kernel
-from ....runtime.quant import Encoder
-from ....runtime.simd import LANES, load, splat, store
+from ....runtime.flat import flat
+from ....runtime.kernel import RangeKernel, inlined, range_kernel
+from ....runtime.simd import LANES, load, room, splat, store
+from .source import COLUMNS, IMPORTANCE, KIND, LATTICE, OUT, ROWS, SOURCE, report, take
 from .tiles import turn_in, turn_out
-
-NONE = np.empty(0, np.float32)
 
 
 @inlined
@@ -40,63 +40,74 @@ def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
 
 
 @inlined
-def _mean_squares(flat: Any, columns: int, start: int, stop: int, starts: Any, tile: Any) -> Any:
-    """The mean square of each row in ``[start, stop)``, each summed in order, sixteen rows at once; padded to whole vectors."""
-    means = np.empty((stop - start + LANES - 1) // LANES * LANES, np.float32)
-    for first in range(start, stop, LANES):
+def _mean_squares(source: int, kind: int, columns: int, start: int, stop: int, starts: Any, means: Any) -> None:
+    """The mean square of each row in ``[start, stop)``, sixteen at most, each summed in order."""
+    tile, turned = room(np.float32, LANES), room(np.float32, LANES)
+    for lane in range(LANES):
+        starts[lane] = lane * LANES
+    total = splat(np.float32(0))
+    for at in range(0, columns, LANES):
         for lane in range(LANES):
-            starts[lane] = min(first + lane, stop - 1) * columns
-        total = splat(np.float32(0))
-        for _ in range(0, columns, LANES):
-            turn_in(flat, starts, 0, tile)
-            for j in range(LANES):
-                element = load(tile, j * LANES)
-                total += element * element
-                starts[j] += LANES
-        store(means, first - start, total / np.float32(columns))
-    return means
+            take(source, kind, min(start + lane, stop - 1) * columns + at, LANES, tile, lane * LANES, splat(np.int32(0)))
+        turn_in(tile, starts, 0, turned)
+        for j in range(LANES):
+            element = load(turned, j * LANES)
+            total += element * element
+    store(means, 0, total / np.float32(columns))
+
+
+@inlined
+def _no_lattice(args: Any) -> Any:
+    return ()
+
+
+@inlined
+def _lattice(args: Any) -> Any:
+    points = 1 << 16
+    return (
+        flat(np.int32, args[LATTICE], points), flat(np.int32, args[LATTICE + 1], points), flat(np.int32, args[LATTICE + 2], points),
+        flat(np.uint16, args[LATTICE + 3], 1 << 30),
+    )  # fmt: skip
 
 
 def lane_encoder(
-    encode: Callable[..., None],
-    length: int,
-    nbytes: int,
-    *,
-    weighted: bool = True,
-    row_means: bool = False,
-    lattice: Callable[[], tuple[Any, ...]] = tuple,
-) -> Encoder:
-    """A range kernel from ``encode(x, importance, means, lattice, y)`` over transposed blocks.
+    encode: Callable[..., None], length: int, nbytes: int, *, weighted: bool = True, row_means: bool = False, lattice: bool = False
+) -> RangeKernel:
+    """An encoder from ``encode(x, importance, means, lattice, y)`` over transposed blocks.
 
     `x` is float32 ``[length * 16]``, `importance` the same or ``[0]`` (always that if not `weighted`), `means` float32 ``[16]`` (the mean square
     of each lane's row, where `row_means` asks for it and there is importance), `lattice` the arrays that a lattice consists of, `y` uint8
     ``[nbytes * 16]``.
     """
+    arrays = _lattice if lattice else _no_lattice
 
-    @kernel
-    def encode_lanes(rows: Any, importance: Any, out: Any, start: int, stop: int, points: Any) -> None:
-        columns = rows.shape[1]
+    @range_kernel(_nrt=False)
+    def encode_lanes(args: Any, part: int, parts: int) -> None:
+        columns, rows = args[COLUMNS], args[ROWS]
         per_row = columns // length
-        flat, flat_out = rows.reshape(-1), out.reshape(-1)
-        starts = np.empty(LANES, np.int64)
-        x = np.empty(length * LANES, np.float32)
-        weights = np.empty(length * LANES if importance.size else 0, np.float32)
-        means = np.zeros(LANES, np.float32)
-        y = np.empty(nbytes * LANES, np.uint8)
-        if row_means and importance.size:
-            mean_squares = _mean_squares(flat, columns, start, stop, starts, x)
-        for first in range(start * per_row, stop * per_row, LANES):
-            count = min(LANES, stop * per_row - first)
-            _load(flat, first, count, rows.shape[0] * per_row, length, starts, x)
-            if importance.size:
-                _load(importance, first, count, per_row, length, starts, weights)
-                if row_means:
-                    for lane in range(count):
-                        means[lane] = mean_squares[(first + lane) // per_row - start]
-            encode(x, weights, means, points, y)
-            _save(y, first, count, nbytes, flat_out)
+        given, out = flat(np.float32, args[IMPORTANCE], columns), flat(np.uint8, args[OUT], rows * per_row * nbytes)
+        tile, x, y = room(np.float32, length), room(np.float32, length), room(np.uint8, nbytes)
+        row_mean, means, starts = room(np.float32, 1), room(np.float32, 1), room(np.int64, 1)
+        important = weighted and args[IMPORTANCE] != 0
+        weights = room(np.float32, length)[: length * LANES if important else 0]
+        points = arrays(args)
+        store(means, 0, splat(np.float32(0)))
+        largest = splat(np.int32(0))
+        for row in range(0, rows, LANES):
+            last = min(row + LANES, rows)
+            if row_means and important:
+                _mean_squares(args[SOURCE], args[KIND], columns, row, last, starts, row_mean)
+            for first in range(row * per_row, last * per_row, LANES):
+                count = min(LANES, last * per_row - first)
+                largest = take(args[SOURCE], args[KIND], first * length, count * length, tile, 0, largest)
+                _load(tile, 0, count, LANES, length, starts, x)
+                if important:
+                    _load(given, first, count, per_row, length, starts, weights)
+                    if row_means:
+                        for lane in range(count):
+                            means[lane] = row_mean[(first + lane) // per_row - row]
+                encode(x, weights, means, points, y)
+                _save(y, first, count, nbytes, out)
+        report(args, largest)
 
-    def encode_rows(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
-        encode_lanes(rows, importance if weighted else NONE, out, start, stop, lattice())
-
-    return encode_rows
+    return encode_lanes

@@ -1,68 +1,73 @@
-"""Lattices of the IQ types for encoders: which points exist, and which are near a combination that does not. Source: ggml-quants.c.
+"""Lattices of the IQ types inside encoders: which points are near a combination that is none, and which of them is nearest. Source: ggml-quants.c.
 
 A combination of codes is packed like a grid's points: 2 bits for each of eight coordinates, or 3 bits for each of four.
 """
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner, kernel
-from ....runtime.simd import LANES, lane_numbers, least, load, select, splat, to_float
-from ..layout.grids import Grid
+from ....runtime.flat import flat
+from ....runtime.kernel import inner, range_kernel
+from ....runtime.simd import LANES, lane_numbers, least, load, room, select, splat, to_float
 
 NOWHERE = 0x7FFFFFFF
 FAR = np.float32(np.finfo(np.float32).max)
+SHELLS = 256
 
 
-@functools.cache
-def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """``(places, starts, stops, neighbours)`` of a grid.
+@range_kernel(_nrt=False)
+def build(args: Any, part: int, parts: int) -> None:
+    """Fill the arrays of a lattice, see `layout.lattices`, whose argument block this is.
 
-    `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to ``stops[n]``, uint16, are the points
-    at its `shells` smallest distances, nearest first, then by index; up to ``starts[n + 1]`` the first point fills whole vectors.
+    The last two words get the number of combinations that are no points and of neighbours; where there are more than fit, none is written.
     """
-    return _build(grid.coordinates, grid.width, len(grid.values), shells)
-
-
-@kernel
-def _build(coordinates: Any, width: int, levels: int, shells: int) -> Any:
-    points, dims = coordinates.shape
-    places = np.full(1 << (width * dims), NOWHERE, np.int32)
+    points, dims, width, levels, shells, capacity = args[1], args[2], args[3], args[4], args[5], args[10]
+    coordinates, distances = flat(np.uint8, args[0], points * dims), flat(np.int32, args[11], points)
+    places, starts = flat(np.int32, args[6], 1 << (width * dims)), flat(np.int32, args[7], capacity)
+    stops, neighbours = flat(np.int32, args[8], capacity), flat(np.uint16, args[9], capacity)
+    combination, counts = room(np.uint8, 1), room(np.int32, 16)
+    for at in range(1 << (width * dims)):
+        places[at] = NOWHERE
     for point in range(points):
-        places[_packed(coordinates[point], width)] = point
-    combination = np.zeros(dims, np.uint8)
-    starts, stops = [np.int32(0)], [np.int32(0) for _ in range(0)]
-    neighbours = [np.uint16(0) for _ in range(0)]
-    distances = np.empty(points, np.int64)
-    while True:
-        at = _packed(combination, width)
+        places[_packed(coordinates, point * dims, dims, width)] = point
+    for i in range(dims):
+        combination[i] = 0
+    strays, count, going = 0, 0, True
+    while going:
+        at = _packed(combination, 0, dims, width)
         if places[at] == NOWHERE:
-            places[at] = -len(starts)
-            _near(coordinates, combination, width, shells, distances, neighbours)
-            stops.append(np.int32(len(neighbours)))
-            while len(neighbours) % LANES:
-                neighbours.append(neighbours[starts[-1]])
-            starts.append(np.int32(len(neighbours)))
-        if not _advance(combination, levels):
-            return places, np.array(starts), np.array(stops), np.array(neighbours)
+            if count + points + LANES <= capacity:
+                starts[strays], places[at] = count, -1 - strays
+                count = _near(coordinates, points, dims, combination, width, shells, distances, counts, neighbours, count)
+                stops[strays] = count
+                while count % LANES:
+                    neighbours[count] = neighbours[starts[strays]]
+                    count += 1
+            else:
+                count += points + LANES
+            strays += 1
+        going = _advance(combination, dims, levels)
+    if count <= capacity:
+        starts[strays] = count
+    args[12], args[13] = strays, count
 
 
 @inner
-def _packed(codes: Any, width: int) -> int:
+def _packed(codes: Any, at: int, dims: int, width: int) -> int:
     packed = 0
-    for i in range(len(codes)):
-        packed |= int(codes[i]) << (width * i)
+    for i in range(dims):
+        packed |= int(codes[at + i]) << (width * i)
     return packed
 
 
 @inner
-def _advance(combination: Any, levels: int) -> bool:
+def _advance(combination: Any, dims: int, levels: int) -> bool:
     """The next combination in counting order; False after the last."""
-    for i in range(len(combination)):
+    for i in range(dims):
         combination[i] += 1
         if combination[i] < levels:
             return True
@@ -71,25 +76,30 @@ def _advance(combination: Any, levels: int) -> bool:
 
 
 @inner
-def _near(coordinates: Any, combination: Any, width: int, shells: int, distances: Any, neighbours: Any) -> None:
-    points, dims = coordinates.shape
-    counts = np.zeros(256, np.int64)
+def _near(
+    coordinates: Any, points: int, dims: int, combination: Any, width: int, shells: int, distances: Any, counts: Any, neighbours: Any, count: int
+) -> int:
+    """Add the points at the `shells` smallest distances, nearest first, then by index; how many there are now."""
+    for distance in range(SHELLS):
+        counts[distance] = 0
     for point in range(points):
         distance = 0
         for i in range(dims):
-            step = int(coordinates[point, i]) - int(combination[i])
+            step = int(coordinates[point * dims + i]) - int(combination[i])
             distance += step * step
         distances[point] = distance
         counts[distance] += 1
     found = 0
-    for distance in range(256):
+    for distance in range(SHELLS):
         if counts[distance]:
             for point in range(points):
                 if distances[point] == distance:
-                    neighbours.append(np.uint16(_packed(coordinates[point], width)))
+                    neighbours[count] = _packed(coordinates, point * dims, dims, width)
+                    count += 1
             found += 1
             if found == shells:
                 break
+    return count
 
 
 @inner

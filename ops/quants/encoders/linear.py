@@ -1,16 +1,13 @@
-"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1: one scale for 32 elements, with importance found by a search. Source: ggml-quants.c."""
+"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1 with importance: one scale for 32 elements, found by a search. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....runtime.kernel import inlined
-from ....runtime.quant import Encoder
 from ....runtime.simd import LANES, load, room, select, sqrt, store, to_int
-from . import plain
 from .fields import put_bits, put_half, put_nibbles
 from .lanes import lane_encoder
 from .rounding import clamp, nearest, to_half
@@ -81,19 +78,7 @@ def _q5_1(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     put_nibbles(y, 8, codes, 0, 16)
 
 
-def _encoder(without: plain.PlainEncoder, weighted: Callable[..., None], nbytes: int) -> Encoder:
-    searching = lane_encoder(weighted, LENGTH, nbytes, row_means=True)
-
-    def encode_rows(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
-        if importance.size:
-            searching(rows, importance, out, start, stop)
-        else:
-            without(rows, out, start, stop)
-
-    return encode_rows
-
-
-encode_q4_0 = _encoder(plain.encode_q4_0, _q4_0, 18)
-encode_q4_1 = _encoder(plain.encode_q4_1, _q4_1, 20)
-encode_q5_0 = _encoder(plain.encode_q5_0, _q5_0, 22)
-encode_q5_1 = _encoder(plain.encode_q5_1, _q5_1, 24)
+encode_q4_0 = lane_encoder(_q4_0, LENGTH, 18, row_means=True)
+encode_q4_1 = lane_encoder(_q4_1, LENGTH, 20, row_means=True)
+encode_q5_0 = lane_encoder(_q5_0, LENGTH, 22, row_means=True)
+encode_q5_1 = lane_encoder(_q5_1, LENGTH, 24, row_means=True)

@@ -1,5 +1,6 @@
 """Encoders of Q8_0, and of Q4_0 to Q5_1 without importance: blocks stay in place, only their ranges meet in lanes. Source: ggml-quants.c."""
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,28 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inlined, kernel
+from ....runtime.flat import flat
+from ....runtime.kernel import RangeKernel, inlined, range_kernel
 from ....runtime.simd import LANES, any_lane, bits, from_bits, lane_bits, load, room, select, splat, store, to_int
 from .rounding import to_half
+from .source import COLUMNS, KIND, OUT, ROWS, SOURCE, report, take
 from .tiles import row_greatest, row_least
 
-PlainEncoder = Callable[[np.ndarray, np.ndarray, int, int], None]
 LENGTH = 32
 LARGEST = np.float32(np.finfo(np.float32).max)
 
 
 @inlined
-def _place(first: int, k: int, stop: int) -> int:
-    """The first element of block `k` of sixteen; what would lie behind the last block repeats it."""
-    return min(first + k, stop - 1) * LENGTH
+def _place(k: int, count: int) -> int:
+    """The first element of block `k` of sixteen; what would lie behind the last of `count` blocks repeats it."""
+    return min(k, count - 1) * LENGTH
 
 
 @inlined
-def _ranges(x: Any, first: int, stop: int) -> Any:
+def _ranges(x: Any, count: int) -> Any:
     """The least and the greatest element of sixteen blocks; which zero is found does not depend on the order."""
     least, greatest = room(np.float32, LANES), room(np.float32, LANES)
     for k in range(LANES):
-        at = _place(first, k, stop)
+        at = _place(k, count)
         low, high = load(x, at), load(x, at + LANES)
         store(least, k * LANES, select(low < high, low, high))
         store(greatest, k * LANES, select(low > high, low, high))
@@ -36,11 +38,11 @@ def _ranges(x: Any, first: int, stop: int) -> Any:
 
 
 @inlined
-def _first_extremes(x: Any, first: int, stop: int, wanted: Any, values: Any) -> None:
+def _first_extremes(x: Any, count: int, wanted: Any, values: Any) -> None:
     """For the lanes of `wanted`, the first element of largest magnitude instead of any."""
     for k in range(LANES):
         if wanted >> k & 1:
-            at = _place(first, k, stop)
+            at = _place(k, count)
             value = np.float32(0)
             for i in range(at, at + LENGTH):
                 value = x[i] if abs(x[i]) > abs(value) else value
@@ -48,15 +50,15 @@ def _first_extremes(x: Any, first: int, stop: int, wanted: Any, values: Any) -> 
 
 
 @inlined
-def _symmetric(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any, inverses: Any, offsets: Any) -> None:
-    least, greatest = _ranges(x, first, stop)
+def _symmetric(x: Any, count: int, top: int, scales: Any, bases: Any, inverses: Any, offsets: Any) -> None:
+    least, greatest = _ranges(x, count)
     value = select(greatest > -least, greatest, least)
     value = select(value == 0, 0.0, value)
     tied = (greatest == -least) & ~(value == 0)
     if any_lane(tied):
         values = room(np.float32, 1)
         store(values, 0, value)
-        _first_extremes(x, first, stop, lane_bits(tied), values)
+        _first_extremes(x, count, lane_bits(tied), values)
         value = load(values, 0)
     scale = value / np.float32(-top)
     inverse = select(scale == 0, 0.0, 1.0 / scale)
@@ -67,11 +69,11 @@ def _symmetric(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any,
 
 
 @inlined
-def _first_zeros(x: Any, first: int, stop: int, wanted: Any, least: Any, greatest: Any) -> None:
+def _first_zeros(x: Any, count: int, wanted: Any, least: Any, greatest: Any) -> None:
     """For the lanes of `wanted`, the range whose zeros have the sign of the first one."""
     for k in range(LANES):
         if wanted >> k & 1:
-            at = _place(first, k, stop)
+            at = _place(k, count)
             low, high = x[at], x[at]
             for i in range(at + 1, at + LENGTH):
                 low = x[i] if x[i] < low else low
@@ -80,14 +82,14 @@ def _first_zeros(x: Any, first: int, stop: int, wanted: Any, least: Any, greates
 
 
 @inlined
-def _affine(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any, inverses: Any, offsets: Any) -> None:
-    least, greatest = _ranges(x, first, stop)
+def _affine(x: Any, count: int, top: int, scales: Any, bases: Any, inverses: Any, offsets: Any) -> None:
+    least, greatest = _ranges(x, count)
     zero = (least == 0) | (greatest == 0)
     if any_lane(zero):
         lows, highs = room(np.float32, 1), room(np.float32, 1)
         store(lows, 0, least)
         store(highs, 0, greatest)
-        _first_zeros(x, first, stop, lane_bits(zero), lows, highs)
+        _first_zeros(x, count, lane_bits(zero), lows, highs)
         least, greatest = load(lows, 0), load(highs, 0)
     scale = (greatest - least) / np.float32(top)
     inverse = select(scale == 0, 0.0, 1.0 / scale)
@@ -98,27 +100,27 @@ def _affine(x: Any, first: int, stop: int, top: int, scales: Any, bases: Any, in
     store(offsets, 0, select(lost, 0.0, splat(np.float32(0.5))))
 
 
-def plain_encoder(scale: Callable[..., None], top: int, width: int, nbytes: int) -> PlainEncoder:
-    """A range kernel ``encode(rows, out, start, stop)``.
-
-    `scale` gives the scales as they are stored, and the base, inverse and offset that turn elements into codes.
+def plain_encoder(scale: Callable[..., None], top: int, width: int, nbytes: int) -> RangeKernel:
+    """An encoder without importance. `scale` gives the scales as they are stored, and the base, inverse and offset that turn elements into codes.
 
     Where the inverse of a scale overflows, libggml's codes are zero; so are these, from an inverse and an offset of zero.
     """
     affine = scale is _affine
     highest = (1 << width) - 1
 
-    @kernel
-    def encode_plain(rows: Any, out: Any, start: int, stop: int) -> None:
-        per_row = rows.shape[1] // LENGTH
-        x, y = rows.reshape(-1), out.reshape(-1)
+    @range_kernel(_nrt=False)
+    def encode_plain(args: Any, part: int, parts: int) -> None:
+        blocks = args[ROWS] * (args[COLUMNS] // LENGTH)
+        x, y = room(np.float32, LENGTH), flat(np.uint8, args[OUT], blocks * nbytes)
         scales, bases, inverses, offsets = room(np.int32, 1), room(np.float32, 1), room(np.float32, 1), room(np.float32, 1)
-        last = stop * per_row
-        for first in range(start * per_row, last, LANES):
-            scale(x, first, last, top, scales, bases, inverses, offsets)
+        largest = splat(np.int32(0))
+        for first in range(0, blocks, LANES):
+            count = min(LANES, blocks - first)
+            largest = take(args[SOURCE], args[KIND], first * LENGTH, count * LENGTH, x, 0, largest)
+            scale(x, count, top, scales, bases, inverses, offsets)
             for k in range(LANES):
-                at = _place(first, k, last)
-                to = at // LENGTH * nbytes
+                at = _place(k, count)
+                to = (first + min(k, count - 1)) * nbytes
                 low, high = load(x, at), load(x, at + LANES)
                 if affine:
                     low, high = low - bases[k], high - bases[k]
@@ -132,6 +134,7 @@ def plain_encoder(scale: Callable[..., None], top: int, width: int, nbytes: int)
                     for i in range(4):
                         y[to + nbytes - 20 + i] = (fifth >> 8 * i) & 255
                 store(y, to + nbytes - 16, (one & 15) | (two << 4))
+        report(args, largest)
 
     return encode_plain
 
@@ -142,15 +145,17 @@ def _rounded(value: Any) -> Any:
     return to_int(value + from_bits((bits(value) & -2147483648) | 0x3EFFFFFF))
 
 
-@kernel
-def encode_q8_0(rows: Any, out: Any, start: int, stop: int) -> None:
-    per_row = rows.shape[1] // LENGTH
-    x, y = rows.reshape(-1), out.reshape(-1)
+@range_kernel(_nrt=False)
+def encode_q8_0(args: Any, part: int, parts: int) -> None:
+    blocks = args[ROWS] * (args[COLUMNS] // LENGTH)
+    x, y = room(np.float32, LENGTH), flat(np.uint8, args[OUT], blocks * 34)
     magnitudes, scales, inverses = room(np.float32, LANES), room(np.int32, 1), room(np.float32, 1)
-    last = stop * per_row
-    for first in range(start * per_row, last, LANES):
+    largest = splat(np.int32(0))
+    for first in range(0, blocks, LANES):
+        count = min(LANES, blocks - first)
+        largest = take(args[SOURCE], args[KIND], first * LENGTH, count * LENGTH, x, 0, largest)
         for k in range(LANES):
-            at = _place(first, k, last)
+            at = _place(k, count)
             low, high = abs(load(x, at)), abs(load(x, at + LANES))
             store(magnitudes, k * LANES, select(low > high, low, high))
         scale = row_greatest(magnitudes) / np.float32(127)
@@ -158,11 +163,12 @@ def encode_q8_0(rows: Any, out: Any, start: int, stop: int) -> None:
         store(scales, 0, to_half(scale))
         store(inverses, 0, select(inverse > LARGEST, 0.0, inverse))
         for k in range(LANES):
-            at = _place(first, k, last)
-            to = at // LENGTH * 34
+            at = _place(k, count)
+            to = (first + min(k, count - 1)) * 34
             y[to], y[to + 1] = scales[k] & 255, (scales[k] >> 8) & 255
             store(y, to + 2, _rounded(load(x, at) * inverses[k]))
             store(y, to + 2 + LANES, _rounded(load(x, at + LANES) * inverses[k]))
+    report(args, largest)
 
 
 encode_q4_0 = plain_encoder(_symmetric, 8, 4, 18)

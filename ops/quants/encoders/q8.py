@@ -1,4 +1,4 @@
-"""Encoders of Q8_0, Q8_1 and Q8_K: the largest magnitude takes the largest code. Source: ggml-quants.c."""
+"""Encoders of Q8_1 and Q8_K: the largest magnitude takes the largest code. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from ....runtime.kernel import inner
 from ....runtime.simd import LANES, bits, load, select, splat, store, to_int
-from . import plain
 from .fields import put_half
 from .lanes import lane_encoder
 from .rounding import nearest, rounded, signed_byte, to_half
@@ -52,11 +51,6 @@ def _q8_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
             store(y, (4 + i) * LANES, code)
             total += signed_byte(code)
         put_half(y, 260 + 2 * group, to_int(total))
-
-
-def encode_q8_0(rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
-    """A range kernel; importance changes nothing."""
-    plain.encode_q8_0(rows, out, start, stop)
 
 
 encode_q8_1 = lane_encoder(_q8_1, 32, 36, weighted=False)

@@ -43,7 +43,11 @@ def _q6_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     if importance.size:
         _search(x, importance, 32, scales, codes)
     else:
-        _search(x, _squares(x), 32, scales, codes)
+        squares = room(np.float32, LENGTH)
+        for i in range(LENGTH):
+            element = load(x, i * LANES)
+            store(squares, i * LANES, element * element)
+        _search(x, squares, 32, scales, codes)
     scale, magnitude = extreme(scales, 0, GROUPS)
     empty = magnitude < TINY
     inverse = np.float32(-128) / scale
@@ -58,15 +62,6 @@ def _q6_k(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
             store(codes, i * LANES, select(empty, 0, load(codes, i * LANES)))
     _put_six_bits(y, codes)
     put_half(y, 208, d)
-
-
-@inner
-def _squares(x: Any) -> Any:
-    squares = np.empty(LENGTH * LANES, np.float32)
-    for i in range(LENGTH):
-        element = load(x, i * LANES)
-        store(squares, i * LANES, element * element)
-    return squares
 
 
 @inner
@@ -111,7 +106,7 @@ def _plain_scales(x: Any, scales: Any, codes: Any, quantized: Any) -> Any:
 
 @inner
 def _weighted_scales(x: Any, importance: Any, scales: Any, codes: Any, quantized: Any) -> Any:
-    weights, sums = np.empty(LENGTH * LANES, np.float32), np.empty(GROUPS * LANES, np.float32)
+    weights, sums = room(np.float32, LENGTH), room(np.float32, GROUPS)
     mean = np.float32(2) * square_sum(x, 0, LENGTH) / np.float32(LENGTH)
     for group in range(GROUPS):
         total = splat(np.float32(0))

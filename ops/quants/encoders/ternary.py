@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.kernel import inner
-from ....runtime.simd import LANES, load, select, splat, store, to_float, to_int
+from ....runtime.simd import LANES, load, room, select, splat, store, to_float, to_int
 from .fields import put_half, put_pairs
 from .lanes import lane_encoder
 from .rounding import rounded, to_half
@@ -18,21 +18,20 @@ LOWEST = -2147483648
 
 
 @inner
-def _digits(x: Any, y: Any, at: int) -> Any:
-    """Write the scale at byte `at`, and give the elements as 0, 1, 2."""
+def _digits(x: Any, y: Any, at: int, digits: Any) -> None:
+    """Write the scale at byte `at`, and find the elements as 0, 1, 2."""
     _, magnitude = extreme(x, 0, LENGTH)
     inverse = select(magnitude == 0, 0.0, 1.0 / magnitude)
     put_half(y, at, to_half(magnitude))
-    digits = np.empty(LENGTH * LANES, np.int32)
     for i in range(LENGTH):
         digit = rounded(load(x, i * LANES) * inverse)
         store(digits, i * LANES, select(digit == LOWEST, 1, digit + 1))
-    return digits
 
 
 @inner
 def _tq1_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    digits = _digits(x, y, 52)
+    digits = room(np.int32, LENGTH)
+    _digits(x, y, 52, digits)
     for i in range(32):
         _put_fraction(y, i, digits, i, 32, 5)
     for i in range(16):
@@ -55,7 +54,9 @@ def _put_fraction(y: Any, at: int, digits: Any, first: int, stride: int, count: 
 
 @inner
 def _tq2_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    put_pairs(y, 0, _digits(x, y, 64))
+    digits = room(np.int32, LENGTH)
+    _digits(x, y, 64, digits)
+    put_pairs(y, 0, digits)
 
 
 encode_tq1_0 = lane_encoder(_tq1_0, LENGTH, 54, weighted=False)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-
+from ....runtime.machine import Stored
 from ....runtime.quant import Decoder
 
 
-def native(name: str) -> Callable[[], Decoder]:
-    """A loader of the compiled decoder `name`; only it imports Numba."""
-
-    def load() -> Decoder:
-        decoder: Decoder = getattr(importlib.import_module(".compiled", __name__), name)
-        return decoder
-
-    return load
+def native(name: str) -> Decoder:
+    """The compiled decoder `name`."""
+    return Decoder(Stored("ops.quants.layout.compiled", name))

@@ -1,17 +1,25 @@
 """Compiled decoders of Q4_0, Q8_0, Q4_K and Q6_K, for amounts that NumPy takes long for. Source: ggml-quants.c.
 
-Each fills float32 `values` from the blocks of `y`, both flat, in the order of operations of the decoders in NumPy.
+Each is a range kernel with the argument block ``[blocks, values, elements]``, in the order of operations of the decoders in NumPy.
 """
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inlined, kernel
+from ....runtime.flat import flat
+from ....runtime.kernel import inlined, range_kernel
 from ....runtime.simd import LANES, load, room, splat, store, to_float
 from ..encoders.rounding import from_half
+
+
+@inlined
+def _arrays(args: Any) -> Any:
+    """Blocks and values; that there are no more bytes of blocks than of values is true of all types."""
+    return flat(np.uint8, args[0], 4 * args[2]), flat(np.float32, args[1], args[2])
 
 
 @inlined
@@ -20,8 +28,9 @@ def _half(y: Any, at: int) -> Any:
     return from_half(splat(np.int32(y[at]) | (np.int32(y[at + 1]) << 8)))
 
 
-@kernel
-def decode_q4_0(y: Any, values: Any) -> None:
+@range_kernel(_nrt=False)
+def decode_q4_0(args: Any, part: int, parts: int) -> None:
+    y, values = _arrays(args)
     for block in range(len(values) // 32):
         at, to = 18 * block, 32 * block
         scale, packed = _half(y, at), load(y, at + 2)
@@ -29,9 +38,10 @@ def decode_q4_0(y: Any, values: Any) -> None:
         store(values, to + LANES, to_float((packed >> 4) - 8) * scale)
 
 
-@kernel
-def decode_q8_0(y: Any, values: Any) -> None:
-    signed = y.view(np.int8)
+@range_kernel(_nrt=False)
+def decode_q8_0(args: Any, part: int, parts: int) -> None:
+    y, values = _arrays(args)
+    signed = flat(np.int8, args[0], len(values))
     for block in range(len(values) // 32):
         at, to = 34 * block, 32 * block
         scale = _half(y, at)
@@ -48,8 +58,9 @@ def _six_bits(y: Any, at: int, group: int) -> Any:
     return (both & 15) | ((low >> 6) << 4), (both >> 4) | ((high >> 6) << 4)
 
 
-@kernel
-def decode_q4_k(y: Any, values: Any) -> None:
+@range_kernel(_nrt=False)
+def decode_q4_k(args: Any, part: int, parts: int) -> None:
+    y, values = _arrays(args)
     for block in range(len(values) // 256):
         at = 144 * block
         d, dmin = _half(y, at), _half(y, at + 2)
@@ -61,10 +72,11 @@ def decode_q4_k(y: Any, values: Any) -> None:
                 store(values, 256 * block + 32 * group + i, to_float(packed & 15) * scale - minimum)
 
 
-@kernel
-def decode_q6_k(y: Any, values: Any) -> None:
+@range_kernel(_nrt=False)
+def decode_q6_k(args: Any, part: int, parts: int) -> None:
+    y, values = _arrays(args)
     scales = room(np.float32, 1)
-    signed = y.view(np.int8)
+    signed = flat(np.int8, args[0], len(values))
     for block in range(len(values) // 256):
         at = 210 * block
         store(scales, 0, _half(y, at + 208) * to_float(load(signed, at + 192)))

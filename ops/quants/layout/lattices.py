@@ -1,0 +1,40 @@
+"""Lattices of the IQ types for encoders: which points exist, and which are near a combination that does not. Source: ggml-quants.c."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ....runtime.machine import Stored
+from .grids import Grid
+
+_BUILD = Stored("ops.quants.encoders.lattice", "build")
+_EACH = 64
+"""Neighbours for which there is room at first, on average."""
+
+
+@functools.cache
+def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """``(places, starts, stops, neighbours)`` of a grid.
+
+    `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to ``stops[n]``, uint16, are the points
+    at its `shells` smallest distances, nearest first, then by index; up to ``starts[n + 1]`` the first point fills whole vectors.
+    """
+    coordinates = np.ascontiguousarray(grid.coordinates)
+    points, dims = coordinates.shape
+    levels, distances = len(grid.values), np.empty(points, np.int32)
+    places = np.empty(1 << (grid.width * dims), np.int32)
+    starts, stops = np.empty(levels**dims + 1, np.int32), np.empty(levels**dims, np.int32)
+    capacity = _EACH * levels**dims
+    while True:
+        neighbours = np.empty(capacity, np.uint16)
+        arrays = (places, starts, stops, neighbours)
+        filled = _BUILD(
+            coordinates.ctypes.data, points, dims, grid.width, levels, shells, *(array.ctypes.data for array in arrays), capacity,
+            distances.ctypes.data, 0, 0,
+        )  # fmt: skip
+        strays, count = filled[12], filled[13]
+        if count + points + 16 <= capacity:
+            return places, starts[: strays + 1], stops[:strays], neighbours[:count].copy()
+        capacity = count + points + 16

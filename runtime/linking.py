@@ -1,0 +1,138 @@
+"""Linking: the machine code of a range kernel as one run of bytes that works at any address.
+
+Numba's optimized code for the kernel alone is compiled again as an object file without calls to the outside; jumps and references within it are
+relative, and are filled in here. Source: System V ABI, AMD64 supplement, relocation types.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llvmlite import binding
+
+if TYPE_CHECKING:
+    from .kernel import RangeKernel
+
+ENTRY = "candle_entry"
+_ENTRY = """
+define void @{entry}(ptr %args, i64 %part, i64 %parts) {{
+  %result = alloca ptr
+  %error = alloca ptr
+  %status = call i32 @"{kernel}"(ptr %result, ptr %error, ptr %args, i64 %part, i64 %parts)
+  ret void
+}}
+"""
+_MEMORY = """
+define {linkage} ptr @memset(ptr %to, i32 %value, i64 %count) "no-builtins" nounwind {{
+  %byte = trunc i32 %value to i8
+  call {{ ptr, i64 }} asm sideeffect "rep stosb", "={{di}},={{cx}},0,1,{{ax}},~{{memory}}"(ptr %to, i64 %count, i8 %byte)
+  ret ptr %to
+}}
+define {linkage} ptr @memcpy(ptr %to, ptr %from, i64 %count) "no-builtins" nounwind {{
+  call {{ ptr, ptr, i64 }} asm sideeffect "rep movsb", "={{di}},={{si}},={{cx}},0,1,2,~{{memory}}"(ptr %to, ptr %from, i64 %count)
+  ret ptr %to
+}}
+"""
+"""What LLVM calls of the C library without being told."""
+_ALIGN = 64
+_WRITE, _ALLOC = 1, 2
+_SYMTAB, _RELA, _NOBITS = 2, 4, 8
+_PC32, _PLT32 = 2, 4
+
+
+def linked(kernel: RangeKernel) -> bytes | None:
+    """The place of the entry, 8 bytes, and the code; None for a kernel that needs something from outside."""
+    compiled = kernel.compiled()
+    name = compiled.native_name.removeprefix("cfunc.")
+    try:
+        return _joined(_object(compiled.inspect_llvm(), name))
+    except (RuntimeError, _Outside):
+        return None
+
+
+class _Outside(Exception):
+    """The code refers to something that is not part of it."""
+
+
+def _object(text: str, kernel: str) -> bytes:
+    """An object file of a kernel, under the name `ENTRY`, without anything that it does not need."""
+    binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
+    features = binding.get_host_cpu_features().flatten()
+    target = binding.Target.from_default_triple()
+    machine = target.create_target_machine(binding.get_host_cpu_name(), features, opt=3, reloc="pic", codemodel="small")
+    module = binding.parse_assembly(text + _ENTRY.format(entry=ENTRY, kernel=kernel))
+    for function in module.functions:
+        if not function.is_declaration and function.name != ENTRY:
+            function.linkage = "internal"
+    for variable in module.global_variables:
+        if not variable.is_declaration and variable.linkage.name != "private":
+            variable.linkage = "internal"
+    module.link_in(binding.parse_assembly(_MEMORY.format(linkage="weak")))
+    passes = binding.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3)))
+    return bytes(machine.emit_object(module))
+
+
+@dataclass
+class _Section:
+    """A section of an ELF file; `place` is where it lies in the joined code, -1 for those that are left out."""
+
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    place: int = -1
+
+
+def _joined(data: bytes) -> bytes:
+    """The sections of an object file that are loaded, one after the other, with the references between them filled in."""
+    table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+    sections = [_Section(*struct.unpack_from("<4xIQ8xQQIIQ", data, table + 64 * number)) for number in range(count)]
+    code = bytearray()
+    for section in sections:
+        if section.flags & _ALLOC and section.kind == 1 and section.size:
+            code += bytes(-len(code) % max(_ALIGN, section.align))
+            section.place = len(code)
+            code += data[section.offset : section.offset + section.size]
+    entry = None
+    for section in sections:
+        if section.kind == _RELA and sections[section.info].place >= 0:
+            _relocate(data, sections, section, code)
+        elif section.kind == _SYMTAB:
+            entry = _place_of(data, sections, section, ENTRY.encode())
+    if entry is None:
+        raise _Outside
+    return struct.pack("<Q", entry) + code
+
+
+def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code: bytearray) -> None:
+    base, symbols = sections[relocations.info].place, sections[relocations.link]
+    for at in range(relocations.offset, relocations.offset + relocations.size, 24):
+        offset, kind, symbol, addend = struct.unpack_from("<QIIq", data, at)
+        target = _symbol(data, sections, symbols, symbol)[1]
+        if kind not in (_PC32, _PLT32) or target is None:
+            raise _Outside
+        struct.pack_into("<i", code, base + offset, target + addend - (base + offset))
+
+
+def _symbol(data: bytes, sections: list[_Section], symbols: _Section, number: int) -> tuple[int, int | None]:
+    """Where the name of a symbol stands, and the symbol's place in the joined code, None for one that is not in it."""
+    name, index, value = struct.unpack_from("<I2xHQ", data, symbols.offset + 24 * number)
+    inside = 0 < index < len(sections) and sections[index].place >= 0 and not sections[index].flags & _WRITE
+    return sections[symbols.link].offset + name, sections[index].place + value if inside else None
+
+
+def _place_of(data: bytes, sections: list[_Section], symbols: _Section, name: bytes) -> int | None:
+    for number in range(symbols.size // 24):
+        at, place = _symbol(data, sections, symbols, number)
+        if data[at : at + len(name) + 1] == name + b"\0":
+            return place
+    return None
