@@ -1,0 +1,91 @@
+"""``profile``: which nodes of a model take its time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import UsageError, printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ..running.profiling import Row
+
+EPILOG = """\b
+Examples
+  candle-convert profile model.onnx
+  candle-convert profile model.onnx -o trace.json --runs 5 --threads 1
+  candle-convert profile model.onnx --input x=1x3x224x224 --top 50 --json
+"""
+WIDEST = 60
+"""Characters of a name or of types that a table shows."""
+
+
+@click.command("profile", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=arguments.PATH)
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default 1).")
+@click.option("--runs", type=click.IntRange(1), default=10, metavar="N", help="Timed runs (default 10); medians are shown.")
+@click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Nodes that the table shows (default 20); --json has all.")
+@click.option("-o", "--output", metavar="TRACE.json", type=arguments.PATH, help="Write a trace for chrome://tracing or ui.perfetto.dev.")
+@click.option("-f", "--force", is_flag=True, help="Replace an existing trace.")
+@arguments.options(arguments.READING)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Show where the time of MODEL goes, by operator and by node.
+
+    Nodes are those of the simplified graph that runs. Times are of whole steps, on all threads; GFLOP/s counts a product and its sum as two.
+    """
+    from ...runtime.session import Session
+    from ..running.feeds import dims, feeds
+    from ..running.profiling import profile
+
+    graph = arguments.open_input(model, values)
+    if not graph.nodes:
+        raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
+    session = Session(graph, threads=values["threads"])
+    fed, told = feeds(graph, values["inputs"], 0, dims(values["dims"]))
+    made = profile(session, fed, runs=values["runs"], warmup=values["warmup"])
+    out = current()
+    for line in told:
+        out.say(f"input {printable(line)}")
+    columns = ("ms", "share", "GFLOP/s", "GB/s", "how")
+    out.table(("operator", "nodes", *columns), [(row.operator, row.nodes, *_figures(row)) for row in made.operators], right=(1, 2, 3, 4, 5))
+    out.say()
+    shown = made.nodes[: values["top"]]
+    cells = [(_short(row.name), row.operator, *_figures(row), _short(row.types)) for row in shown]
+    out.table(("node", "operator", *columns, "types"), cells, right=(2, 3, 4, 5))
+    left = f", {len(made.nodes) - len(shown)} more nodes with --top" if len(shown) < len(made.nodes) else ""
+    out.say(f"{made.seconds * 1e3:.3f} ms a run, {made.outside * 1e3:.3f} ms of it outside of nodes, {session.threads} threads{left}")
+    if values["output"] is not None:
+        _write(made, model, values["output"], values["force"])
+    out.emit(
+        {
+            "inputs": [model], "outputs": [values["output"]] if values["output"] else [], "threads": session.threads, "runs": values["runs"],
+            "seconds": made.seconds, "outside": made.outside, "lost": made.lost,
+            "operators": [row.to_json() for row in made.operators], "nodes": [row.to_json() for row in made.nodes],
+        }
+    )
+
+
+def _figures(row: Row) -> tuple[str, ...]:
+    rates = ("" if rate is None else f"{rate:.1f}" for rate in (row.gflops, row.gbytes))
+    return (f"{row.seconds * 1e3:.3f}", f"{row.share:.1%}", *rates, _short(row.how))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def _write(made: Any, model: str, path: str, force: bool) -> None:
+    import json
+
+    from ..replacing import replacing
+    from ..running.profiling import trace
+
+    with replacing(path, force=force) as file:
+        file.write(json.dumps(trace(made, model)).encode())
+    current().say(f"trace in {printable(path)}")
