@@ -19,7 +19,7 @@ class UseLinear:
     """MatMul and Gemm of rows and a transposed constant become Linear, a bias added to them its third input.
 
     Attributes:
-        activations: what Linear rounds its rows to, ``f32`` for none; MatMulExperts too.
+        activations: what rows are rounded to that meet a quantized weight, ``f32`` for none; those of MatMulExperts too.
     """
 
     activations: str = "f32"
@@ -32,7 +32,7 @@ class UseLinear:
             return _product(node, build, attributes)
 
         def experts(node: Node, build: Builder) -> bool:
-            if (node.op.domain, node.op.name) == (DOMAIN, "MatMulExperts"):
+            if (node.op.domain, node.op.name) == (DOMAIN, "MatMulExperts") and _quantized(build.graph, node.inputs[1]):
                 node.attributes |= attributes
             return False
 
@@ -61,7 +61,8 @@ def _product(node: Node, build: Builder, attributes: dict[str, str]) -> bool:
     bias = others[0] if others else None
     if bias is not None and not _is_bias(build.graph, bias, held.shape[0]):
         return False
-    build.add("Linear", [x, weight, *([] if bias is None else [bias])], attributes, domain=DOMAIN, outputs=node.outputs, name=node.name)
+    given = attributes if isinstance(held.dtype, BlockType) else {}
+    build.add("Linear", [x, weight, *([] if bias is None else [bias])], given, domain=DOMAIN, outputs=node.outputs, name=node.name)
     return True
 
 
@@ -87,6 +88,11 @@ def _turned(value: Value) -> Value | None:
     if made is None or made.op.name != "Transpose" or made.op.domain or made.attributes.get("perm", [1, 0]) not in ([1, 0], (1, 0)):
         return None
     return made.inputs[0]
+
+
+def _quantized(graph: Graph, value: Value | None) -> bool:
+    held = constant(graph, value)
+    return held is not None and isinstance(held.dtype, BlockType)
 
 
 def _is_bias(graph: Graph, value: Value, count: int) -> bool:

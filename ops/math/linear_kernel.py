@@ -1,0 +1,82 @@
+"""Native Linear and MatMulExperts: weights of every stored type, rows of f32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...runtime.kernel import range_kernel
+from ...runtime.launch import Buffer, Launch, Planned, Step, native
+from ...runtime.native import f32, share
+from ..quants.products import rows
+from .linear import linear
+from .rows_kernel import PANEL, TILE, few, many, scratch_nbytes
+
+FEW = 4
+"""Rows of activations up to which a weight is decoded in registers."""
+UNIT = 96
+"""Rows of a weight that are decoded into cache at a time, at most."""
+
+
+@range_kernel
+def pack_panels(args: Any, part: Any, parts: Any) -> None:
+    """Rows in panels, element by element: from, to, rows, elements of a row. The last panel is padded with zeros to 16 or 32 rows."""
+    rows_of, length = args[2], args[3]
+    source, target = f32(args[0]), f32(args[1])
+    first, last = share((rows_of + PANEL - 1) // PANEL, part, parts)
+    for panel in range(first, last):
+        count = min(PANEL, rows_of - panel * PANEL)
+        width = PANEL if count > 16 else 16
+        start = panel * PANEL * length
+        for k in range(0, length, 16):
+            stop = min(length, k + 16)
+            for row in range(count):
+                for element in range(k, stop):
+                    target[start + element * width + row] = source[start + row * length + element]
+            for element in range(k, stop):
+                for row in range(count, width):
+                    target[start + element * width + row] = np.float32(0)
+
+
+def weight_of(step: Step) -> tuple[str, int] | None:
+    """The type of the rows of input 1 and the bytes of a row; None where no kernel reads them."""
+    value, buffer = step.node.inputs[1], step.inputs[1]
+    if value is None or buffer is None or value.dtype is None:
+        return None
+    name = value.dtype.name
+    return (name, buffer.nbytes // math.prod(buffer.shape[:-1])) if name in rows() else None
+
+
+def bias_of(step: Step) -> Buffer | int | None:
+    """The third input, 0 where there is none; None where it is no f32."""
+    if len(step.inputs) < 3 or step.node.inputs[2] is None:
+        return 0
+    bias = step.inputs[2]
+    return bias if bias is not None and bias.dtype == np.float32 else None
+
+
+@native(linear)
+def plan_linear(step: Step) -> Planned:
+    """Activations of f32."""
+    x, found, bias = step.inputs[0], weight_of(step), bias_of(step)
+    if x is None or x.dtype != np.float32 or found is None or bias is None or step.attributes["activations"] != "f32":
+        return None
+    name, row_bytes = found
+    weight, y = step.inputs[1], step.output()
+    assert weight is not None
+    length, count = x.shape[-1], weight.shape[0]
+    tokens = x.count // length
+    work = tokens * count * length / 16
+    if tokens <= FEW:
+        arguments = (weight, x, y, bias, count, row_bytes, length, 4 * length, 4 * count)
+        return Launch(few(name, tokens), arguments, step.parts(count, 3 * work))
+    parts = step.parts(-(-tokens // PANEL), tokens * length / 4)
+    panels = step.scratch(4 * length * -(-tokens // PANEL) * PANEL)
+    pack = Launch(pack_panels, (x, panels, tokens, length), parts)
+    unit = min(UNIT, -(-count // (4 * step.threads) + TILE - 1) // TILE * TILE)
+    unit = max(TILE, unit // TILE * TILE)
+    parts = step.parts(-(-count // unit), work)
+    scratch = step.scratch(parts * scratch_nbytes(unit))
+    return [pack, Launch(many(name), (weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit), parts)]

@@ -1,0 +1,284 @@
+"""Kernels that multiply rows of any stored type, made of the generators in ops/quants/products.
+
+Few activations: the numbers of a block are made in registers and multiplied there, so that a weight is read once and nothing is stored.
+Many: a chunk of some rows is decoded into memory that stays in cache, and multiplied with activations that stand in panels of 32.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from llvmlite import ir
+
+from ...runtime.dtype import DTYPES, BlockType
+from ...runtime.emit import EmittedKernel, features
+from ...runtime.vector import F32, I16, I32, LANES, Code, Vector, vector_type
+from ..quants.products import Block, rows
+
+ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
+UNROLLED = 128
+"""Elements of a row between two turns of a loop, where a block is shorter."""
+PANEL = 32
+CHUNK = 512
+"""Elements of a row that are decoded at a time; every block length divides it."""
+STRIDE = 4 * CHUNK + 64
+"""Bytes from one decoded row to the next: a line more, so that they do not meet in one set of the cache."""
+TILE = 12 if "avx512f" in features() else 3
+TOKENS = 256
+"""Rows of activations, whole panels, that a chunk of decoded rows meets."""
+
+
+class Stored:
+    """Rows of a stored type.
+
+    Attributes:
+        length, size: elements and bytes of a block; sixteen elements for plain numbers, whose rows may end with fewer.
+    """
+
+    def __init__(self, name: str) -> None:
+        dtype = DTYPES[name]
+        self.name = name
+        self.plain = not isinstance(dtype, BlockType)
+        self.length = LANES if self.plain else dtype.block
+        self.size = LANES * dtype.bits // 8 if self.plain else dtype.block_nbytes
+
+    def vectors(self, code: Code, address: Any) -> Iterator[Vector]:
+        """The numbers of the block at an address."""
+        return rows()[self.name](Block(code, address))
+
+    def number(self, code: Code, address: Any, index: Any) -> Any:
+        """One plain number."""
+        build = code.builder
+        place = build.add(address, build.mul(index, code.word(self.size // LANES)))
+        if self.name == "f32":
+            return code.load(place, F32)
+        bits = code.load(place, I16)
+        if self.name == "f16":
+            return code.from_half(bits)
+        return build.bitcast(build.shl(build.zext(bits, I32), ir.Constant(I32, 16)), F32)
+
+    def blocks(self, code: Code, address: Any, count: Any, each: Callable[[Any, Any], None]) -> None:
+        """Instructions for each of `count` blocks from an address: `each` gets its address and the place of its first element in the row."""
+        build = code.builder
+        unroll = max(1, UNROLLED // self.length)
+        whole = build.mul(build.sdiv(count, code.word(unroll)), code.word(unroll))
+        for start, stop, step in ((code.word(0), whole, unroll), (whole, count, 1))[: 1 if unroll == 1 else 2]:
+            with code.loop(start, stop, step) as block:
+                for index in range(step):
+                    now = build.add(block, code.word(index))
+                    each(build.add(address, build.mul(now, code.word(self.size))), build.mul(now, code.word(self.length)))
+
+
+def _words(code: Code, arguments: Any, count: int) -> list[Any]:
+    build = code.builder
+    return [build.load(build.gep(arguments, [code.word(index)])) for index in range(count)]
+
+
+def _share(code: Code, count: Any, part: Any, parts: Any) -> tuple[Any, Any]:
+    build = code.builder
+    following = build.add(part, code.word(1))
+    return build.sdiv(build.mul(count, part), parts), build.sdiv(build.mul(count, following), parts)
+
+
+def _smaller(code: Code, one: Any, other: Any) -> Any:
+    return code.builder.select(code.builder.icmp_signed("<", one, other), one, other)
+
+
+@functools.cache
+def few(name: str, batch: int, experts: bool = False) -> EmittedKernel:
+    """``y[t, row] = x[t] . W[row] + bias[row]`` for `batch` rows of activations.
+
+    Arguments: W, x, y, bias (0 for none), rows, bytes of a row, elements of a row, bytes from one row of x to the next, and of y.
+    With `experts`, x is the address of jobs, y of their number, and bias is not used; a job is the address of a weight and those of `batch`
+    rows of x and of as many rows of y.
+    """
+    stored = Stored(name)
+
+    def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
+        code = Code(builder)
+        weight, x, y, bias, count, row_bytes, length, x_step, y_step = _words(code, arguments, 9)
+        if not experts:
+            first, last = _share(code, count, part, parts)
+            xs = [builder.add(x, builder.mul(x_step, code.word(t))) for t in range(batch)]
+            ys = [builder.add(y, builder.mul(y_step, code.word(t))) for t in range(batch)]
+            _dots(code, stored, weight, xs, ys, bias, (first, last), row_bytes, length)
+            return
+        first, last = _share(code, builder.mul(code.load(y, ir.IntType(64)), count), part, parts)
+        end = builder.sdiv(builder.sub(builder.add(last, count), code.word(1)), count)
+        with code.loop(builder.sdiv(first, count), end) as job:
+            place = builder.add(x, builder.mul(job, code.word(8 * (1 + 2 * batch))))
+            words = [code.load(place, ir.IntType(64), 8 * index) for index in range(1 + 2 * batch)]
+            start = builder.sub(first, builder.mul(job, count))
+            start = builder.select(builder.icmp_signed("<", start, code.word(0)), code.word(0), start)
+            stop = _smaller(code, builder.sub(last, builder.mul(job, count)), count)
+            _dots(code, stored, words[0], words[1 : 1 + batch], words[1 + batch :], None, (start, stop), row_bytes, length)
+
+    return EmittedKernel(f"{name}_rows_{batch}{'_experts' if experts else ''}", write)
+
+
+def _dots(
+    code: Code, stored: Stored, weight: Any, xs: list[Any], ys: list[Any], bias: Any, span: tuple[Any, Any], row_bytes: Any, length: Any,
+) -> None:
+    """Rows `span` of a weight times some rows of activations."""
+    build = code.builder
+    chains = 4 if len(xs) == 1 else 2
+    sums = [[code.variable(ZERO) for _ in range(chains)] for _ in xs]
+    with code.loop(*span) as row:
+        for place in (place for group in sums for place in group):
+            build.store(ZERO, place)
+        address = build.add(weight, build.mul(row, row_bytes))
+
+        def each(block: Any, element: Any) -> None:
+            offset = build.shl(element, code.word(2))
+            for index, numbers in enumerate(stored.vectors(code, block)):
+                for x, places in zip(xs, sums, strict=True):
+                    place = places[index % chains]
+                    known = Vector(code, build.load(place))
+                    build.store(code.fma(numbers, code.floats(build.add(x, offset), 64 * index), known).value, place)
+
+        blocks = build.sdiv(length, code.word(stored.length))
+        stored.blocks(code, address, blocks, each)
+        totals = []
+        for places in sums:
+            found = [Vector(code, build.load(place)) for place in places]
+            while len(found) > 1:
+                found = [one + other for one, other in zip(found[::2], found[1::2], strict=True)]
+            totals.append(code.variable(found[0].sum()))
+        if stored.plain:
+            with code.loop(build.mul(blocks, code.word(LANES)), length) as element:
+                number = stored.number(code, address, element)
+                for x, total in zip(xs, totals, strict=True):
+                    value = code.load(build.add(x, build.shl(element, code.word(2))), F32)
+                    build.store(build.fadd(build.load(total), build.fmul(number, value)), total)
+        for y, total in zip(ys, totals, strict=True):
+            value = build.load(total)
+            if bias is not None:
+                value = build.fadd(value, _bias(code, bias, row))
+            code.store(value, build.add(y, build.shl(row, code.word(2))))
+
+
+def _bias(code: Code, bias: Any, row: Any) -> Any:
+    """The bias of a row, 0 where there is none."""
+    build = code.builder
+    found = code.variable(ir.Constant(F32, 0.0))
+    with build.if_then(build.icmp_unsigned("!=", bias, code.word(0))):
+        build.store(code.load(build.add(bias, build.shl(row, code.word(2))), F32), found)
+    return build.load(found)
+
+
+def scratch_nbytes(unit: int) -> int:
+    """Bytes that a part of `many` works in."""
+    return unit * STRIDE + unit * TOKENS * 4
+
+
+@functools.cache
+def many(name: str) -> EmittedKernel:
+    """``y[t, row] = x[t] . W[row] + bias[row]`` for x in panels.
+
+    Arguments: W, panels, y, bias (0 for none), rows, bytes of a row, elements of a row, rows of x, scratch (`scratch_nbytes` for each part),
+    and how many rows are decoded at a time, a multiple of `TILE`. A panel holds `PANEL` rows of x, element by element; the last one only 16
+    where no more are left.
+    """
+    stored = Stored(name)
+
+    def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
+        code = Code(builder)
+        weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit = _words(code, arguments, 10)
+        scratch = builder.add(scratch, builder.mul(part, builder.mul(unit, code.word(STRIDE + 4 * TOKENS))))
+        sums = builder.add(scratch, builder.mul(unit, code.word(STRIDE)))
+        units = builder.sdiv(builder.sub(builder.add(count, unit), code.word(1)), unit)
+        whole = builder.sdiv(builder.add(tokens, code.word(PANEL - 1)), code.word(PANEL))
+        with code.loop(*_share(code, units, part, parts)) as number:
+            row = builder.mul(number, unit)
+            height = _smaller(code, unit, builder.sub(count, row))
+            tiles = builder.sdiv(builder.add(height, code.word(TILE - 1)), code.word(TILE))
+            source = builder.add(weight, builder.mul(row, row_bytes))
+            with code.loop(code.word(0), whole, TOKENS // PANEL) as panel:
+                end = _smaller(code, builder.add(panel, code.word(TOKENS // PANEL)), whole)
+                _clear(code, sums, builder.mul(builder.mul(builder.sub(end, panel), tiles), code.word(TILE * PANEL * 4)))
+                with code.loop(code.word(0), length, CHUNK) as start:
+                    depth = _smaller(code, code.word(CHUNK), builder.sub(length, start))
+                    _decode(code, stored, source, row_bytes, height, start, depth, scratch)
+                    with code.loop(panel, end) as now:
+                        _tiles(code, panels, scratch, sums, now, builder.sub(now, panel), tiles, start, depth, length, tokens)
+                with code.loop(panel, end) as now:
+                    tile = builder.add(sums, builder.mul(builder.mul(builder.sub(now, panel), tiles), code.word(TILE * PANEL * 4)))
+                    _out(code, tile, y, bias, now, tokens, row, height, count)
+
+    return EmittedKernel(f"{name}_rows_many", write)
+
+
+def _clear(code: Code, address: Any, nbytes: Any) -> None:
+    with code.loop(code.word(0), nbytes, 64) as offset:
+        code.store(ZERO, code.builder.add(address, offset))
+
+
+def _decode(code: Code, stored: Stored, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any, scratch: Any) -> None:
+    """Elements from `start` of some rows as f32."""
+    build = code.builder
+    skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
+    with code.loop(code.word(0), height) as row:
+        address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
+        target = build.add(scratch, build.mul(row, code.word(STRIDE)))
+
+        def each(block: Any, element: Any) -> None:
+            place = build.add(target, build.shl(element, code.word(2)))
+            for index, numbers in enumerate(stored.vectors(code, block)):
+                code.store(numbers.value, place, 64 * index)
+
+        blocks = build.sdiv(depth, code.word(stored.length))
+        stored.blocks(code, address, blocks, each)
+        if stored.plain:
+            with code.loop(build.mul(blocks, code.word(LANES)), depth) as element:
+                code.store(stored.number(code, address, element), build.add(target, build.shl(element, code.word(2))))
+
+
+def _tiles(
+    code: Code, panels: Any, scratch: Any, sums: Any, panel: Any, place: Any, tiles: Any, start: Any, depth: Any, length: Any, tokens: Any,
+) -> None:
+    """Add a chunk's products with one panel to all tiles of the panel."""
+    build = code.builder
+    base = build.add(panels, build.mul(build.mul(panel, length), code.word(4 * PANEL)))
+    narrow = build.icmp_signed("<=", build.sub(tokens, build.mul(panel, code.word(PANEL))), code.word(LANES))
+    sums = build.add(sums, build.mul(build.mul(place, tiles), code.word(TILE * PANEL * 4)))
+    with build.if_else(narrow) as (few_tokens, many_tokens):
+        for branch, halves in ((few_tokens, 1), (many_tokens, 2)):
+            with branch, code.loop(code.word(0), tiles) as tile:
+                right = build.add(base, build.mul(start, code.word(64 * halves)))
+                left = build.add(scratch, build.mul(tile, code.word(TILE * STRIDE)))
+                _tile(code, left, right, depth, build.add(sums, build.mul(tile, code.word(TILE * PANEL * 4))), halves)
+
+
+def _tile(code: Code, left: Any, right: Any, depth: Any, sums: Any, halves: int) -> None:
+    """Add `TILE` decoded rows times a panel of `halves` vectors to the sums [TILE, PANEL]."""
+    build = code.builder
+    places = [(row, half, code.variable(code.floats(sums, 4 * PANEL * row + 64 * half).value)) for row in range(TILE) for half in range(halves)]
+    for row, half, place in places:
+        build.store(code.floats(sums, 4 * PANEL * row + 64 * half).value, place)
+    with code.loop(code.word(0), depth) as step:
+        at = build.add(right, build.mul(step, code.word(64 * halves)))
+        columns = [code.floats(at, 64 * half) for half in range(halves)]
+        line = build.add(left, build.shl(step, code.word(2)))
+        for row in range(TILE):
+            element = code.splat(code.load(line, F32, row * STRIDE))
+            for half in range(halves):
+                place = places[row * halves + half][2]
+                build.store(code.fma(element, columns[half], Vector(code, build.load(place))).value, place)
+    for row, half, place in places:
+        code.store(build.load(place), sums, 4 * PANEL * row + 64 * half)
+
+
+def _out(code: Code, sums: Any, y: Any, bias: Any, panel: Any, tokens: Any, row: Any, height: Any, count: Any) -> None:
+    """The sums of a panel's tiles [tile, TILE, PANEL], which are rows of the weight, into rows of y."""
+    build = code.builder
+    first = build.mul(panel, code.word(PANEL))
+    width = _smaller(code, code.word(PANEL), build.sub(tokens, first))
+    with code.loop(code.word(0), width) as token:
+        line = build.add(y, build.shl(build.add(build.mul(build.add(first, token), count), row), code.word(2)))
+        column = build.add(sums, build.shl(token, code.word(2)))
+        with code.loop(code.word(0), height) as index:
+            value = code.load(build.add(column, build.mul(index, code.word(4 * PANEL))), F32)
+            value = build.fadd(value, _bias(code, bias, build.add(row, index)))
+            code.store(value, build.add(line, build.shl(index, code.word(2))))

@@ -1,0 +1,58 @@
+"""Codes of four bits into sixteen values: IQ4_NL, IQ4_XS, MXFP4, NVFP4. Layouts: ops/quants/iq4.py, ops/quants/fp4.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llvmlite import ir
+
+from ....runtime.vector import F32, I32, I64, Vector
+from ..fp4 import VALUES as FP4
+from ..fp4 import ue4m3_half
+from ..iq4 import VALUES as IQ4
+from . import Block
+
+
+def iq4_nl(block: Block) -> Iterator[Vector]:
+    """``d * VALUES[q]``."""
+    scale, packed = block.half(0), block.bytes(2)
+    for codes in (packed, packed >> 4):
+        yield block.code.table(codes, IQ4) * scale
+
+
+def iq4_xs(block: Block) -> Iterator[Vector]:
+    """``d * (scale - 32) * VALUES[q]``."""
+    code = block.code
+    groups = [lane % 8 for lane in range(16)]
+    low = (block.some_bytes(4, 4).lanes([group // 2 for group in groups]) >> code.ints_of([4 * (group % 2) for group in groups])) & 15
+    high = (code.splat(block.integer(2, 16)) >> code.ints_of([2 * group for group in groups])) & 3
+    scales = block.half(0) * ((low | (high << 4)).as_float() - 32)
+    for group in range(8):
+        packed, scale = block.bytes(8 + 16 * group), scales.lane(group)
+        for codes in (packed, packed >> 4):
+            yield code.table(codes, IQ4) * scale
+
+
+def mxfp4(block: Block) -> Iterator[Vector]:
+    """``VALUES[q] * 2 ** (e - 128)``, whose two lowest exponents are below the normal numbers."""
+    build = block.code.builder
+    exponent, packed = block.integer(0, 8), block.bytes(1)
+    tiny = build.icmp_unsigned("<", exponent, ir.Constant(I32, 2))
+    normal = build.shl(build.sub(exponent, ir.Constant(I32, 1)), ir.Constant(I32, 23))
+    bits = build.select(tiny, build.shl(ir.Constant(I32, 0x200000), build.and_(exponent, ir.Constant(I32, 1))), normal)
+    scale = block.code.splat(build.bitcast(bits, F32))
+    for codes in (packed, packed >> 4):
+        yield block.code.table(codes, FP4) * scale
+
+
+def nvfp4(block: Block) -> Iterator[Vector]:
+    """``VALUES[q] * scale / 2``, a scale for each sixteen."""
+    code = block.code
+    halves = code.constant([float(value) for value in ue4m3_half()], F32)
+    for group in range(4):
+        place = code.builder.add(halves, code.builder.shl(code.builder.zext(block.integer(group, 8), I64), code.word(2)))
+        scale = code.splat(code.load(place, F32))
+        yield code.table(block.some_bytes(4 + 8 * group, 8) >> code.ints_of([0] * 8 + [4] * 8), FP4) * scale
+
+
+ROWS = {"iq4_nl": iq4_nl, "iq4_xs": iq4_xs, "mxfp4": mxfp4, "nvfp4": nvfp4}
