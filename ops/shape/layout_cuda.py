@@ -1,0 +1,275 @@
+"""Operators that move elements, on the device: views where nothing moves, and copies by strides or by tables of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.cuda.element import computing
+from ...runtime.cuda.kernel import Launch
+from ...runtime.cuda.operand import Lookup, Operand, over
+from ...runtime.cuda.place import Planned, Step, cuda
+from ...runtime.cuda.zip import Chain, copied, mapped
+from ...runtime.launch import Buffer, View
+from .concat import concat
+from .constant_of_shape import eye_like
+from .depth import depth_to_space, space_to_depth
+from .expand import expand, tile
+from .one_hot import one_hot
+from .pad import center_crop_pad, pad
+from .reshape import flatten, reshape
+from .reverse_sequence import reverse_sequence
+from .shape import shape, size
+from .slice import bounds, slice_
+from .split import split
+from .squeeze import squeeze, unsqueeze
+from .transpose import transpose
+from .trilu import trilu
+
+
+@cuda(reshape, flatten, squeeze, unsqueeze)
+def view_on_device(step: Step) -> Planned:
+    """The same elements."""
+    return View(step.input(0))
+
+
+@cuda(shape, size, eye_like)
+def constant_on_device(step: Step) -> Planned:
+    """What follows from the shape alone."""
+    x = step.input(0)
+    compute = step.node.op.compute
+    assert compute is not None
+    result = step.results[0]
+    assert result is not None
+    return View(step.held(np.asarray(compute(np.broadcast_to(np.zeros((), x.dtype), x.shape), **step.node.attributes)).astype(result[0])))
+
+
+def whole(buffer: Buffer) -> Operand:
+    """A buffer over its own box."""
+    return over(buffer, buffer.shape)
+
+
+@cuda(transpose)
+def transpose_on_device(step: Step) -> Planned:
+    """Read along the permuted axes."""
+    x = step.input(0)
+    order = step.attributes["perm"]
+    order = list(range(len(x.shape)))[::-1] if order is None else [axis % len(x.shape) for axis in order]
+    moved = [axis for axis in order if x.shape[axis] != 1]
+    if moved == sorted(moved):
+        return View(x)
+    y = step.output()
+    return copied(y.shape, Operand(x, tuple(x.strides[axis] for axis in order)), whole(y))
+
+
+@cuda(concat)
+def concat_on_device(step: Step) -> Planned:
+    """One copy for each input."""
+    y = step.output()
+    axis = step.attributes["axis"] % len(y.shape)
+    launches: list[Launch | Chain] = []
+    start = 0
+    for x in step.inputs:
+        assert x is not None
+        launches.append(copied(x.shape, whole(x), Operand(y, y.strides, start * y.strides[axis])))
+        start += x.shape[axis]
+    return launches
+
+
+@cuda(split)
+def split_on_device(step: Step) -> Planned:
+    """One copy for each output."""
+    x = step.input(0)
+    axis = step.attributes["axis"] % len(x.shape)
+    launches: list[Launch | Chain] = []
+    lengths = step.constant(1)
+    if lengths is None and step.given(1) is not None:
+        return "its lengths are computed"
+    parts = [int(item) for item in lengths] if lengths is not None else None
+    start = 0
+    for index, value in enumerate(step.node.outputs):
+        found = value.shape[axis] if value.shape is not None else None
+        length = parts[index] if parts is not None else found
+        if not isinstance(length, int):
+            return "the length of an output that nobody uses is not known"
+        if step.wanted(index) and length:
+            y = step.output(index)
+            launches.append(copied(y.shape, Operand(x, x.strides, start * x.strides[axis]), whole(y)))
+        start += length
+    return launches
+
+
+@cuda(slice_)
+def slice_on_device(step: Step) -> Planned:
+    """Constant bounds."""
+    x, y = step.input(0), step.output()
+    given = [step.constant(index) for index in range(1, 5)]
+    if any(item is None and step.given(index) is not None for index, item in enumerate(given, 1)):
+        return "its bounds are computed"
+    starts, ends, axes, steps = (None if item is None else [int(part) for part in item.reshape(-1)] for item in given)
+    assert starts is not None
+    assert ends is not None
+    offset, strides = 0, list(x.strides)
+    for place, axis in enumerate(axes if axes is not None else range(len(starts))):
+        found = bounds(starts[place], ends[place], steps[place] if steps is not None else 1, x.shape[axis])
+        offset += found.start * x.strides[axis]
+        strides[axis] = x.strides[axis] * found.step
+    return copied(y.shape, Operand(x, tuple(strides), offset), whole(y))
+
+
+@cuda(expand)
+def expand_on_device(step: Step) -> Planned:
+    """Repeated along axes of one element."""
+    x, y = step.input(0), step.output()
+    return View(x) if x.count == y.count else copied(y.shape, over(x, y.shape), whole(y))
+
+
+@cuda(tile)
+def tile_on_device(step: Step) -> Planned:
+    """Repeated along every axis."""
+    x, y = step.input(0), step.output()
+    lengths = [item for length, own in zip(y.shape, x.shape, strict=True) for item in (length // own, own)]
+    strides = [item for step_of in x.strides for item in (0, step_of)]
+    return copied(lengths, Operand(x, tuple(strides)), whole(y.view(lengths)))
+
+
+def by_tables(step: Step, x: Buffer, y: Buffer, tables: Sequence[np.ndarray | None]) -> Launch:
+    """y[i, j ...] = x[first[i], second[j] ...], 0 where a table holds -1."""
+    lookups = []
+    strides = list(x.strides)
+    for axis, table in enumerate(tables):
+        if table is None:
+            continue
+        strides[axis] = 0
+        along = tuple(1 if other == axis else 0 for other in range(len(y.shape)))
+        lookups.append(Lookup(step.held(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False))
+    moved = Operand(x, tuple(strides), lookups=tuple(lookups))
+    return copied(y.shape, moved, whole(y))
+
+
+def _chosen(x: Any, value: Any, inside: Any) -> Any:
+    return x if inside else value
+
+
+@cuda(pad)
+def pad_on_device(step: Step) -> Planned:
+    """Each axis by a table of the places that its elements come from."""
+    x, y = step.input(0), step.output()
+    pads, axes = step.constant(1), step.constant(3)
+    if pads is None or (axes is None and step.given(3) is not None):
+        return "its pads are computed"
+    rank = len(x.shape)
+    chosen = [int(axis) % rank for axis in axes.reshape(-1)] if axes is not None else list(range(rank))
+    given = [int(item) for item in pads.reshape(-1)]
+    tables: list[np.ndarray | None] = [None] * rank
+    compute = pad.compute
+    assert compute is not None
+    for place, axis in enumerate(chosen):
+        ends = np.array([given[place], given[place + len(chosen)]])
+        if ends.any():
+            tables[axis] = compute(np.arange(x.shape[axis]), ends, np.array(-1), mode=step.attributes["mode"])
+    if all(table is None for table in tables):
+        return View(x)
+    value = step.given(2)
+    if step.attributes["mode"] != "constant" or value is None:
+        return by_tables(step, x, y, tables)
+    target = step.temporary(y.dtype, y.shape)
+    moved = by_tables(step, x, target, tables)
+    inside = np.ones(1, bool)
+    for table in tables:
+        inside = inside[..., None] & (np.ones(1, bool) if table is None else table >= 0)
+    flags = step.held(inside.reshape([1 if table is None else len(table) for table in tables]))
+    return [moved, mapped(_chosen, [target, value.view(()), flags], y, compute=computing(y.dtype))]
+
+
+@cuda(center_crop_pad)
+def center_on_device(step: Step) -> Planned:
+    """Each axis by a table."""
+    x, y = step.input(0), step.output()
+    compute = center_crop_pad.compute
+    assert compute is not None
+    tables = [None if own == new else compute(np.arange(1, own + 1), np.array([new])) - 1 for own, new in zip(x.shape, y.shape, strict=True)]
+    return View(x) if all(table is None for table in tables) else by_tables(step, x, y, tables)
+
+
+@cuda(depth_to_space)
+def depth_on_device(step: Step) -> Planned:
+    """Blocks of channels become blocks of places."""
+    x, y, block = step.input(0), step.output(), step.attributes["blocksize"]
+    n, channels, height, width = x.shape
+    if step.attributes["mode"] == "DCR":
+        split_axes, order = (n, block, block, channels // block**2, height, width), (0, 3, 4, 1, 5, 2)
+    else:
+        split_axes, order = (n, channels // block**2, block, block, height, width), (0, 1, 4, 2, 5, 3)
+    parts = x.view(split_axes)
+    return copied([split_axes[axis] for axis in order], Operand(x, tuple(parts.strides[axis] for axis in order)),
+                  whole(y.view([split_axes[axis] for axis in order])))
+
+
+@cuda(space_to_depth)
+def space_on_device(step: Step) -> Planned:
+    """Blocks of places become channels."""
+    x, y, block = step.input(0), step.output(), step.attributes["blocksize"]
+    n, channels, height, width = x.shape
+    split_axes = (n, channels, height // block, block, width // block, block)
+    order = (0, 3, 5, 1, 2, 4) if step.attributes["mode"] == "DCR" else (0, 1, 3, 5, 2, 4)
+    parts = x.view(split_axes)
+    lengths = [split_axes[axis] for axis in order]
+    return copied(lengths, Operand(x, tuple(parts.strides[axis] for axis in order)), whole(y.view(lengths)))
+
+
+def iota(step: Step, length: int, behind: int = 0) -> Buffer:
+    """0, 1, 2 ... along an axis that `behind` others follow."""
+    return step.held(np.arange(length, dtype=np.int64).reshape(-1, *[1] * behind))
+
+
+def _upper(x: Any, row: int, column: int, k: int) -> Any:
+    return x if column - row >= k else 0
+
+
+def _lower(x: Any, row: int, column: int, k: int) -> Any:
+    return x if column - row <= k else 0
+
+
+@cuda(trilu)
+def trilu_on_device(step: Step) -> Planned:
+    """Rows and columns are compared."""
+    x, k = step.input(0), step.given(1)
+    offset = k if k is not None else step.held(np.zeros((), np.int64))
+    rows, columns = iota(step, x.shape[-2], 1), iota(step, x.shape[-1])
+    return mapped(_upper if step.attributes["upper"] else _lower, [x, rows, columns, offset.view(())], step.output())
+
+
+def _hot(index: Any, place: int, depth: int, off: Any, on: Any) -> Any:
+    found = index + depth if index < 0 else index
+    return on if found == place else off
+
+
+@cuda(one_hot)
+def one_hot_on_device(step: Step) -> Planned:
+    """Indices are compared with places."""
+    indices, depth, values, y = step.input(0), step.input(1), step.input(2), step.output()
+    axis = step.attributes["axis"] % len(y.shape)
+    spread = indices.view((*indices.shape[:axis], 1, *indices.shape[axis:]))
+    places = iota(step, y.shape[axis], len(y.shape) - axis - 1)
+    return mapped(_hot, [spread, places, depth.view(()), values.view((), 0), values.view((), 1)], y)
+
+
+def _turned(time: int, length: int) -> int:
+    return length - 1 - time if time < length else time
+
+
+@cuda(reverse_sequence)
+def reverse_on_device(step: Step) -> Planned:
+    """A table of times for each sequence, then a copy."""
+    x, lengths, y = step.input(0), step.input(1), step.output()
+    batch, time = step.attributes["batch_axis"], step.attributes["time_axis"]
+    table = step.temporary(np.int64, (x.shape[batch], x.shape[time]))
+    made = mapped(_turned, [iota(step, x.shape[time]), lengths.view((x.shape[batch], 1))], table)
+    strides = [0] * len(x.shape)
+    strides[batch], strides[time] = x.shape[time], 1
+    lookup = Lookup(table, tuple(strides), x.strides[time], x.shape[time])
+    moved = Operand(x, tuple(0 if axis == time else item for axis, item in enumerate(x.strides)), lookups=(lookup,))
+    return [made, copied(y.shape, moved, whole(y))]
