@@ -10,6 +10,7 @@ from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, applied
 from ...runtime.launch import Buffer
 from .gemm import gemm
+from .linear import linear
 from .matmul import matmul
 
 
@@ -71,3 +72,22 @@ def gemm_on_device(step: Step) -> Planned:
     if c is None:
         return [found, Chain((applied(_scaled, [target], y.dtype, alpha),), y)]
     return [found, Chain((applied(_added, [target, c], y.dtype, alpha, beta),), y)]
+
+
+def _plus(x: float, bias: float) -> float:
+    return x + bias
+
+
+@cuda(linear)
+def linear_on_device(step: Step) -> Planned:
+    """Rows times the transposed weights."""
+    x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
+    if step.attributes["activations"] != "f32":
+        return "its rows are rounded to 8 bits"
+    rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
+    target = y if bias is None else step.temporary(y.dtype, y.shape)
+    found = product(
+        x, w, target, Axes([], [], [], []), Axes([rows], [depth], None, [columns]), Axes([columns], None, [depth], [1]),
+        Axes([depth], [1], [1], None),
+    )
+    return found if bias is None else [found, Chain((applied(_plus, [target, bias], y.dtype),), y)]

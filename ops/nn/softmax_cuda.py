@@ -47,7 +47,11 @@ def _is_first(index: int, first: int) -> int:
 MOST = Fold("most", _element, larger)
 SUM = Fold("total", _power, add)
 FIRST = Fold("first", _place_of_most, smaller, dtype=INT64)
-FORMS: dict[Op, tuple[tuple[Fold, ...], Callable[..., Any]]] = {softmax: ((MOST, SUM), _share), log_softmax: ((MOST, SUM), _logarithm), hardmax: ((MOST, FIRST), _is_first)}
+FORMS: dict[Op, tuple[tuple[Fold, ...], Callable[..., Any]]] = {
+    softmax: ((MOST, SUM), _share),
+    log_softmax: ((MOST, SUM), _logarithm),
+    hardmax: ((MOST, FIRST), _is_first),
+}
 
 
 @cuda(softmax, log_softmax, hardmax)

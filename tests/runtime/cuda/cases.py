@@ -41,8 +41,7 @@ def examples():
         for index, example in enumerate(operator.examples):
             made, feeds = model(operator, example)
             name = f"{operator.domain}{'.' if operator.domain else ''}{operator.name}-{index}"
-            rounding = example.attributes.get("activations", "f32")
-            expected = partial(Session, native=False, activations=rounding)
+            expected = partial(Session, native=False)
             yield name, lambda made=made: onnx_graph.graph_of(made), feeds, expected, (operator.tolerance.rtol, operator.tolerance.atol)
 
 
