@@ -69,10 +69,10 @@ def modelled(graph: Graph) -> Model:
     return Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
 
 
-def built(model: Model) -> Graph:
-    """The graph that computes the model."""
+def built(model: Model, *, fixed: bool = True) -> Graph:
+    """The graph that computes the model, with a cache of fixed room or one that grows."""
     graph = Graph(name=model.architecture.name, arch=model.architecture.name, attachments=model.source.attachments)
-    model.architecture.build(Decoder(graph, model.config, model.weights))
+    model.architecture.build(Decoder(graph, model.config, model.weights, fixed=fixed))
     return graph
 
 

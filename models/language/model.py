@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 PAST, PRESENT = "past_", "present_"
-BATCH = "batch_size"
+PLACE, TOTAL = "cache_position", "total_sequence_length"
+ROOM = 256
+"""Tokens by which a cache of fixed room grows."""
 
 
 def is_state(value: Value) -> bool:
@@ -56,6 +58,7 @@ class LanguageModel:
         self.graph = graph
         self.session = Session(graph, threads=threads, native=True)
         self._states = [value for value in graph.inputs if is_state(value)]
+        self._fixed = PLACE in names
         results = {value.name for value in graph.outputs}
         self._kept = {value.name: _present(value.name, results) for value in self._states}
         self._output = graph.outputs[0].name
@@ -71,12 +74,7 @@ class LanguageModel:
 
     def start(self, batch: int) -> Cache:
         """The cache before the first token."""
-        states = {}
-        for value in self._states:
-            assert value.shape is not None
-            assert value.dtype is not None
-            shape = tuple(length if isinstance(length, int) else batch if index == 0 else 0 for index, length in enumerate(value.shape))
-            states[value.name] = np.zeros(shape, value.dtype.as_numpy())
+        states = {value.name: np.zeros(self._shape(value, batch, 0), _numpy(value)) for value in self._states}
         return Cache(states, np.zeros((batch, 0), np.int64))
 
     def step(
@@ -88,9 +86,19 @@ class LanguageModel:
         whole = np.concatenate([cache.mask, np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))], axis=1)
         places = np.maximum(whole.cumsum(1) - 1, 0)[:, cache.length :] if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {"input_ids": tokens, "attention_mask": whole, "position_ids": places, **cache.states}
+        if self._fixed:
+            room = -(-whole.shape[1] // ROOM) * ROOM
+            feeds |= {value.name: _grown(cache.states[value.name], self._shape(value, len(tokens), room)) for value in self._states}
+            feeds |= {"attention_mask": _grown(whole, (len(tokens), room)), PLACE: np.array(cache.length, np.int64)}
         known = {value.name for value in self.graph.inputs}
         found = self.session.run([self._output, *self._kept.values()], {name: array for name, array in feeds.items() if name in known})
         return found[0], Cache(dict(zip(self._kept, found[1:], strict=True)), whole)
+
+    def _shape(self, value: Value, batch: int, room: int) -> tuple[int, ...]:
+        """Shape of a state that has room for so many tokens."""
+        assert value.shape is not None
+        first, *rest = value.shape
+        return (batch if isinstance(first, str) else first or batch, *(length if isinstance(length, int) else room for length in rest))
 
     def greedy(self, ids: Sequence[int], count: int) -> list[int]:
         """The `count` likeliest next tokens, one after another."""
@@ -108,3 +116,17 @@ def _present(name: str, results: set[str]) -> str:
         if spelled in results:
             return spelled
     raise UsageError("E-LM-STATE", None, f"no output of the model gives what the input {name} takes", expected=PRESENT + rest)
+
+
+def _numpy(value: Value) -> np.dtype[Any]:
+    assert value.dtype is not None
+    return value.dtype.as_numpy()
+
+
+def _grown(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`array`, followed by zeros up to a shape."""
+    if array.shape == shape:
+        return array
+    whole = np.zeros(shape, array.dtype)
+    whole[tuple(map(slice, array.shape))] = array
+    return whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.graph import Value
-from .decoder import PAST, Decoder
+from .decoder import Decoder
 from .linear import linear
 from .norm import head_norm
 from .rope import Rotary
@@ -36,12 +36,8 @@ def attend(
         scale: of the scores, 1 / sqrt(size) where None.
         softcap: scores are kept within it by a tanh, where it is not 0.
     """
-    past_k = net.past(f"key_values.{layer}.key", (kv_heads, PAST, size))
-    past_v = net.past(f"key_values.{layer}.value", (kv_heads, PAST, value_size or size))
-    y, present_k, present_v = net.Attention(
-        q, k, v, net.visible() if mask is None else mask, past_k, past_v,
-        q_num_heads=heads, kv_num_heads=kv_heads, scale=scale, softcap=softcap or None, outputs=3,
-    )  # fmt: skip
-    net.present(f"key_values.{layer}.key", present_k)
-    net.present(f"key_values.{layer}.value", present_v)
-    return y
+    keys = net.cached(f"key_values.{layer}.key", k, kv_heads, size)
+    values = net.cached(f"key_values.{layer}.value", v, kv_heads, value_size or size)
+    queries = net.Transpose(net.heads_apart(q, heads, size), perm=[0, 2, 1, 3])
+    y = net.Attention(queries, keys, values, net.visible() if mask is None else mask, scale=scale, softcap=softcap or None)
+    return net.heads_together(net.Transpose(y, perm=[0, 2, 1, 3]))

@@ -1,42 +1,71 @@
 """What decoders have around their layers: token ids, positions, masks, a cache, and what comes out.
 
-A decoder has the inputs ``input_ids`` [batch, length], ``attention_mask`` [batch, past + length] (1 for tokens, 0 for padding) and
-``position_ids`` [batch, length], and for each state ``past_NAME`` and ``present_NAME``, as ONNX exporters name them.
+A decoder has the inputs ``input_ids`` [batch, length], ``attention_mask`` [batch, total] (1 for tokens, 0 for padding) and ``position_ids``
+[batch, length], and for each state ``past_NAME`` and ``present_NAME``, as ONNX exporters name them. There are two kinds of cache:
+
+- growing: a run appends its keys and values to those of the past; total = past + length. This is what exported models have.
+- fixed: the cache has room for total tokens, and a run writes from the place ``cache_position`` (a number) on. Shapes stay the same from token
+  to token, so that one plan serves them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ...runtime.graph import Dim, Value
+from ...runtime.arch import Config
+from ...runtime.graph import Dim, Graph, Value
+from ...runtime.tensor import Tensor
 from .linear import embedding, head, linear
 from .net import Net
 
 if TYPE_CHECKING:
     Norm = Callable[[Net, Value, str], Value]
 
+PLACE = "cache_position"
 LENGTH, PAST, TOTAL = "sequence_length", "past_sequence_length", "total_sequence_length"
-"""Symbolic lengths: of this run's tokens, of those in the cache, of both."""
+"""Symbolic lengths: of this run's tokens, of those in a growing cache, of both."""
 
 
 class Decoder(Net):
-    """A net with a decoder's inputs."""
+    """A net with a decoder's inputs.
+
+    Args:
+        fixed: whether the cache is fixed or grows.
+    """
+
+    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool = False) -> None:
+        super().__init__(graph, config, weights)
+        self.fixed = fixed
+        self._states: list[tuple[str, Value]] = []
 
     def begin(self, embed: str = "embed") -> Value:
         """Declare the inputs; the tokens' embeddings [batch, length, hidden]."""
         self.ids = self.input("input_ids", "i64", ("batch_size", LENGTH))
         self.mask = self.input("attention_mask", "i64", ("batch_size", TOTAL))
         self.positions = self.input("position_ids", "i64", ("batch_size", LENGTH))
+        if self.fixed:
+            self.place = self.input(PLACE, "i64", ())
         return embedding(self, self.ids, embed)
 
     def past(self, name: str, shape: tuple[Dim, ...]) -> Value:
         """A state of the model before this run: ``past_NAME``. It starts as zeros, of no length where its length is `PAST`."""
         return self.input(f"past_{name}", "f32", ("batch_size", *shape))
 
+    def cached(self, name: str, new: Value, heads: int, size: int) -> Value:
+        """Keys or values [batch, heads, total, size], of the past and of this run ([batch, length, heads x size])."""
+        past = self.past(name, (heads, TOTAL if self.fixed else PAST, size))
+        new = self.Transpose(self.heads_apart(new, heads, size), perm=[0, 2, 1, 3])
+        if self.fixed:
+            whole = self.TensorScatter(past, new, self.once("places", lambda: self.Expand(self.place, self.Shape(self.ids, start=0, end=1))), axis=2)
+        else:
+            whole = self.Concat(past, new, axis=2)
+        self.present(name, whole)
+        return whole
+
     def present(self, name: str, value: Value) -> None:
         """The same state after this run."""
-        self._states = [*getattr(self, "_states", []), (f"present_{name}", value)]
+        self._states.append((f"present_{name}", value))
 
     def end(self, x: Value, norm: Norm | None, *, tied: str = "embed", change: Callable[[Value], Value] | None = None) -> None:
         """The last norm, and by the model's task logits [batch, length, vocabulary], classes [batch, labels] or hidden states."""
@@ -49,7 +78,7 @@ class Decoder(Net):
         else:
             logits = head(self, x, tied=tied)
             self.output("logits", change(logits) if change else logits)
-        for name, value in getattr(self, "_states", []):
+        for name, value in self._states:
             self.output(name, value)
 
     def _last(self, classes: Value) -> Value:
@@ -74,8 +103,9 @@ class Decoder(Net):
     def _slots(self) -> tuple[Value, Value]:
         zero, one = self.Constant(value_int=0), self.Constant(value_int=1)
         total = self.Squeeze(self.Shape(self.mask, start=1, end=2))
-        past = self.Sub(total, self.Squeeze(self.Shape(self.ids, start=1, end=2)))
-        return self.Unsqueeze(self.Range(past, total, one), [1]), self.Unsqueeze(self.Range(zero, total, one), [0])
+        length = self.Squeeze(self.Shape(self.ids, start=1, end=2))
+        past = self.place if self.fixed else self.Sub(total, length)
+        return self.Add(self.Unsqueeze(self.Range(zero, length, one), [1]), past), self.Unsqueeze(self.Range(zero, total, one), [0])
 
     def _visible(self, window: int | None) -> Value:
         query, key = self.slots()
