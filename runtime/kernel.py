@@ -103,7 +103,7 @@ def cache_folder() -> Path | None:
 def _sources() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    shared = [root / "runtime" / f"{name}.py" for name in ("kernel", "simd", "native", "scalar_math", "fusion")]
+    shared = [root / "runtime" / f"{name}.py" for name in ("kernel", "simd", "native", "scalar_math", "element", "fusion")]
     for path in (*shared, *sorted((root / "ops" / "quants").rglob("*.py")), *sorted((root / "ops").rglob("*_kernel.py"))):
         digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())

@@ -194,6 +194,16 @@ def room(typing: Any, dtype: Any, vectors: Any) -> Any:
 
 
 @intrinsic
+def address_of(typing: Any, array: Any) -> Any:
+    """Where the elements of an array lie."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ptrtoint(context.make_array(sig.args[0])(context, builder, args[0]).data, ir.IntType(64))
+
+    return types.int64(array), lower
+
+
+@intrinsic
 def gather(typing: Any, array: Any, indices: Any) -> Any:
     """Elements of a flat float32 or int32 array, one per lane."""
     kind = {types.float32: F32, types.int32: I32}[array.dtype]

@@ -1,0 +1,178 @@
+"""Native Softmax and LogSoftmax over any axis: rows of neighbours, or columns side by side."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from ...runtime.element import Element, element
+from ...runtime.kernel import RangeKernel, inlined, range_kernel
+from ...runtime.launch import Launch, Planned, Step, native
+from ...runtime.native import f32, share
+from ...runtime.simd import address_of, room, splat
+from ..math.lane_kernel import exp16, load_single, store_single
+from ..math.lane_kernel import larger as wider
+from ..math.lane_kernel import largest as largest_lane
+from ..math.lane_kernel import total as sum_of_lanes
+from ..reduce.lanes_kernel import along_element, larger, plain, plus
+from .log_softmax import log_softmax
+from .softmax import softmax
+
+WIDTH = 256
+"""Columns that are computed at a time."""
+
+
+def _exp(kind: Element) -> Any:
+    return kind.math.exp if kind.number is np.float32 else math.exp
+
+
+@functools.cache
+def _power(exp: Any) -> Any:
+    @inlined
+    def power(value: Any, shift: Any) -> Any:
+        return exp(value - shift)
+
+    return power
+
+
+def _rows(kind: Element, logarithm: bool) -> RangeKernel:
+    pointer, read, written, number, stored = kind.pointer, kind.read, kind.written, kind.number, kind.stored
+    exp = _exp(kind)
+    largest, powers = along_element(kind, -math.inf, plain, larger), along_element(kind, 0, _power(exp), plus)
+    sums = along_element(kind, 0, plain, plus)
+    apart = logarithm or not stored
+
+    @range_kernel(fastmath={"contract"})
+    def softmax_rows(args: Any, part: Any, parts: Any) -> None:
+        """From, to, rows, elements of a row."""
+        x, y, rows, count = pointer(args[0]), pointer(args[1]), args[2], args[3]
+        lanes = room(number, 4)
+        first, last = share(rows, part, parts)
+        for row in range(first, last):
+            base = row * count
+            most = number(largest(x, base, count, number(0), lanes))
+            if apart:
+                whole = number(powers(x, base, count, most, lanes))
+                if logarithm:
+                    lower = number(math.log(whole))
+                    for j in range(base, base + count):
+                        y[j] = written(read(x[j]) - most - lower)
+                else:
+                    scale = number(1) / whole
+                    for j in range(base, base + count):
+                        y[j] = written(exp(read(x[j]) - most) * scale)
+            else:
+                for j in range(base, base + count):
+                    y[j] = written(exp(read(x[j]) - most))
+                scale = number(1) / number(sums(y, base, count, number(0), lanes))
+                for j in range(base, base + count):
+                    y[j] = written(read(y[j]) * scale)
+
+    return softmax_rows
+
+
+@range_kernel
+def single_rows(args: Any, part: Any, parts: Any) -> None:
+    """Softmax of f32 rows, sixteen numbers at a time: from, to, rows, elements of a row, whether the logarithm is wanted."""
+    x, y, rows, count, logarithm = args[0], args[1], args[2], args[3], args[4]
+    tail = room(np.float32, 1)
+    behind = address_of(tail)
+    first, last = share(rows, part, parts)
+    whole = count - count % 16
+    for row in range(first, last):
+        start, target = x + 4 * row * count, y + 4 * row * count
+        for k in range(16):
+            tail[k] = f32(start)[whole + k] if k < count - whole else np.float32(-np.inf)
+        rest = load_single(behind)
+        two = rest
+        for j in range(0, whole - 16, 32):
+            rest = wider(rest, load_single(start + 4 * j))
+            two = wider(two, load_single(start + 4 * j + 64))
+        if whole % 32 != 0:
+            rest = wider(rest, load_single(start + 4 * whole - 64))
+        most = largest_lane(wider(rest, two))
+        one, two = exp16(load_single(behind) - most), splat(np.float32(0))
+        if logarithm == 0:
+            store_single(behind, one)
+            for j in range(0, whole, 16):
+                power = exp16(load_single(start + 4 * j) - most)
+                store_single(target + 4 * j, power)
+                two = two + power
+            scale = np.float32(1) / sum_of_lanes(one + two)
+            for j in range(0, whole, 16):
+                store_single(target + 4 * j, load_single(target + 4 * j) * scale)
+            for k in range(count - whole):
+                f32(target)[whole + k] = tail[k] * scale
+        else:
+            for j in range(0, whole, 16):
+                two = two + exp16(load_single(start + 4 * j) - most)
+            lower = most + np.float32(math.log(sum_of_lanes(one + two)))
+            for j in range(0, whole, 16):
+                store_single(target + 4 * j, load_single(start + 4 * j) - lower)
+            for k in range(count - whole):
+                f32(target)[whole + k] = tail[k] - lower
+
+
+def _columns(kind: Element, logarithm: bool) -> RangeKernel:
+    pointer, read, written, number = kind.pointer, kind.read, kind.written, kind.number
+    exp = _exp(kind)
+
+    @range_kernel(fastmath={"contract"})
+    def softmax_columns(args: Any, part: Any, parts: Any) -> None:
+        """From, to, stacks, lines of a stack, columns: each column of a stack by itself."""
+        x, y, stacks, lines, columns = pointer(args[0]), pointer(args[1]), args[2], args[3], args[4]
+        most, whole = room(number, 16), room(number, 16)
+        blocks = (columns + WIDTH - 1) // WIDTH
+        first, last = share(stacks * blocks, part, parts)
+        for unit in range(first, last):
+            stack, column = unit // blocks, unit % blocks * WIDTH
+            width = min(WIDTH, columns - column)
+            start = stack * lines * columns + column
+            for j in range(width):
+                most[j] = number(-math.inf)
+                whole[j] = number(0)
+            for line in range(lines):
+                at = start + line * columns
+                for j in range(width):
+                    most[j] = larger(most[j], read(x[at + j]))
+            for line in range(lines):
+                at = start + line * columns
+                for j in range(width):
+                    whole[j] += exp(read(x[at + j]) - most[j])
+            for j in range(width):
+                whole[j] = math.log(whole[j]) if logarithm else number(1) / whole[j]
+            for line in range(lines):
+                at = start + line * columns
+                for j in range(width):
+                    value = read(x[at + j]) - most[j]
+                    y[at + j] = written(value - whole[j] if logarithm else exp(value) * whole[j])
+
+    return softmax_columns
+
+
+@functools.cache
+def _kernel(dtype: np.dtype[Any], logarithm: bool, columns: bool) -> RangeKernel:
+    kind = element(dtype)
+    assert kind is not None
+    return (_columns if columns else _rows)(kind, logarithm)
+
+
+@native(softmax, log_softmax)
+def plan_softmax(step: Step) -> Planned:
+    """Floats over one axis."""
+    x = step.inputs[0]
+    if x is None or element(x.dtype) is None or x.dtype.kind in "iub" or not x.shape:
+        return None
+    axis = step.attributes["axis"] % len(x.shape)
+    stacks, lines, columns = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    if columns == 1 and x.dtype == np.float32:
+        arguments = (x, step.output(), stacks, lines, int(step.node.op is log_softmax))
+        return Launch(single_rows, arguments, step.parts(stacks, x.count * 1.0))
+    kernel = _kernel(x.dtype, step.node.op is log_softmax, columns > 1)
+    if columns == 1:
+        return Launch(kernel, (x, step.output(), stacks, lines), step.parts(stacks, x.count * 3.0))
+    return Launch(kernel, (x, step.output(), stacks, lines, columns), step.parts(stacks * -(-columns // WIDTH), x.count * 5.0))
