@@ -30,6 +30,9 @@ def encoded(planner: Planner) -> Plan:
     kept: list[Home] = [*plan.outputs, *plan.live]
     scratch = [room for room, _ in planner.scratch]
     arena = _lifetimes(items, kept, loops, scratch)
+    if any(room is planner.refusal.room for room in arena):
+        plan.refusal = planner.refusal
+        plan.refusal.room.first, plan.refusal.room.last = 0, last
     plan.arena = place(arena)
     ends = _ends(items, kept, loops, last)
     plan.need = plan.arena + sum(aligned(_nbytes(plan, slot)) for slot in plan.made) + _held_by_python(planner, items, ends)

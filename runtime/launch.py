@@ -132,6 +132,9 @@ class Step:
         results: dtype and shape of each output, None for one that nobody uses.
         threads: how many will run the plan.
         cache: what has been made of constants, and the constants, whose ids are part of the keys; kept for all plans of a session.
+        refusal: a word that kernels set which meet values they do not compute, an index out of range for one. The run is then done in
+            Python, which does, or says what is wrong. Such kernels touch nothing outside of their buffers all the same.
+        alone: whether nothing but this step uses the memory of an input, which then may become that of an output.
     """
 
     node: Node
@@ -142,6 +145,8 @@ class Step:
     cache: dict[Any, Any]
     outputs: dict[int, Buffer] = field(default_factory=dict)
     rooms: list[Room] = field(default_factory=list)
+    refusal: Buffer = field(default_factory=lambda: refusal())
+    alone: Callable[[Buffer], bool] = lambda buffer: False
 
     def output(self, index: int = 0) -> Buffer:
         """The buffer for an output that is used."""
@@ -190,6 +195,11 @@ class Step:
         room = Room(math.prod(shape) * dtype.itemsize)
         self.rooms.append(room)
         return Buffer(dtype, shape, room)
+
+
+def refusal() -> Buffer:
+    """The word of a plan that kernels set to have the run done in Python."""
+    return Buffer(np.dtype(np.int64), (1,), Room(8))
 
 
 Planner = Callable[[Step], Planned]

@@ -139,6 +139,7 @@ class Plan:
         outputs: where each output is found.
         rest: what runs afterwards on the values in `live`.
         launches: what each instruction calls, None for one that only jumps, and the node that asked for it.
+        refusal: the word that kernels set to have the run done in Python, None where no kernel does.
         need: bytes of a run beside the weights, which are `weights` bytes; largest: the node that makes most of them; work: operations of a run.
     """
 
@@ -157,6 +158,7 @@ class Plan:
     rest: Program | None = None
     live: list[Buffer | Value] = field(default_factory=list)
     launches: list[tuple[Launch | None, Node | None]] = field(default_factory=list)
+    refusal: Buffer | None = None
     need: int = 0
     weights: int = 0
     largest: str = ""

@@ -23,7 +23,7 @@ from .encoding import encoded
 from .errors import UnsupportedError
 from .graph import Graph, Node, Value
 from .infer import MAX_DATA, Facts
-from .launch import PLANNERS, Buffer, Launch, Room, Step, View
+from .launch import PLANNERS, Buffer, Launch, Room, Step, View, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, size
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Planner:
         self.nodes: list[Node | None] = []
         self.python_steps: dict[Value, PythonStep] = {}
         self.scratch: list[tuple[Room, int]] = []
+        self.refusal = refusal()
         self.facts = Known(self.constants)
         self.tasks = deque(Task(copied(node, self.values), node, path) for node, path in zip(program.nodes, program.paths, strict=True))
         self.uses: Counter[Value] = Counter(value for task in self.tasks for value in needed(task.node))
@@ -225,7 +226,8 @@ class Planner:
                 return False
             assert value.dtype is not None
             results.append((value.dtype.as_numpy(), ints(value.shape)))
-        step = Step(node, inputs, {**node.op.defaults, **node.attributes}, results, self.threads, self.program.packed)
+        attributes = {**node.op.defaults, **node.attributes}
+        step = Step(node, inputs, attributes, results, self.threads, self.program.packed, refusal=self.refusal, alone=self._free_after)
         planned = planner(step)
         if planned is None:
             return False
@@ -265,6 +267,12 @@ class Planner:
     def _only_use(self, buffer: Buffer) -> bool:
         users = [value for value, home in self.homes.items() if isinstance(home, Buffer) and home.room is buffer.room]
         return len(users) == 1 and self.uses[users[0]] == 1 and users[0] not in self.results
+
+    def _free_after(self, buffer: Buffer) -> bool:
+        """Whether memory of the arena has one use, and no loop comes back to it."""
+        kinds = Counter(item.kind for item in self.chains if isinstance(item, Mark))
+        own = buffer.room.constant is None and buffer.room.slot is None and buffer.offset == 0 and buffer.nbytes == buffer.room.nbytes
+        return own and kinds["loop"] == kinds["again"] and self.keep is None and self._only_use(buffer)
 
     def buffer(self, value: Value) -> Buffer | None:
         """The memory of a value, None where kernels cannot be handed it."""

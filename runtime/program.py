@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,10 @@ class Run:
             raise LimitError("E-RUN-TIME", None, f"{what} takes more than {current().time:g} s", hint="Raise it with --limit time=30m")
 
 
+class Refused(Exception):
+    """A kernel met values that it does not compute."""
+
+
 class Program:
     """Nodes that compute outputs from inputs and weights.
 
@@ -91,7 +95,10 @@ class Program:
                 while len(self._plans) > PLANS:
                     self._plans.popitem(last=False)
         check_memory(runner.plan.need, runner.plan.weights, runner.plan.largest)
-        return runner.run(feeds, run)
+        try:
+            return runner.run(feeds, run)
+        except Refused:
+            return self.run(feeds, replace(run, native=False))
 
     def inside(self, graph: Graph) -> dict[Value, np.ndarray | Blocks]:
         """The weights of a subgraph."""
@@ -173,6 +180,8 @@ class Runner:
                 memory.objects[place] = feed
         for slot in plan.made:
             memory.put(slot, np.empty(plan.slots[slot][1], plan.slots[slot][0]))
+        if memory.refusal is not None:
+            memory.refusal[0] = 0
         self._steps(memory, plan.steps, run)
         if plan.rest is not None:
             results = plan.rest.run([memory.get(home) for home in plan.live], run)
@@ -187,6 +196,8 @@ class Runner:
                 self._timed(memory, step, run, run.clock)
             elif isinstance(step, Stretch):
                 memory.walk(step.start, step.stop, run.threads if step.parallel else 1)
+                if memory.refusal is not None and memory.refusal[0]:
+                    raise Refused
             elif isinstance(step, PythonStep):
                 self._python(memory, step, run)
             elif isinstance(step, Branch):
@@ -286,6 +297,7 @@ class Memory:
         self.arrays: list[Any] = [None] * len(plan.slots)
         self.objects: dict[Value, Any] = {}
         self._views: dict[int, np.ndarray] = {}
+        self.refusal: np.ndarray | None = None if plan.refusal is None else self.get(plan.refusal)
         self.constants = [home.room.constant for home in plan.outputs if isinstance(home, Buffer) and home.room.constant is not None]
         if plan.code:
             from .team import Code

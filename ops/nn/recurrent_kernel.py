@@ -13,7 +13,7 @@ import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
-from ...runtime.native import f32, i32, number
+from ...runtime.native import f32, i32, i64, number
 from ...runtime.simd import LANES
 from ..math.matmul_kernel import packed_launch, zeros
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles, panels
@@ -82,6 +82,9 @@ def recurred(args: Any, part: Any, parts: Any) -> None:
         rows = min(BLOCK, batch - start)
         place = direction * state_direction + start * state_batch
         table = tables + 12 * activations * direction
+        for index in range(rows):
+            if lengths != 0 and (i32(lengths)[start + index] < 0 or i32(lengths)[start + index] > times):
+                i64(args[32])[0] = 1
         _filled(h_first, place, state_batch, h, width, rows, hidden)
         _filled(c_first, place, state_batch, c, width, rows, hidden)
         for turn in range(times):
@@ -199,7 +202,7 @@ def plan_recurrent(step: Step) -> Planned:
     states = [_state(step, 5, shape), _state(step, 6, shape) if what == "LSTM" else 0]
     counted = step.inputs[4] if len(step.inputs) > 4 else None
     ok = b.shape == (directions, 2 * columns) and (p is None or p.shape == (directions, 3 * hidden)) and None not in states
-    if not ok or (counted is not None and not _fitting(step, lengths)):
+    if not ok or (counted is not None and (counted.shape != (lengths.batch,) or counted.dtype != np.int32)):
         return None
     linear = what == "GRU" and bool(step.attributes["linear_before_reset"])
     launches, added = _added(step, lengths, w, b, columns, linear)
@@ -228,17 +231,11 @@ def plan_recurrent(step: Step) -> Planned:
             ends[0], *y_steps, states[0] or 0, states[1] or 0, *state_steps, ends[1], ends[2] if what == "LSTM" else 0,
             counted if counted is not None else 0, step.held(_padded(p)) if p is not None else 0,
             step.held(_padded(b[:, columns:][:, -hidden:])), step.held(table), CELLS[what][2], zeros(step), float(step.attributes["clip"] or np.inf),
-            room,
+            room, step.refusal,
         ),
         parts,
     ))  # fmt: skip
     return launches
-
-
-def _fitting(step: Step, lengths: Lengths) -> bool:
-    """Whether lengths of sequences are constant and possible."""
-    found = step.constant(4)
-    return found is not None and found.shape == (lengths.batch,) and found.dtype == np.int32 and 0 <= found.min() <= found.max() <= lengths.times
 
 
 def _added(
