@@ -13,6 +13,7 @@ from .graph import Node, Value
 from .launch import CALL, JUMP, UNLESS, Buffer, Launch, Room, parts_for
 from .memory import aligned, live_bytes, place
 from .plan import Branch, Loop, Mark, Plan, PythonStep, Stretch, Tap, size
+from .spending import check_memory, check_work
 
 if TYPE_CHECKING:
     from .planner import Planner
@@ -38,11 +39,19 @@ def encoded(planner: Planner) -> Plan:
     plan.need = plan.arena + sum(aligned(_nbytes(plan, slot)) for slot in plan.made) + _held_by_python(planner, items, ends)
     plan.largest = _largest(planner, items)
     plan.weights = sum(array.nbytes for array in planner.program.weights.values())
+    plan.work, plan.hardest = planner.work, planner.hardest[1]
+    check(plan, planner.threads)
     frees: list[list[int | Value]] = [[] for _ in range(last + 1)]
     for thing, position in ends.items():
         frees[position].append(thing)
     _Encoder(plan, items, planner.nodes, frees).run()
     return plan
+
+
+def check(plan: Plan, threads: int) -> None:
+    """LimitError when a run of the plan takes more memory or time than there is."""
+    check_memory(plan.need, plan.weights, plan.largest)
+    check_work(plan.work, threads, plan.hardest)
 
 
 def _nbytes(plan: Plan, slot: int) -> int:

@@ -31,6 +31,15 @@ class Signature:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Steered:
+    """An input of one element whose value the plan is made for."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    value: int
+
+
 @dataclass(eq=False)
 class PythonStep:
     """A node that `compute` runs.
@@ -130,17 +139,19 @@ class Plan:
 
     Attributes:
         steps: in order.
+        refusal: the word that kernels set to have the run done in Python, None where no kernel does.
         code: instructions of `native.walk`; places in `words` stand for addresses, targets count from the stretch's start.
         words: argument blocks, constants and numbers filled in.
         arena_words: places in `words` that count from the arena, and their offsets.
         slot_words: the same for each array that a run brings.
         slots: dtype and shape of each such array.
         texts: constants that are no plain memory.
+        inputs: the slot or object of each input, None for those whose value the plan knows.
         outputs: where each output is found.
         rest: what runs afterwards on the values in `live`.
         launches: what each instruction calls, None for one that only jumps, and the node that asked for it.
-        refusal: the word that kernels set to have the run done in Python, None where no kernel does.
-        need: bytes of a run beside the weights, which are `weights` bytes; largest: the node that makes most of them; work: operations of a run.
+        need: bytes of a run beside the weights, which are `weights` bytes; largest: the node that makes most of them.
+        work: operations of a run; hardest: the node that does most of them.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -149,7 +160,7 @@ class Plan:
     arena_words: tuple[np.ndarray, np.ndarray] = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int64)))
     slot_words: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     slots: list[tuple[np.dtype[Any], tuple[int, ...]]] = field(default_factory=list)
-    inputs: list[int | Value] = field(default_factory=list)
+    inputs: list[int | Value | None] = field(default_factory=list)
     outputs: list[Buffer | Value] = field(default_factory=list)
     made: list[int] = field(default_factory=list)
     arena: int = 0
@@ -163,6 +174,7 @@ class Plan:
     weights: int = 0
     largest: str = ""
     work: float = 0.0
+    hardest: str = ""
 
 
 def addressable(dtype: DType | None) -> bool:

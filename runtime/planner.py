@@ -7,6 +7,7 @@ of their own, planned when the shape is known.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -19,12 +20,13 @@ from .blocks import Blocks, numbers
 from .control import CONTROLS, Unplanned
 from .copies import captures, copied, needed
 from .dtype import STRING, DType
-from .encoding import encoded
+from .encoding import described, encoded
 from .errors import UnsupportedError
 from .graph import Graph, Node, Value
 from .infer import MAX_DATA, Facts
 from .launch import PLANNERS, Buffer, Launch, Room, Step, View, refusal
-from .plan import Mark, Plan, PythonStep, Signature, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, size
+from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, size
+from .work import operations
 
 if TYPE_CHECKING:
     from .fusion import Chain
@@ -80,6 +82,7 @@ class Planner:
         self.chains: list[Chain | Launch | PythonStep | Mark] = []
         self.nodes: list[Node | None] = []
         self.python_steps: dict[Value, PythonStep] = {}
+        self.work, self.hardest = 0.0, (0.0, "")
         self.scratch: list[tuple[Room, int]] = []
         self.refusal = refusal()
         self.facts = Known(self.constants)
@@ -107,6 +110,10 @@ class Planner:
             self.homes[value] = Buffer(feed.dtype, feed.shape, self._slot_room(slot))
             self.plan.inputs.append(slot)
             return
+        if isinstance(feed, Steered):
+            self.constant(value, np.full(feed.shape, feed.value, feed.dtype))
+            self.plan.inputs.append(None)
+            return
         value.container, value.dtype = described.container, described.dtype
         if isinstance(feed, tuple):
             value.dtype, value.shape = feed
@@ -120,7 +127,7 @@ class Planner:
 
     def _slot_room(self, slot: int) -> Room:
         dtype, shape = self.plan.slots[slot]
-        return Room(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, slot=slot)
+        return Room(math.prod(shape) * dtype.itemsize, slot=slot)
 
     def made(self) -> Plan:
         """The plan."""
@@ -171,10 +178,29 @@ class Planner:
         control = CONTROLS.get(node.op)
         if not (control and control(self, task, tasks)) and not self._folded(node) and not (self.native and self._planned(node)):
             self._python(task)
+        self._worked(node)
         for value in tapped:
             if value in self.homes or value in self.constants:
                 home = self.home(value)
                 self.mark(Mark("tap", Tap(task.path + value.name, home), [home]), node)
+
+    def _worked(self, node: Node) -> None:
+        if all(value in self.constants for value in node.outputs):
+            return
+        count = operations(node)
+        self.work += count
+        if count > self.hardest[0]:
+            self.hardest = (count, f"{described(node)} with {count:.3g} operations")
+
+    def alias(self, value: Value, other: Value) -> None:
+        """A value is another one, which has been planned."""
+        value.dtype, value.shape, value.container = other.dtype, other.shape, other.container
+        if other in self.constants:
+            self.constants[value] = self.constants[other]
+        else:
+            self.homes[value] = self.home(other)
+        if other in self.facts.partial:
+            self.facts.partial[value] = self.facts.partial[other]
 
     def mark(self, mark: Mark, node: Node) -> None:
         """Put a mark where the plan is now."""

@@ -17,14 +17,15 @@ import numpy as np
 from .blocks import Blocks, held, numbers
 from .copies import captures, needed
 from .dtype import STRING, of_numpy
+from .encoding import check
 from .errors import LimitError, UsageError
 from .graph import Graph, Node, Value
 from .launch import Buffer
 from .limits import current
 from .op import Call
-from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Step, Stretch
+from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch
 from .planner import Planner
-from .spending import check_memory
+from .steering import VALUES, steering
 from .timing import Clock, Event
 
 PLANS = 32
@@ -69,11 +70,12 @@ class Program:
         inputs: fed ones first; for a subgraph, the values that it uses from around follow.
         packed: what planners have made of weights, shared by all programs of a session.
         paths: for each node, that of the graph it is in.
+        steered: whether plans are made for the values of its steering inputs.
     """
 
     def __init__(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
-        packed: dict[Any, Any], path: str = "",
+        packed: dict[Any, Any], path: str = "", steered: bool = False,
     ) -> None:
         self.nodes = list(nodes)
         self.paths = [path] * len(self.nodes)
@@ -82,11 +84,16 @@ class Program:
         self.weights = dict(weights)
         self.packed = packed
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._steering = steering(self.nodes, self.inputs) if steered else frozenset()
+        self._values: set[tuple[int, ...]] = set()
         self._lock = threading.Lock()
 
     def run(self, feeds: Sequence[Any], run: Run) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`."""
-        key = (tuple(map(_signature, feeds)), run.taps, run.native)
+        signatures = tuple(map(_signature, feeds))
+        if self._steering:
+            signatures = self._steered(signatures, feeds)
+        key = (signatures, run.taps, run.native)
         runner = self._plans.get(key)
         if runner is None:
             made = Runner(Planner(self, key[0], run.threads, run.native, run.taps).made(), self.packed)
@@ -94,11 +101,27 @@ class Program:
                 runner = self._plans.setdefault(key, made)
                 while len(self._plans) > PLANS:
                     self._plans.popitem(last=False)
-        check_memory(runner.plan.need, runner.plan.weights, runner.plan.largest)
+        elif current().chosen:
+            check(runner.plan, run.threads)
         try:
             return runner.run(feeds, run)
         except Refused:
             return self.run(feeds, replace(run, native=False))
+
+    def _steered(self, signatures: tuple[Any, ...], feeds: Sequence[Any]) -> tuple[Any, ...]:
+        """The signatures with the values of steering inputs, as long as these are few."""
+        found = [
+            Steered(item.dtype, item.shape, feeds[index].item())
+            if index in self._steering and isinstance(item, Signature) and item.dtype.kind in "iub" and feeds[index].size == 1 else item
+            for index, item in enumerate(signatures)
+        ]
+        values = tuple(item.value for item in found if isinstance(item, Steered))
+        if values not in self._values:
+            if len(self._values) == VALUES:
+                self._steering = frozenset()
+                return signatures
+            self._values.add(values)
+        return tuple(found)
 
     def inside(self, graph: Graph) -> dict[Value, np.ndarray | Blocks]:
         """The weights of a subgraph."""
@@ -112,7 +135,7 @@ class Program:
 
 def of_graph(graph: Graph, packed: dict[Any, Any]) -> Program:
     """The program of a whole graph; weights that are inputs too are fed."""
-    return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed)
+    return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed, steered=True)
 
 
 def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.ndarray | Blocks], path: str) -> Program:
@@ -176,7 +199,7 @@ class Runner:
         for place, feed in zip(plan.inputs, feeds, strict=True):
             if isinstance(place, int):
                 memory.put(place, feed)
-            else:
+            elif place is not None:
                 memory.objects[place] = feed
         for slot in plan.made:
             memory.put(slot, np.empty(plan.slots[slot][1], plan.slots[slot][0]))

@@ -12,6 +12,8 @@ from .limits import current
 
 FASTEST = 2e12
 """Operations per second and thread that no run exceeds: a core's matrix unit on 8-bit integers."""
+MOST = 1 << 46
+"""Bytes that no machine has, for systems that do not say what they have."""
 SMALL = 1 << 26
 """Bytes for which the machine is not asked."""
 RESERVE = 0.05
@@ -28,8 +30,9 @@ def check_memory(need: int, weights: int, largest: str) -> None:
     chosen = "memory" in current().chosen
     if not chosen and need < SMALL:
         return
-    allowed, asked = (current().memory, need + weights) if chosen else (available(), need)
-    if allowed is None or asked <= allowed:
+    free = None if chosen else available()
+    allowed, asked = (current().memory, need + weights) if chosen else (MOST if free is None else free, need)
+    if asked <= allowed:
         return
     beside = "" if chosen else " beside its weights"
     what = f"this run needs {asked:,} bytes" + (f", {weights:,} of them for weights" if chosen and weights else beside)

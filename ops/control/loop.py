@@ -77,6 +77,7 @@ def plan_loop(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
     """The body is part of the plan while its state keeps its shape, and tensors are collected for a number of iterations known ahead."""
     if not planner.native:
         return False
+    from .counting import iterations
     from .repeat_kernel import Along, Repeated, length_of, plan_repeated
 
     node = task.node
@@ -84,5 +85,7 @@ def plan_loop(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
     stores = [Along()] * (len(node.outputs) - len(states))
     path = f"{task.path}{node.name or node.outputs[0].name}/body/"
     body = task.original.attributes["body"]
-    repeated = Repeated(body, path, states, trips, condition, length_of(planner, trips), stores=stores, counted=True)
-    return repeated.limit != 0 and plan_repeated(planner, task, repeated)
+    count = iterations(planner, node, body)
+    limit = length_of(planner, trips) if count is None else count
+    repeated = Repeated(body, path, states, trips, condition, limit, exact=count is not None, stores=stores, counted=True)
+    return limit != 0 and plan_repeated(planner, task, repeated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Room, parts_for
 from ...runtime.native import i64, share, u8
 from ...runtime.plan import AGAIN, CELLS, COUNTER, GOES_ON, Branch, Loop, Mark, addressable
+from ...runtime.work import ITERATION
+from ..math.unary import identity
 
 if TYPE_CHECKING:
     from ...runtime.planner import Planner, Task
@@ -88,6 +90,7 @@ def plan_branches(planner: Planner, task: Task, branches: Sequence[Graph], paths
     node = task.node
     attempt = Attempt(planner)
     outputs: dict[int, Buffer] = {}
+    work = [planner.work]
     try:
         condition = _memory(planner, node.inputs[0])
         if condition.dtype != TRUTH or condition.count != 1:
@@ -105,10 +108,12 @@ def plan_branches(planner: Planner, task: Task, branches: Sequence[Graph], paths
                         raise Unplanned
                     _move(planner, source, target, node)
                     value.dtype, value.shape = graph.outputs[index].dtype, source.shape
+            work.append(planner.work)
         planner.mark(Mark("end", None, [condition]), node)
     except attempt.failures:
         attempt.undone()
         return False
+    planner.work = work[0] + min(work[1] - work[0], work[2] - work[1])
     planner.homes.update((node.outputs[index], buffer) for index, buffer in outputs.items())
     return True
 
@@ -120,6 +125,7 @@ class Repeated:
     Attributes:
         trips, condition: where they are; None for no bound, and for yes.
         states: initial values.
+        limit: iterations at most, where that is known; exact: whether it is exactly so many.
         loads: tensors that go in entry by entry; stores: how what the body gives is collected.
         counted: whether the body takes the iteration and the condition first, and gives the condition.
     """
@@ -130,6 +136,7 @@ class Repeated:
     trips: Value | None = None
     condition: Value | None = None
     limit: int | None = None
+    exact: bool = False
     loads: Sequence[tuple[Value | None, Along]] = ()
     stores: Sequence[Along] = ()
     counted: bool = False
@@ -152,6 +159,7 @@ class _Body:
     def __init__(self, planner: Planner, task: Task, loop: Repeated, attempt: Attempt) -> None:
         self.planner, self.node, self.loop = planner, task.node, loop
         self.graph = attempt.copy(loop.body)
+        self.passed = self._passed()
         self.cells = _new(np.dtype(np.int64), (CELLS,))
         self.goes_on, self.again = (Buffer(TRUTH, (), self.cells.room, 8 * cell) for cell in (GOES_ON, AGAIN))
 
@@ -159,28 +167,36 @@ class _Body:
         planner, loop, node = self.planner, self.loop, self.node
         trips = None if loop.trips is None or loop.limit is not None else _memory(planner, loop.trips)
         condition = self._condition()
-        sources = [_memory(planner, value) for value in loop.states]
+        sources = {index: _memory(planner, value) for index, value in enumerate(loop.states) if index not in self.passed}
         entries = [(_memory(planner, value), along) for value, along in loop.loads]
-        states = [_new(source.dtype, source.shape) for source in sources]
-        for source, state in zip(sources, states, strict=True):
-            _move(planner, source, state, node)
+        states = {index: _new(source.dtype, source.shape) for index, source in sources.items()}
+        for index, state in states.items():
+            _move(planner, sources[index], state, node)
         step = Loop(node.op.name, self.cells, trips, condition, self.again, loop.limit)
-        outer = [self.cells, *states, *(buffer for buffer in (trips, condition) if buffer is not None)]
+        outer = [self.cells, *states.values(), *(buffer for buffer in (trips, condition) if buffer is not None)]
         begin = Mark("loop", step, outer)
         planner.mark(begin, node)
         self._inputs(states, entries)
+        work = planner.work
         planner.body(self.graph, loop.body, loop.path)
         goes_on = _memory(planner, self.graph.outputs[0]) if loop.counted else self.goes_on
         if goes_on.dtype != TRUTH or goes_on.count != 1:
             raise Unplanned
-        stored = self._stores(len(states), condition is None and self._endless(goes_on))
+        exact = loop.exact or (condition is None and self._endless(goes_on))
+        if exact and loop.limit is not None:
+            planner.work = work + (planner.work - work + ITERATION) * loop.limit
+        stored = self._stores(exact)
         self._next_states(states)
         planner.append(Launch(next_iteration, (self.cells, goes_on)), node)
         begin.uses = [*outer, *stored]
         planner.mark(Mark("again", None, begin.uses), node)
-        for value, found in zip(node.outputs, (*states, *stored), strict=True):
-            planner.homes[value] = found
-            value.shape = found.shape
+        found = {**states, **dict(enumerate(stored, len(loop.states)))}
+        for index, value in enumerate(node.outputs):
+            if index in self.passed:
+                planner.alias(value, self.passed[index])
+            else:
+                planner.homes[value] = found[index]
+                value.shape = found[index].shape
 
     def _condition(self) -> Buffer | None:
         value = self.loop.condition
@@ -194,7 +210,17 @@ class _Body:
             raise Unplanned
         return found
 
-    def _inputs(self, states: Sequence[Buffer], entries: Sequence[tuple[Buffer, Along]]) -> None:
+    def _passed(self) -> dict[int, Value]:
+        """States that the body hands on as they are, and the values that they start from."""
+        first, found = 2 if self.loop.counted else 0, {}
+        for index, (value, result) in enumerate(zip(self.loop.states, self.graph.outputs[self.loop.counted :], strict=False)):
+            while result.producer is not None and result.producer.op is identity and result.producer.inputs[0] is not None:
+                result = result.producer.inputs[0]
+            if value is not None and result is self.graph.inputs[first + index]:
+                found[index] = value
+        return found
+
+    def _inputs(self, states: Mapping[int, Buffer], entries: Sequence[tuple[Buffer, Along]]) -> None:
         inputs = list(self.graph.inputs)
         if self.loop.counted:
             counter, goes_on = inputs[:2]
@@ -203,11 +229,14 @@ class _Body:
                 shape = (1,) if value.shape is not None and len(value.shape) == 1 else ()
                 self._feed(value, Buffer(made, shape, self.cells.room, 8 * cell))
                 value.dtype = dtype
-        for value, state, outer in zip(inputs, states, self.loop.states, strict=False):
+        for index, (value, outer) in enumerate(zip(inputs, self.loop.states, strict=False)):
             assert outer is not None
-            value.dtype = outer.dtype
-            self._feed(value, state)
-        for value, (source, along), (outer, _) in zip(inputs[len(states) :], entries, self.loop.loads, strict=True):
+            if index in self.passed:
+                self.planner.alias(value, outer)
+            else:
+                value.dtype = outer.dtype
+                self._feed(value, states[index])
+        for value, (source, along), (outer, _) in zip(inputs[len(self.loop.states) :], entries, self.loop.loads, strict=True):
             assert outer is not None
             value.dtype = outer.dtype
             axis = along.axis % len(source.shape)
@@ -237,9 +266,9 @@ class _Body:
             return bool(constant.reshape(-1)[0])
         return goes_on.room is self.cells.room and goes_on.offset == self.goes_on.offset
 
-    def _stores(self, states: int, endless: bool) -> list[Buffer]:
+    def _stores(self, endless: bool) -> list[Buffer]:
         """Collect what the body gives beyond the state: for that the number of iterations has to be known."""
-        results = self.graph.outputs[states + self.loop.counted :]
+        results = self.graph.outputs[len(self.loop.states) + self.loop.counted :]
         limit = self.loop.limit
         if results and (limit is None or not endless):
             raise Unplanned
@@ -253,14 +282,14 @@ class _Body:
             found.append(whole)
         return found
 
-    def _next_states(self, states: Sequence[Buffer]) -> None:
+    def _next_states(self, states: Mapping[int, Buffer]) -> None:
         """What the body gave becomes the state; where one becomes another, all of them are put aside first."""
         results = self.graph.outputs[self.loop.counted :]
-        sources = [_memory(self.planner, value) for value, _ in zip(results, states, strict=False)]
-        if any((source.dtype, source.shape) != (state.dtype, state.shape) for source, state in zip(sources, states, strict=True)):
+        pairs = [(_memory(self.planner, results[index]), state) for index, state in states.items()]
+        if any((source.dtype, source.shape) != (state.dtype, state.shape) for source, state in pairs):
             raise Unplanned
-        rooms = {id(state.room) for state in states}
-        moves = [(source, state) for source, state in zip(sources, states, strict=True) if source.room is not state.room or source.offset]
+        rooms = {id(state.room) for state in states.values()}
+        moves = [(source, state) for source, state in pairs if source.room is not state.room or source.offset]
         if any(id(source.room) in rooms for source, _ in moves):
             aside = [(_new(source.dtype, source.shape), state) for source, state in moves]
             for (source, _), (copy, _) in zip(moves, aside, strict=True):
