@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     cc.save_file({**ARRAYS, "a.weight": ARRAYS["a.weight"] + 1}, "n.safetensors", metadata={"name": "y"})
     cc.convert("m.safetensors", "parts", to="safetensors", shard_tensors=1)
     perceptron("net.onnx")
-    np.savez("x.npz", x=np.ones((2, 3), np.float32))
+    np.savez("x.npz", x=np.ones((2, 3), np.float32), y=np.zeros((2, 2), np.float32))
     (tmp_path / "text.txt").write_text("no model\n")
     (tmp_path / "short.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1])
     (tmp_path / "evil.txt").write_bytes(b"cposix\nsystem\n(S'echo'\ntR.")
@@ -127,6 +127,8 @@ SUCCESS = [
     (["inspect", "net.onnx", "--html", "net.html"], {"graph": OBJECT, "tensors": LIST}),
     (["run", "net.onnx"], {"values": LIST, "outputs": LIST, "timings": OBJECT}),
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
+    (["profile", "net.onnx", "--runs", "1"], {"nodes": LIST, "operators": LIST, "seconds": NUMBER, "outside": NUMBER}),
+    (["eval", "net.onnx", "--data", "x.npz", "--metric", "mse", "--against", "net.onnx"], {"samples": NUMBER, "metrics": LIST}),
     (["graph", "simplify", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "opset", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "extract", "net.onnx", "o.onnx", "--outputs", "hidden"], {"outputs": LIST}),

@@ -1,0 +1,117 @@
+"""``eval``: how good a network is on data, and how much better or worse than another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import FileAccessError, UsageError
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ..running.datasets import Source
+    from ..running.evaluating import Figure
+
+EPILOG = """\b
+Examples
+  candle-convert eval model.onnx --data test.npz --metric top1
+  candle-convert eval int8.onnx -d images/ --metric top1 --against f32.onnx
+  candle-convert eval model.onnx --data test.npz --metric mine.py
+"""
+PICTURES = (
+    click.option("--size", metavar="HxW", help="Pictures: height and width of the input (default: what the model says)."),
+    click.option("--resize", type=click.IntRange(1), metavar="N", help="Pictures: shorter side before the middle is cut out."),
+    click.option("--mean", default="0", metavar="R,G,B", help="Pictures: subtracted from values of 0 to 1 (0.485,0.456,0.406)."),
+    click.option("--std", default="1", metavar="R,G,B", help="Pictures: divided by afterwards (0.229,0.224,0.225)."),
+    click.option("--order", default="rgb", type=click.Choice(["rgb", "bgr"]), help="Pictures: order of channels."),
+    click.option("--layout", type=click.Choice(["nchw", "nhwc"]), help="Pictures: order of axes (default: by the input's shape)."),
+    click.option("--classes", metavar="FILE", type=arguments.PATH, help="Names of the folders in the order of classes, one a line."),
+)
+
+
+@click.command("eval", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=arguments.PATH)
+@click.option("-d", "--data", required=True, metavar="DATA", type=arguments.PATH, help="npz of inputs and labels, folder of npz, folder of pictures.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="top1, top5, mse, mae, cosine, map, map50, or FILE.py (default top1).")
+@click.option("--against", metavar="OTHER", type=arguments.PATH, help="Another model on the same data; the difference has an interval.")
+@click.option("--labels", metavar="NAME", help="Array of the npz, or file .npy, that says what is right.")
+@click.option("--value", "chosen", metavar="NAME", help="The output that is scored (default: the first).")
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="Samples in one run (default: what the model takes, or 32).")
+@click.option("--samples", type=click.IntRange(1), metavar="N", help="Only the first N samples.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@arguments.options(PICTURES, arguments.READING)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Score MODEL on data, with 95 % intervals.
+
+    The first axis of every array counts samples. A metric FILE.py is your own code and runs as such: a function metric(outputs, targets) of two
+    dictionaries of arrays that gives a number for each sample. No file but the one that you name is ever run.
+    """
+    from ..running import datasets
+    from ..running.evaluating import evaluate
+    from ..running.metrics import metric
+
+    graph = _open(model, values)
+    against = None if values["against"] is None else _open(values["against"], values)
+    metrics = [metric(name) for name in values["metrics"] or ("top1",)]
+    data = datasets.read(_source(values), graph)
+    figures = evaluate(graph, data, metrics, against=against, chosen=values["chosen"], threads=values["threads"])
+    _show(figures)
+    models = [model, *([values["against"]] if values["against"] else [])]
+    current().emit({"inputs": models, "data": values["data"], "samples": figures[0].samples, "metrics": [each.to_json() for each in figures]})
+
+
+def _open(path: str, values: dict[str, Any]) -> Any:
+    graph = arguments.open_input(path, values)
+    if not graph.nodes:
+        raise UsageError("E-RUN-NODES", path, "holds weights only, there is nothing to run", hint="Run an .onnx file")
+    return graph
+
+
+def _source(values: dict[str, Any]) -> Source:
+    from ..running.datasets import Source
+    from ..running.pictures import Look
+
+    size = None
+    if values["size"] is not None:
+        height, _, width = values["size"].partition("x")
+        if not height.isdecimal() or not width.isdecimal() or not int(height) * int(width):
+            raise UsageError("E-OPTION", None, f"--size {values['size']!r} is not of the form HxW")
+        size = (int(height), int(width))
+    look = Look(size, values["resize"], _numbers(values["mean"], "--mean"), _numbers(values["std"], "--std"), values["order"], values["layout"])
+    return Source(values["data"], values["labels"], _names(values["classes"]), values["batch"], values["samples"], look)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError("E-OPTION", None, f"{option} {text!r} is no list of numbers") from error
+    if len(numbers) not in (1, 3):
+        raise UsageError("E-OPTION", None, f"{option} needs one number, or one for each channel", expected="1 or 3", found=len(numbers))
+    return numbers
+
+
+def _names(path: str | None) -> list[str] | None:
+    if path is None:
+        return None
+    try:
+        return [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileAccessError("E-IO-READ", path, f"cannot be read: {error}") from error
+
+
+def _show(figures: list[Figure]) -> None:
+    columns: tuple[str, ...] = ("metric", "value", "95 % interval")
+    rows: list[tuple[str, ...]] = [(each.metric, f"{each.value:.6g}", f"{each.low:.6g} to {each.high:.6g}") for each in figures]
+    if figures[0].against is not None:
+        columns = (*columns, "other", "difference", "95 % interval", "")
+        marks = {True: "better", False: "worse", None: "not certain"}
+        rows = [
+            (*row, f"{each.against:.6g}", f"{each.difference:+.6g}", f"{each.difference_low:+.6g} to {each.difference_high:+.6g}", marks[each.better])
+            for row, each in zip(rows, figures, strict=True)
+        ]
+    current().table(columns, rows, right=(1, 3, 4))
+    current().say(f"{figures[0].samples} samples")
