@@ -52,8 +52,6 @@ class Pool:
         from numba import cuda
 
         self.held += nbytes
-        if SIMULATED:
-            return np.empty(nbytes, np.uint8)
         with cuda.gpus[self.number]:
             return cuda.device_array(nbytes, np.uint8)
 
@@ -70,15 +68,12 @@ class Pool:
 
 def put(target: Any, source: np.ndarray) -> None:
     """Fill device bytes with those of an array of bytes."""
-    if SIMULATED:
-        target[:] = source
-    else:
-        target.copy_to_device(source)
+    target.copy_to_device(source)
 
 
 def fetched(source: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
     """A new array with the bytes of a flat device array."""
-    host = np.array(source) if SIMULATED else source.copy_to_host()
+    host: np.ndarray = source.copy_to_host()
     return host.view(np.uint8).view(dtype).reshape(shape)
 
 
