@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from .launch import ALIGNMENT, Room
 
 
@@ -12,18 +14,19 @@ def place(rooms: Sequence[Room]) -> int:
 
     Larger rooms are placed first, each into the smallest gap between rooms that live at the same time (Pisarchyk and Lee, 2020).
     """
+    order = sorted(rooms, key=lambda room: (-room.nbytes, room.first))
+    firsts, lasts, starts, stops = np.zeros((4, len(order)), np.int64)
     total = 0
-    placed: list[Room] = []
-    for room in sorted(rooms, key=lambda room: (-room.nbytes, room.first)):
+    for count, room in enumerate(order):
         need = aligned(room.nbytes)
-        taken = sorted((other.at, other.at + aligned(other.nbytes)) for other in placed if other.first <= room.last and room.first <= other.last)
-        at, best, gap_size = 0, -1, -1
-        for start, stop in taken:
-            if start - at >= need and (best < 0 or start - at < gap_size):
-                best, gap_size = at, start - at
+        together = np.flatnonzero((firsts[:count] <= room.last) & (lasts[:count] >= room.first))
+        at, best, gap = 0, -1, -1
+        for start, stop in sorted(zip(starts[together].tolist(), stops[together].tolist(), strict=True)):
+            if start - at >= need and (best < 0 or start - at < gap):
+                best, gap = at, start - at
             at = max(at, stop)
         room.at = best if best >= 0 else at
-        placed.append(room)
+        firsts[count], lasts[count], starts[count], stops[count] = room.first, room.last, room.at, room.at + need
         total = max(total, room.at + need)
     return total
 

@@ -182,6 +182,11 @@ def addressable(dtype: DType | None) -> bool:
     return dtype is not None and dtype is not STRING and dtype.numpy is not None and dtype.bits >= 8
 
 
+def plain(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of numpy's dtype are memory that kernels may be handed as it is."""
+    return (dtype.kind in "fiub" and dtype.itemsize <= 8) or dtype.name == "bfloat16"
+
+
 def known(shape: Shape | None) -> bool:
     """Whether all lengths are known."""
     return shape is not None and all(isinstance(length, int) for length in shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from .errors import UnsupportedError
 from .graph import Graph, Node, Value
 from .infer import MAX_DATA, Facts
 from .launch import PLANNERS, Buffer, Launch, Room, Step, View, refusal
-from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, size
+from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
 from .work import operations
 
 if TYPE_CHECKING:
@@ -66,6 +66,28 @@ class Task:
     path: str
 
 
+class Homes(dict[Value, Buffer | Value]):
+    """Where values are found, and which of them lie in a room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tenants: dict[Room, list[Value]] = {}
+
+    def __setitem__(self, value: Value, home: Buffer | Value) -> None:
+        super().__setitem__(value, home)
+        if isinstance(home, Buffer):
+            self._tenants.setdefault(home.room, []).append(value)
+
+    def update(self, pairs: Iterable[tuple[Value, Buffer | Value]]) -> None:  # type: ignore[override]
+        """Several values at once."""
+        for value, home in pairs:
+            self[value] = home
+
+    def tenants(self, room: Room) -> list[Value]:
+        """The values that lie in a room."""
+        return [value for value in self._tenants.get(room, ()) if isinstance(home := self.get(value), Buffer) and home.room is room]
+
+
 class Planner:
     """Makes one plan."""
 
@@ -78,7 +100,7 @@ class Planner:
         self.values: dict[Value, Value] = {}
         self.constants: dict[Value, np.ndarray | Blocks] = {}
         self.stored: dict[Value, Buffer] = {}
-        self.homes: dict[Value, Buffer | Value] = {}
+        self.homes = Homes()
         self.chains: list[Chain | Launch | PythonStep | Mark] = []
         self.nodes: list[Node | None] = []
         self.python_steps: dict[Value, PythonStep] = {}
@@ -291,8 +313,8 @@ class Planner:
         self.nodes.append(node)
 
     def _only_use(self, buffer: Buffer) -> bool:
-        users = [value for value, home in self.homes.items() if isinstance(home, Buffer) and home.room is buffer.room]
-        return len(users) == 1 and self.uses[users[0]] == 1 and users[0] not in self.results
+        users = self.homes.tenants(buffer.room)
+        return len(users) == 1 and self.uses[users[0]] == 1
 
     def _free_after(self, buffer: Buffer) -> bool:
         """Whether memory of the arena has one use, and no loop comes back to it."""
@@ -323,12 +345,12 @@ class Planner:
         """Where a value is found that has been planned."""
         if value not in self.homes:
             array = self.constants[value]
-            if isinstance(array, Blocks) or array.dtype.kind in "OUT" or array.dtype.kind == "V":
+            if isinstance(array, Blocks) or not plain(array.dtype):
                 self.homes[value] = value
                 self.plan.texts[value] = array
             else:
-                plain = np.ascontiguousarray(array).reshape(array.shape)
-                self.homes[value] = Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
+                whole = np.ascontiguousarray(array).reshape(array.shape)
+                self.homes[value] = Buffer(whole.dtype, whole.shape, Room(whole.nbytes, constant=whole))
         return self.homes[value]
 
     def _stored(self, value: Value) -> Buffer | None:

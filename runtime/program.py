@@ -23,7 +23,7 @@ from .graph import Graph, Node, Value
 from .launch import Buffer
 from .limits import current
 from .op import Call
-from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch
+from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch, plain
 from .planner import Planner
 from .steering import VALUES, steering
 from .timing import Clock, Event
@@ -163,7 +163,7 @@ def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | B
 
 @functools.lru_cache(maxsize=4096)
 def _plain(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    if dtype.kind in "fiub" and dtype.itemsize <= 8:
+    if plain(dtype):
         return Signature(dtype, shape)
     return (STRING if dtype.kind in "OUT" else of_numpy(dtype), shape)
 
