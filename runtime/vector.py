@@ -233,3 +233,43 @@ class Code:
         build.store(build.add(now, self.word(step)), index)
         build.branch(head)
         build.position_at_end(end)
+
+
+class Bytes:
+    """32 unsigned bytes, for products of whole numbers."""
+
+    count = 32
+
+    def __init__(self, code: Code, value: Any) -> None:
+        self.code = code
+        self.value = value
+
+    def _with(self, operation: str, other: Bytes | int) -> Bytes:
+        right = other.value if isinstance(other, Bytes) else ir.Constant(self.value.type, [other] * self.count)
+        return Bytes(self.code, getattr(self.code.builder, operation)(self.value, right))
+
+    def __and__(self, other: Bytes | int) -> Bytes:
+        return self._with("and_", other)
+
+    def __or__(self, other: Bytes | int) -> Bytes:
+        return self._with("or_", other)
+
+    def __xor__(self, other: Bytes | int) -> Bytes:
+        return self._with("xor", other)
+
+    def __rshift__(self, other: int) -> Bytes:
+        return self._with("lshr", other)
+
+    def __lshift__(self, other: int) -> Bytes:
+        return self._with("shl", other)
+
+    def where(self, mask: Any) -> Bytes:
+        """These bytes where a bit of an i32 is set, 0 elsewhere."""
+        build = self.code.builder
+        chosen = build.bitcast(mask, vector_type(I1, self.count))
+        return Bytes(self.code, build.select(chosen, self.value, ir.Constant(self.value.type, [0] * self.count)))
+
+    def table(self, numbers: Sequence[int]) -> Bytes:
+        """Entries of sixteen known bytes; indices are below 16."""
+        held = ir.Constant(self.value.type, [*numbers, *numbers])
+        return Bytes(self.code, self.code.call("llvm.x86.avx2.pshuf.b", self.value.type, held, self.value))

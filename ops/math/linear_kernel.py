@@ -10,9 +10,10 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, share
-from ..quants.products import rows
+from ..quants.products import codes, rows
 from .linear import linear
 from .rows_kernel import PANEL, TILE, few, many, scratch_nbytes
+from .whole_kernel import RUN, Whole, available, rounded_floats, rounded_nbytes, rounding
 
 FEW = 4
 """Rows of activations up to which a weight is decoded in registers."""
@@ -59,9 +60,9 @@ def bias_of(step: Step) -> Buffer | int | None:
 
 @native(linear)
 def plan_linear(step: Step) -> Planned:
-    """Activations of f32."""
+    """Activations of f32; rounded ones in whole runs."""
     x, found, bias = step.inputs[0], weight_of(step), bias_of(step)
-    if x is None or x.dtype != np.float32 or found is None or bias is None or step.attributes["activations"] != "f32":
+    if x is None or x.dtype != np.float32 or found is None or bias is None:
         return None
     name, row_bytes = found
     weight, y = step.inputs[1], step.output()
@@ -69,14 +70,37 @@ def plan_linear(step: Step) -> Planned:
     length, count = x.shape[-1], weight.shape[0]
     tokens = x.count // length
     work = tokens * count * length / 16
+    whole = step.attributes["activations"] == "q8"
+    if whole and length % RUN:
+        return None
     if tokens <= FEW:
-        arguments = (weight, x, y, bias, count, row_bytes, length, 4 * length, 4 * count)
-        return Launch(few(name, tokens), arguments, step.parts(count, 3 * work))
+        parts = step.parts(count, 3 * work)
+        if not whole or not available(name):
+            before, x = rounded(step, x) if whole else ([], x)
+            return [*before, Launch(few(name, tokens), (weight, x, y, bias, count, row_bytes, length, 4 * length, 4 * count), parts)]
+        before, x = rounded_whole(step, x, name)
+        arguments = (weight, x, y, bias, count, row_bytes, length, rounded_nbytes(length), 4 * count)
+        return [*before, Launch(few(name, tokens, products=Whole), arguments, parts)]
+    before, x = rounded(step, x) if whole else ([], x)
     parts = step.parts(-(-tokens // PANEL), tokens * length / 4)
     panels = step.scratch(4 * length * -(-tokens // PANEL) * PANEL)
     pack = Launch(pack_panels, (x, panels, tokens, length), parts)
-    unit = min(UNIT, -(-count // (4 * step.threads) + TILE - 1) // TILE * TILE)
-    unit = max(TILE, unit // TILE * TILE)
+    unit = max(TILE, min(UNIT, count // (4 * step.threads)) // TILE * TILE)
     parts = step.parts(-(-count // unit), work)
     scratch = step.scratch(parts * scratch_nbytes(unit))
-    return [pack, Launch(many(name), (weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit), parts)]
+    return [*before, pack, Launch(many(name), (weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit), parts)]
+
+
+def rounded(step: Step, x: Buffer) -> tuple[list[Launch], Buffer]:
+    """The rows with their values rounded to 8 bits."""
+    length = x.shape[-1]
+    near = step.scratch(x.nbytes)
+    return [Launch(rounded_floats(), (x, near, x.count // length, length), step.parts(x.count // RUN, x.count / 4))], near
+
+
+def rounded_whole(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer]:
+    """The rows in 8 bits, as products with a type take them."""
+    length, kind = x.shape[-1], codes()[name]
+    tokens, nbytes = x.count // length, rounded_nbytes(length)
+    made = step.scratch(tokens * nbytes)
+    return [Launch(rounding(kind.zero, kind.group), (x, made, tokens, length, nbytes), step.parts(tokens, x.count / 4))], made

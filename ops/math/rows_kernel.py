@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from ...runtime.dtype import DTYPES, BlockType
 from ...runtime.emit import EmittedKernel, features
-from ...runtime.vector import F32, I16, I32, LANES, Code, Vector, vector_type
+from ...runtime.vector import F32, I16, I32, I64, LANES, Code, Vector, vector_type
 from ..quants.products import Block, rows
 
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
@@ -71,92 +71,123 @@ class Stored:
                     each(build.add(address, build.mul(now, code.word(self.size))), build.mul(now, code.word(self.length)))
 
 
-def _words(code: Code, arguments: Any, count: int) -> list[Any]:
+def words(code: Code, arguments: Any, count: int) -> list[Any]:
+    """The first words of an argument block."""
     build = code.builder
     return [build.load(build.gep(arguments, [code.word(index)])) for index in range(count)]
 
 
-def _share(code: Code, count: Any, part: Any, parts: Any) -> tuple[Any, Any]:
+def spread(code: Code, count: Any, part: Any, parts: Any) -> tuple[Any, Any]:
+    """The range of `count` rows that a part computes."""
     build = code.builder
     following = build.add(part, code.word(1))
     return build.sdiv(build.mul(count, part), parts), build.sdiv(build.mul(count, following), parts)
 
 
-def _smaller(code: Code, one: Any, other: Any) -> Any:
+def smaller(code: Code, one: Any, other: Any) -> Any:
+    """The smaller of two numbers."""
     return code.builder.select(code.builder.icmp_signed("<", one, other), one, other)
 
 
+class Floats:
+    """Products of the numbers of blocks with rows of f32.
+
+    Args:
+        xs: addresses of the rows.
+    """
+
+    def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any) -> None:
+        self.code, self.stored, self.xs = code, stored, xs
+        self.chains = 4 if len(xs) == 1 else 2
+        self.sums = [[code.variable(ZERO) for _ in range(self.chains)] for _ in xs]
+
+    def reset(self) -> None:
+        """Begin a row."""
+        for place in (place for group in self.sums for place in group):
+            self.code.builder.store(ZERO, place)
+
+    def block(self, address: Any, element: Any) -> None:
+        """Add the products of a block whose first element is at a place of the rows."""
+        code, build = self.code, self.code.builder
+        offset = build.shl(element, code.word(2))
+        for index, numbers in enumerate(self.stored.vectors(code, address)):
+            for x, places in zip(self.xs, self.sums, strict=True):
+                place = places[index % self.chains]
+                known = Vector(code, build.load(place))
+                build.store(code.fma(numbers, code.floats(build.add(x, offset), 64 * index), known).value, place)
+
+    def totals(self, address: Any, blocks: Any, length: Any) -> list[Any]:
+        """The sums, products behind the last whole block included."""
+        code, build = self.code, self.code.builder
+        found = [code.variable(_added([Vector(code, build.load(place)) for place in places]).sum()) for places in self.sums]
+        if self.stored.plain:
+            with code.loop(build.mul(blocks, code.word(LANES)), length) as element:
+                number = self.stored.number(code, address, element)
+                for x, total in zip(self.xs, found, strict=True):
+                    value = code.load(build.add(x, build.shl(element, code.word(2))), F32)
+                    build.store(build.fadd(build.load(total), build.fmul(number, value)), total)
+        return [build.load(total) for total in found]
+
+
+def _added(vectors: list[Vector]) -> Vector:
+    while len(vectors) > 1:
+        vectors = [one + other for one, other in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
+
+
+Products = Callable[[Code, Stored, list[Any], Any], Any]
+"""Makes what `Floats` is: how blocks are multiplied with rows of activations at some addresses, which have so many elements."""
+
+
 @functools.cache
-def few(name: str, batch: int, experts: bool = False) -> EmittedKernel:
+def few(name: str, batch: int, *, experts: bool = False, products: Products = Floats) -> EmittedKernel:
     """``y[t, row] = x[t] . W[row] + bias[row]`` for `batch` rows of activations.
 
     Arguments: W, x, y, bias (0 for none), rows, bytes of a row, elements of a row, bytes from one row of x to the next, and of y.
-    With `experts`, x is the address of jobs, y of their number, and bias is not used; a job is the address of a weight and those of `batch`
-    rows of x and of as many rows of y.
+    With `experts`, x is the address of jobs, y of their number, and bias and the last two are not used; a job is the address of a weight and those
+    of `batch` rows of x and of as many rows of y.
     """
     stored = Stored(name)
 
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
-        weight, x, y, bias, count, row_bytes, length, x_step, y_step = _words(code, arguments, 9)
+        weight, x, y, bias, count, row_bytes, length, x_step, y_step = words(code, arguments, 9)
+
+        def dots(weight: Any, xs: list[Any], ys: list[Any], bias: Any, first: Any, last: Any) -> None:
+            _dots(code, stored, products(code, stored, xs, length), weight, ys, bias, first, last, row_bytes, length)
+
         if not experts:
-            first, last = _share(code, count, part, parts)
-            xs = [builder.add(x, builder.mul(x_step, code.word(t))) for t in range(batch)]
-            ys = [builder.add(y, builder.mul(y_step, code.word(t))) for t in range(batch)]
-            _dots(code, stored, weight, xs, ys, bias, (first, last), row_bytes, length)
+            first, last = spread(code, count, part, parts)
+            xs, ys = ([builder.add(start, builder.mul(step, code.word(t))) for t in range(batch)] for start, step in ((x, x_step), (y, y_step)))
+            dots(weight, xs, ys, bias, first, last)
             return
-        first, last = _share(code, builder.mul(code.load(y, ir.IntType(64)), count), part, parts)
+        first, last = spread(code, builder.mul(code.load(y, I64), count), part, parts)
         end = builder.sdiv(builder.sub(builder.add(last, count), code.word(1)), count)
         with code.loop(builder.sdiv(first, count), end) as job:
             place = builder.add(x, builder.mul(job, code.word(8 * (1 + 2 * batch))))
-            words = [code.load(place, ir.IntType(64), 8 * index) for index in range(1 + 2 * batch)]
+            held = [code.load(place, I64, 8 * index) for index in range(1 + 2 * batch)]
             start = builder.sub(first, builder.mul(job, count))
             start = builder.select(builder.icmp_signed("<", start, code.word(0)), code.word(0), start)
-            stop = _smaller(code, builder.sub(last, builder.mul(job, count)), count)
-            _dots(code, stored, words[0], words[1 : 1 + batch], words[1 + batch :], None, (start, stop), row_bytes, length)
+            stop = smaller(code, builder.sub(last, builder.mul(job, count)), count)
+            dots(held[0], held[1 : 1 + batch], held[1 + batch :], None, start, stop)
 
-    return EmittedKernel(f"{name}_rows_{batch}{'_experts' if experts else ''}", write)
+    kind = products.__name__.lower()
+    return EmittedKernel(f"{name}_{kind}_{batch}{'_experts' if experts else ''}", write)
 
 
 def _dots(
-    code: Code, stored: Stored, weight: Any, xs: list[Any], ys: list[Any], bias: Any, span: tuple[Any, Any], row_bytes: Any, length: Any,
+    code: Code, stored: Stored, products: Any, weight: Any, ys: list[Any], bias: Any, first: Any, last: Any, row_bytes: Any, length: Any,
 ) -> None:
-    """Rows `span` of a weight times some rows of activations."""
+    """Rows from `first` to `last` of a weight times the rows of activations that `products` has."""
     build = code.builder
-    chains = 4 if len(xs) == 1 else 2
-    sums = [[code.variable(ZERO) for _ in range(chains)] for _ in xs]
-    with code.loop(*span) as row:
-        for place in (place for group in sums for place in group):
-            build.store(ZERO, place)
+    with code.loop(first, last) as row:
+        products.reset()
         address = build.add(weight, build.mul(row, row_bytes))
-
-        def each(block: Any, element: Any) -> None:
-            offset = build.shl(element, code.word(2))
-            for index, numbers in enumerate(stored.vectors(code, block)):
-                for x, places in zip(xs, sums, strict=True):
-                    place = places[index % chains]
-                    known = Vector(code, build.load(place))
-                    build.store(code.fma(numbers, code.floats(build.add(x, offset), 64 * index), known).value, place)
-
         blocks = build.sdiv(length, code.word(stored.length))
-        stored.blocks(code, address, blocks, each)
-        totals = []
-        for places in sums:
-            found = [Vector(code, build.load(place)) for place in places]
-            while len(found) > 1:
-                found = [one + other for one, other in zip(found[::2], found[1::2], strict=True)]
-            totals.append(code.variable(found[0].sum()))
-        if stored.plain:
-            with code.loop(build.mul(blocks, code.word(LANES)), length) as element:
-                number = stored.number(code, address, element)
-                for x, total in zip(xs, totals, strict=True):
-                    value = code.load(build.add(x, build.shl(element, code.word(2))), F32)
-                    build.store(build.fadd(build.load(total), build.fmul(number, value)), total)
-        for y, total in zip(ys, totals, strict=True):
-            value = build.load(total)
-            if bias is not None:
-                value = build.fadd(value, _bias(code, bias, row))
-            code.store(value, build.add(y, build.shl(row, code.word(2))))
+        stored.blocks(code, address, blocks, products.block)
+        for y, value in zip(ys, products.totals(address, blocks, length), strict=True):
+            biased = value if bias is None else build.fadd(value, _bias(code, bias, row))
+            code.store(biased, build.add(y, build.shl(row, code.word(2))))
 
 
 def _bias(code: Code, bias: Any, row: Any) -> Any:
@@ -185,21 +216,21 @@ def many(name: str) -> EmittedKernel:
 
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
-        weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit = _words(code, arguments, 10)
+        weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit = words(code, arguments, 10)
         scratch = builder.add(scratch, builder.mul(part, builder.mul(unit, code.word(STRIDE + 4 * TOKENS))))
         sums = builder.add(scratch, builder.mul(unit, code.word(STRIDE)))
         units = builder.sdiv(builder.sub(builder.add(count, unit), code.word(1)), unit)
         whole = builder.sdiv(builder.add(tokens, code.word(PANEL - 1)), code.word(PANEL))
-        with code.loop(*_share(code, units, part, parts)) as number:
+        with code.loop(*spread(code, units, part, parts)) as number:
             row = builder.mul(number, unit)
-            height = _smaller(code, unit, builder.sub(count, row))
+            height = smaller(code, unit, builder.sub(count, row))
             tiles = builder.sdiv(builder.add(height, code.word(TILE - 1)), code.word(TILE))
             source = builder.add(weight, builder.mul(row, row_bytes))
             with code.loop(code.word(0), whole, TOKENS // PANEL) as panel:
-                end = _smaller(code, builder.add(panel, code.word(TOKENS // PANEL)), whole)
+                end = smaller(code, builder.add(panel, code.word(TOKENS // PANEL)), whole)
                 _clear(code, sums, builder.mul(builder.mul(builder.sub(end, panel), tiles), code.word(TILE * PANEL * 4)))
                 with code.loop(code.word(0), length, CHUNK) as start:
-                    depth = _smaller(code, code.word(CHUNK), builder.sub(length, start))
+                    depth = smaller(code, code.word(CHUNK), builder.sub(length, start))
                     _decode(code, stored, source, row_bytes, height, start, depth, scratch)
                     with code.loop(panel, end) as now:
                         _tiles(code, panels, scratch, sums, now, builder.sub(now, panel), tiles, start, depth, length, tokens)
@@ -274,7 +305,7 @@ def _out(code: Code, sums: Any, y: Any, bias: Any, panel: Any, tokens: Any, row:
     """The sums of a panel's tiles [tile, TILE, PANEL], which are rows of the weight, into rows of y."""
     build = code.builder
     first = build.mul(panel, code.word(PANEL))
-    width = _smaller(code, code.word(PANEL), build.sub(tokens, first))
+    width = smaller(code, code.word(PANEL), build.sub(tokens, first))
     with code.loop(code.word(0), width) as token:
         line = build.add(y, build.shl(build.add(build.mul(build.add(first, token), count), row), code.word(2)))
         column = build.add(sums, build.shl(token, code.word(2)))

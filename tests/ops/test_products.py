@@ -139,7 +139,7 @@ def test_experts(name, each):
     tensor, numbers = weight(name, (6, 18, 256))
     rng = np.random.default_rng(4)
     for tokens in (1, 3, 50):
-        ids = rng.integers(0, 6, (tokens, 2))
+        ids = rng.integers(-2, 6, (tokens, 2))
         x = rng.standard_normal((tokens, 2, 256) if each else (tokens, 256)).astype(np.float32)
         wanted = np.einsum("tkoi,tki->tko", numbers[ids].astype(np.float64), x if each else np.repeat(x[:, None], 2, 1))
         for native in (False, True):
@@ -147,12 +147,14 @@ def test_experts(name, each):
             assert np.linalg.norm(got - wanted) <= 1e-5 * np.linalg.norm(wanted)
 
 
-def test_experts_refuse_ids_outside():
+def test_experts_that_are_not_there():
     tensor, _ = weight("q8_0", (6, 18, 64))
     ids = np.array([[0, 6]])
-    for native in (False, True):
-        with pytest.raises(UsageError, match="outside"):
-            Session(experts(tensor, ids, False), native=native).run(None, {"x": np.ones((1, 64), np.float32), "ids": ids})
+    feeds = {"x": np.ones((1, 64), np.float32), "ids": ids}
+    with pytest.raises(UsageError, match="outside"):
+        Session(experts(tensor, ids, False), native=False).run(None, feeds)
+    got = Session(experts(tensor, ids, False), native=True).run(None, feeds)[0]
+    assert np.isnan(got).all(2).tolist() == [[False, True]]
 
 
 @pytest.mark.parametrize(("domain_op", "shapes"), [("Linear", ((5, 6), (4, 6), (4,))), ("MatMulExperts", ((3, 6), (5, 4, 6)))])
@@ -179,15 +181,23 @@ def test_lowered_nodes_compute_the_same(domain_op, shapes):
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["q8_0", "q4_0", "q4_k", "q6_k", "iq4_nl"])
-def test_rounded_activations_stay_near(name):
-    tensor, numbers = weight(name, (37, 512))
+ROUNDED = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "iq2_s", "tq2_0"]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_activations_are_multiplied_exactly(name):
+    tensor, numbers = weight(name, (37, 768))
+    session, slow = (Session(linear(tensor), native=native, activations="q8") for native in (True, False))
     for rows in (1, 3, 20):
-        x = np.random.default_rng(6).standard_normal((rows, 512)).astype(np.float32)
-        got = [Session(linear(tensor), native=native, activations="q8").run(None, {"x": x})[0] for native in (False, True)]
-        for each in got:
-            assert np.linalg.norm(each - x @ numbers.T) <= 2e-2 * np.linalg.norm(x @ numbers.T)
-        np.testing.assert_allclose(got[0], got[1], rtol=1e-4, atol=1e-4 * np.abs(got[0]).max())
+        x = np.random.default_rng(6).standard_normal((rows, 768)).astype(np.float32)
+        x[0, :64] = 0
+        step = np.abs(x.reshape(rows, -1, 32)).max(2, keepdims=True) / 127
+        near = (np.rint(x.reshape(rows, -1, 32) / np.where(step == 0, 1, step)) * step).reshape(x.shape)
+        for each in (session, slow):
+            got = each.run(None, {"x": x})[0]
+            assert np.linalg.norm(got - near @ numbers.T) <= 2e-4 * np.linalg.norm(near @ numbers.T)
+            assert np.linalg.norm(got - x @ numbers.T) <= 2e-2 * np.linalg.norm(x @ numbers.T)
+        np.testing.assert_allclose(*(each.run(None, {"x": x})[0] for each in (session, slow)), rtol=1e-4, atol=1e-5 * np.abs(got).max())
     with pytest.raises(UsageError, match="f32 or q8"):
         Session(linear(tensor), activations="f8")
 

@@ -1,17 +1,21 @@
 """Products with quantized rows: for each type, how the sixteen numbers of a vector are made of the bytes of a block.
 
 A module defines ``ROWS``: by the name of a type, a generator that gets a `Block` and gives its numbers in order, sixteen at a time, bit for
-bit those of the type's codec. It runs while a kernel is made; kernels that multiply, decode or gather rows are all made of it.
+bit those of the type's codec. It runs while a kernel is made; kernels that multiply and decode rows are made of it. ``CODES`` has, for types
+that have them, the whole numbers that the values are multiples of, which are multiplied with activations of 8 bits.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from llvmlite import ir
+
 from ....runtime import registry
-from ....runtime.vector import I8, I16, I32, LANES, Code, Vector, vector_type
+from ....runtime.vector import I8, I16, I32, LANES, Bytes, Code, Vector, vector_type
 
 
 class Block:
@@ -32,6 +36,18 @@ class Block:
         order = [lane % count for lane in range(LANES)]
         return self.code.widened(build.shuffle_vector(held, held, build_mask(order)))
 
+    def packed(self, at: int) -> Bytes:
+        """32 bytes."""
+        return Bytes(self.code, self.code.load(self.address, vector_type(I8, 32), at))
+
+    def nibbles(self, at: int) -> Bytes:
+        """The low halves of sixteen bytes, then their high halves."""
+        build = self.code.builder
+        held = self.code.load(self.address, vector_type(I8), at)
+        high = build.lshr(held, ir.Constant(held.type, [4] * LANES))
+        low = build.and_(held, ir.Constant(held.type, [15] * LANES))
+        return Bytes(self.code, build.shuffle_vector(low, high, build_mask(list(range(32)))))
+
     def half(self, at: int) -> Vector:
         """A half-precision number in all lanes."""
         return self.code.splat(self.code.from_half(self.code.load(self.address, I16, at)))
@@ -49,15 +65,54 @@ class Block:
 
 def build_mask(order: list[int]) -> Any:
     """The constant of a shuffle."""
-    from llvmlite import ir
-
-    return ir.Constant(vector_type(I32), order)
+    return ir.Constant(vector_type(I32, len(order)), order)
 
 
 Rows = Callable[[Block], Iterator[Vector]]
+
+
+@dataclass
+class Run:
+    """Whole numbers of 32 neighbours in a block.
+
+    Attributes:
+        codes: what is multiplied, unsigned; the number is ``scale * (code - zero) - minimum``.
+        scale: f32 in eight lanes, each for four neighbours.
+    """
+
+    codes: Bytes
+    scale: Any
+
+
+@dataclass
+class Codes:
+    """How a type's blocks are products of whole numbers.
+
+    Attributes:
+        runs: a block's numbers, 32 at a time.
+        zero: what is subtracted from every code.
+        minima: f32 that are subtracted, sixteen lanes, one for each of `group` neighbours, and so many of the lanes as there are such groups.
+    """
+
+    runs: Callable[[Block], Iterator[Run]]
+    zero: int = 0
+    minima: Callable[[Block], Vector] | None = None
+    group: int = 32
+
+
+def eight(values: Vector, first: int = 0, second: int | None = None) -> Any:
+    """Eight lanes: one lane of a vector, or one in the first half and another in the second."""
+    order = [first] * 4 + [first if second is None else second] * 4
+    return values.code.builder.shuffle_vector(values.value, values.value, build_mask(order))
 
 
 @functools.cache
 def rows() -> dict[str, Rows]:
     """The generator of every type that has one."""
     return {name: made for module in registry.all_of("ops.quants.products", "ROWS") for name, made in module.items()}
+
+
+@functools.cache
+def codes() -> dict[str, Codes]:
+    """The whole numbers of every type that has them."""
+    return {name: made for module in registry.all_of("ops.quants.products", "CODES") for name, made in module.items()}

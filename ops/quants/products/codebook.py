@@ -10,7 +10,7 @@ from ....runtime.vector import F32, I32, I64, Vector
 from ..fp4 import VALUES as FP4
 from ..fp4 import ue4m3_half
 from ..iq4 import VALUES as IQ4
-from . import Block
+from . import Block, Codes, Run, eight
 
 
 def iq4_nl(block: Block) -> Iterator[Vector]:
@@ -20,27 +20,37 @@ def iq4_nl(block: Block) -> Iterator[Vector]:
         yield block.code.table(codes, IQ4) * scale
 
 
-def iq4_xs(block: Block) -> Iterator[Vector]:
-    """``d * (scale - 32) * VALUES[q]``."""
+def _iq4_xs_scales(block: Block) -> Vector:
+    """``d * (scale - 32)`` of eight groups, twice."""
     code = block.code
     groups = [lane % 8 for lane in range(16)]
     low = (block.some_bytes(4, 4).lanes([group // 2 for group in groups]) >> code.ints_of([4 * (group % 2) for group in groups])) & 15
     high = (code.splat(block.integer(2, 16)) >> code.ints_of([2 * group for group in groups])) & 3
-    scales = block.half(0) * ((low | (high << 4)).as_float() - 32)
+    return block.half(0) * ((low | (high << 4)).as_float() - 32)
+
+
+def iq4_xs(block: Block) -> Iterator[Vector]:
+    """``d * (scale - 32) * VALUES[q]``."""
+    code, scales = block.code, _iq4_xs_scales(block)
     for group in range(8):
         packed, scale = block.bytes(8 + 16 * group), scales.lane(group)
         for codes in (packed, packed >> 4):
             yield code.table(codes, IQ4) * scale
 
 
-def mxfp4(block: Block) -> Iterator[Vector]:
-    """``VALUES[q] * 2 ** (e - 128)``, whose two lowest exponents are below the normal numbers."""
+def _mxfp4_scale(block: Block) -> Vector:
+    """``2 ** (e - 128)``."""
     build = block.code.builder
-    exponent, packed = block.integer(0, 8), block.bytes(1)
+    exponent = block.integer(0, 8)
     tiny = build.icmp_unsigned("<", exponent, ir.Constant(I32, 2))
     normal = build.shl(build.sub(exponent, ir.Constant(I32, 1)), ir.Constant(I32, 23))
     bits = build.select(tiny, build.shl(ir.Constant(I32, 0x200000), build.and_(exponent, ir.Constant(I32, 1))), normal)
-    scale = block.code.splat(build.bitcast(bits, F32))
+    return block.code.splat(build.bitcast(bits, F32))
+
+
+def mxfp4(block: Block) -> Iterator[Vector]:
+    """``VALUES[q] * 2 ** (e - 128)``, whose two lowest exponents are below the normal numbers."""
+    scale, packed = _mxfp4_scale(block), block.bytes(1)
     for codes in (packed, packed >> 4):
         yield block.code.table(codes, FP4) * scale
 
@@ -56,3 +66,20 @@ def nvfp4(block: Block) -> Iterator[Vector]:
 
 
 ROWS = {"iq4_nl": iq4_nl, "iq4_xs": iq4_xs, "mxfp4": mxfp4, "nvfp4": nvfp4}
+
+
+def _iq4_nl(block: Block) -> Iterator[Run]:
+    yield Run(block.nibbles(2).table([value + 128 for value in IQ4]), eight(block.half(0)))
+
+
+def _iq4_xs(block: Block) -> Iterator[Run]:
+    scales = _iq4_xs_scales(block)
+    for group in range(8):
+        yield Run(block.nibbles(8 + 16 * group).table([value + 128 for value in IQ4]), eight(scales, group))
+
+
+def _mxfp4(block: Block) -> Iterator[Run]:
+    yield Run(block.nibbles(1).table([value + 12 for value in FP4]), eight(_mxfp4_scale(block)))
+
+
+CODES = {"iq4_nl": Codes(_iq4_nl, 128), "iq4_xs": Codes(_iq4_xs, 128), "mxfp4": Codes(_mxfp4, 12)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....runtime.vector import I16, Vector, vector_type
-from . import Block
+from . import Block, Codes
 
 
 def f32(block: Block) -> Iterator[Vector]:
@@ -24,3 +24,4 @@ def bf16(block: Block) -> Iterator[Vector]:
 
 
 ROWS = {"f32": f32, "f16": f16, "bf16": bf16}
+CODES: dict[str, Codes] = {}

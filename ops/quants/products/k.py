@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llvmlite import ir
 
 from ....runtime.vector import I32, Vector, vector_type
-from . import Block
+from . import Block, Codes, Run, eight
 
 FOUR = [0, 1, 2, 3] * 4
 LOW, HIGH = range(16), range(16, 32)
@@ -81,13 +81,18 @@ def q2_k(block: Block) -> Iterator[Vector]:
                 yield block.code.table(bytes_of[side] >> 2 * plane, FOUR) * scales.lane(group) - minima.lane(group)
 
 
-def q3_k(block: Block) -> Iterator[Vector]:
-    """``d * (scale - 32) * (q - 4)``."""
+def _q3_k_scales(block: Block) -> Vector:
+    """``d * (scale - 32)`` of sixteen groups."""
     code = block.code
     tail = block.bytes(94)  # two bytes before the twelve of the scales, so that nothing behind the block is read
     low = (tail.lanes([*range(2, 10)] * 2) >> code.ints_of([0] * 8 + [4] * 8)) & 15
     high = (tail.lanes([*range(10, 14)] * 4) >> code.ints_of([0] * 4 + [2] * 4 + [4] * 4 + [6] * 4)) & 3
-    scales = block.half(108) * ((low | (high << 4)).as_float() - 32)
+    return block.half(108) * ((low | (high << 4)).as_float() - 32)
+
+
+def q3_k(block: Block) -> Iterator[Vector]:
+    """``d * (scale - 32) * (q - 4)``."""
+    code, scales = block.code, _q3_k_scales(block)
     upper = [block.bytes(16 * side) for side in range(2)]
     for half in range(2):
         bytes_of = [block.bytes(32 + 32 * half + 16 * side) for side in range(2)]
@@ -99,3 +104,63 @@ def q3_k(block: Block) -> Iterator[Vector]:
 
 
 ROWS = {"q2_k": q2_k, "q3_k": q3_k, "q4_k": q4_k, "q5_k": q5_k, "q6_k": q6_k}
+
+
+def _q4_k(block: Block) -> Iterator[Run]:
+    scales = _six_bits(block)
+    for pair in range(4):
+        packed = block.packed(16 + 32 * pair)
+        for group, codes in enumerate((packed & 15, packed >> 4)):
+            yield Run(codes, eight(scales, 2 * pair + group))
+
+
+def _q5_k(block: Block) -> Iterator[Run]:
+    scales, fifth = _six_bits(block), block.packed(16)
+    for pair in range(4):
+        packed = block.packed(48 + 32 * pair)
+        for group, codes in enumerate((packed & 15, packed >> 4)):
+            bit = 2 * pair + group
+            yield Run(codes | ((fifth << 4 - bit if bit < 4 else fifth >> bit - 4) & 16), eight(scales, bit))
+
+
+def _minima(block: Block) -> Vector:
+    return _six_bits(block).lanes([*range(8, 16), *range(8)])
+
+
+def _q6_k(block: Block) -> Iterator[Run]:
+    scales = block.half(208) * block.bytes(192, signed=True).as_float()
+    for half in range(2):
+        low, high = [block.packed(64 * half + 32 * index) for index in range(2)], block.packed(128 + 32 * half)
+        for quarter in range(4):
+            lower = low[quarter & 1] >> 4 if quarter > 1 else low[quarter & 1] & 15
+            upper = high << 4 - 2 * quarter if quarter < 2 else high >> 2 * quarter - 4
+            yield Run(lower | (upper & 48), eight(scales, 8 * half + 2 * quarter, 8 * half + 2 * quarter + 1))
+
+
+def _q2_k(block: Block) -> Iterator[Run]:
+    scales = block.half(80) * (block.bytes(0) & 15).as_float()
+    for half in range(2):
+        packed = block.packed(16 + 32 * half)
+        for plane in range(4):
+            group = 8 * half + 2 * plane
+            yield Run((packed >> 2 * plane if plane else packed) & 3, eight(scales, group, group + 1))
+
+
+def _q2_k_minima(block: Block) -> Vector:
+    return block.half(82) * (block.bytes(0) >> 4).as_float()
+
+
+def _q3_k(block: Block) -> Iterator[Run]:
+    scales, upper = _q3_k_scales(block), block.packed(0)
+    for half in range(2):
+        packed = block.packed(32 + 32 * half)
+        for plane in range(4):
+            group, bit = 8 * half + 2 * plane, 4 * half + plane
+            above = (upper << 2 - bit if bit < 2 else upper >> bit - 2) & 4
+            yield Run(((packed >> 2 * plane if plane else packed) & 3) | above, eight(scales, group, group + 1))
+
+
+CODES = {
+    "q2_k": Codes(_q2_k, 0, _q2_k_minima, 16), "q3_k": Codes(_q3_k, 4), "q4_k": Codes(_q4_k, 0, _minima), "q5_k": Codes(_q5_k, 0, _minima),
+    "q6_k": Codes(_q6_k, 32),
+}  # fmt: skip

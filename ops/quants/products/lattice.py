@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from ....runtime.vector import F32, I8, I16, I32, I64, Vector, vector_type
 from ..layout import grids
-from . import Block
+from . import Block, Codes
 
 
 def _points(block: Block, grid: grids.Grid, codes: Sequence[Any]) -> Vector:
@@ -159,3 +159,4 @@ def iq1_m(block: Block) -> Iterator[Vector]:
 ROWS = {
     "iq1_s": iq1_s, "iq1_m": iq1_m, "iq2_xxs": iq2_xxs, "iq2_xs": iq2_xs, "iq2_s": iq2_s, "iq3_xxs": iq3_xxs, "iq3_s": iq3_s,
 }  # fmt: skip
+CODES: dict[str, Codes] = {}

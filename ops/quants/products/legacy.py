@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....runtime.vector import F32, Vector
-from . import Block, Rows
+from . import Block, Codes, Rows
 from .linear import SIGNED, UNSIGNED
 
 HALVES = [lane // 2 for lane in range(16)]
@@ -69,3 +69,4 @@ ROWS: dict[str, Rows] = {
     "q4_0_v2": _four_bits(0, None, 4, 16, True, False),
     "q4_1_v2": _four_bits(0, 4, 8, 16, True, False),
 }
+CODES: dict[str, Codes] = {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ....runtime.vector import F32, Vector
-from . import Block
+from . import Block, Codes, Run, eight
 
 UNSIGNED, SIGNED = range(16), range(-8, 8)
 
@@ -82,3 +82,37 @@ def q2_0(block: Block) -> Iterator[Vector]:
 
 
 ROWS = {"q4_0": q4_0, "q4_1": q4_1, "q5_0": q5_0, "q5_1": q5_1, "q8_0": q8_0, "q8_1": q8_1, "q8_k": q8_k, "q1_0": q1_0, "q2_0": q2_0}
+
+
+def _four(at: int) -> Callable[[Block], Iterator[Run]]:
+    """Four bits from a byte on."""
+
+    def runs(block: Block) -> Iterator[Run]:
+        yield Run(block.nibbles(at), eight(block.half(0)))
+
+    return runs
+
+
+def _five(bits: int, at: int) -> Callable[[Block], Iterator[Run]]:
+    """Fifth bits, and four bits from a byte on."""
+
+    def runs(block: Block) -> Iterator[Run]:
+        codes = block.nibbles(at)
+        sixteen = (codes ^ codes) | 16
+        yield Run(codes | sixteen.where(block.integer(bits, 32)), eight(block.half(0)))
+
+    return runs
+
+
+def _q8_0(block: Block) -> Iterator[Run]:
+    yield Run(block.packed(2) ^ 128, eight(block.half(0)))
+
+
+def _minimum(block: Block) -> Vector:
+    return block.half(2) * -1
+
+
+CODES = {
+    "q4_0": Codes(_four(2), 8), "q4_1": Codes(_four(4), 0, _minimum), "q5_0": Codes(_five(2, 6), 16), "q5_1": Codes(_five(4, 8), 0, _minimum),
+    "q8_0": Codes(_q8_0, 128),
+}  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....runtime.vector import Vector
-from . import Block
+from . import Block, Codes
 
 POWERS = (1, 3, 9, 27, 81)
 
@@ -36,3 +36,4 @@ def tq2_0(block: Block) -> Iterator[Vector]:
 
 
 ROWS = {"tq1_0": tq1_0, "tq2_0": tq2_0}
+CODES: dict[str, Codes] = {}
