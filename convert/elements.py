@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..ops.quants import codecs, dequantized
+from ..runtime.dtype import BF16, DType
 from ..runtime.tensor import CHUNK, Tensor, unpack
 
 if TYPE_CHECKING:
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 EXACT_KINDS = ("int", "uint")
 
 
-def load() -> None:
-    """Import what computes with elements; threads that did it at the same moment could meet one half of it."""
-    import ml_dtypes  # noqa: F401
-    import numpy  # noqa: F401
+def load(dtypes: Iterable[DType] = (BF16,)) -> None:
+    """Import what computes with elements of these types; threads that did it at the same moment could meet one half of it."""
+    import numpy
+
+    if any(dtype.numpy is not None and not hasattr(numpy, dtype.numpy) for dtype in dtypes):
+        import ml_dtypes  # noqa: F401
 
 
 def plain(tensor: Tensor) -> Tensor | None:

@@ -13,7 +13,6 @@ from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.source import Source, contained
 from ..runtime.storage import Region, Storage
-from ..runtime.upgrade import upgrade
 from . import hub
 from .recognise import recognise
 
@@ -53,7 +52,9 @@ def open_model(
     options = options or ReadOptions()
     local = hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path)
     graph = _opened(local, options, format)
-    if upgraded:
+    if upgraded and not graph.newest:
+        from ..runtime.upgrade import upgrade
+
         upgrade(graph)
     return graph
 

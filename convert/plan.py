@@ -26,6 +26,7 @@ from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
 from .options import Options
+from .translating import name_file_type, translated
 
 LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
 """Of files that are written beside the weights; darknet's layers are a .cfg."""
@@ -107,10 +108,13 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         weights_only(graph)
     _refuse_part(graph, options)
     _attach(graph, options)
+    rules = translated(graph, format, beside)
     options.select.run(graph)
     Tied(options.tied).run(graph)
-    casts = Cast(options.dtype, options.tensor_types, options.nan, dequantized)
+    casts = Cast(options.dtype, options.tensor_types + rules, options.nan, dequantized)
     casts.run(graph)
+    if rules:
+        name_file_type(graph)
     for key, value in options.metadata.items():
         graph.metadata.pop(key, None)
         if value is not None:
@@ -154,10 +158,10 @@ def _refuse_part(graph: Graph, options: Options) -> None:
 def target_format(output: str, options: Options) -> Format:
     """The format that the options name, or the suffix of `output`."""
     format = recognise.by_name(options.to) if options.to is not None else recognise.by_suffix(output)
-    writable = [known.name for known in recognise.formats() if known.layout is not None]
-    if format is None:
-        raise UsageError("E-OUT-FORMAT", output, "has no suffix that names a format", hint=f"Say --to {'|'.join(writable)}")
-    if format.layout is None:
+    if format is None or format.layout is None:
+        writable = [known.name for known in recognise.formats() if known.layout is not None]
+        if format is None:
+            raise UsageError("E-OUT-FORMAT", output, "has no suffix that names a format", hint=f"Say --to {'|'.join(writable)}")
         raise UnsupportedError("E-OUT-FORMAT", output, f"{format.name} is only read", hint=f"Written are: {', '.join(writable)}")
     return format
 

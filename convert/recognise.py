@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,8 +31,20 @@ def by_name(name: str) -> Format:
 
 def by_suffix(path: str) -> Format | None:
     """The format that a file name promises; the longest suffix wins."""
+    named = _namesake(path)
+    if named is not None:
+        return named
     fits = [(len(suffix), format) for format in formats() for suffix in format.suffixes if path.lower().endswith(suffix)]
     return max(fits, key=lambda fit: fit[0])[1] if fits else None
+
+
+def _namesake(path: str) -> Format | None:
+    """The format that is called like the suffix of a file name: the one that is meant, so that no other needs to be loaded."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix[1:] not in registry.names("formats"):
+        return None
+    found = by_name(suffix[1:])
+    return found if suffix in found.suffixes else None
 
 
 def recognise(source: Source, name: str | None = None) -> Format:
@@ -42,6 +55,9 @@ def recognise(source: Source, name: str | None = None) -> Format:
     """
     if name is not None:
         return by_name(name)
+    likely = _namesake(source.path)
+    if likely is not None and likely.sniff(source):
+        return likely
     for format in formats():
         if format.sniff(source):
             return format

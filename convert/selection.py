@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -90,6 +89,8 @@ def select(graph: Graph, text: str) -> Selection:
     match = _SLICED.fullmatch(text)
     name = match["name"] if match else text
     if name not in graph.weights:
+        import difflib
+
         near = difflib.get_close_matches(name, list(graph.weights), 3, 0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "List them with candle-convert inspect"
         raise UsageError("E-TENSOR-NAME", graph.files[0] if graph.files else None, f"there is no tensor {name!r}", hint=hint)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from ..runtime.errors import Error
-from ..runtime.storage import Costly, Storage
+from ..runtime.storage import Costly, Storage, read_briefly
 from ..runtime.tensor import Tensor
 from .opening import read_file
+from .parallel import each
 from .plan import Plan
 from .progress import Progress
 from .staging import Staging
@@ -41,20 +41,19 @@ def verify(plan: Plan, staging: Staging, progress: Progress) -> int:
             with lock:
                 progress.advance(stop - start)
 
-    with ThreadPoolExecutor(plan.threads) as threads:
-        try:
-            list(threads.map(compare, ranges))
-        finally:
-            threads.shutdown(cancel_futures=True)
-            progress.finish()
+    try:
+        each(compare, ranges, plan.threads)
+    finally:
+        progress.finish()
     return len(written)
 
 
 def _equal(wanted: Storage, written: Storage, start: int, stop: int) -> bool:
     """Whether both give the same bytes, by checksum where they were computed at great cost."""
-    data = written.read(start, stop)
     checksum = wanted.checksums.get((start, stop)) if isinstance(wanted, Costly) else None
-    return wanted.read(start, stop) == data if not isinstance(wanted, Costly) or checksum is None else checksum == wanted.checksum(data)
+    if isinstance(wanted, Costly) and checksum is not None:
+        return checksum == wanted.checksum(read_briefly(written, start, stop))
+    return wanted.read(start, stop) == written.read(start, stop)
 
 
 def _written(plan: Plan, staging: Staging) -> dict[str, Tensor]:

@@ -58,7 +58,8 @@ def _split(piece: Piece) -> int:
 def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> None:
     """Fill all files of `staging`, sync them, and leave them staged. On an interrupt the journal allows a later resume."""
     handles: list[int] = []
-    if any(isinstance(piece.data, Tensor) and not isinstance(piece.data.storage, Region) for file in staging.files for piece in file.pieces):
+    tensors = (piece.data for file in staging.files for piece in file.pieces if isinstance(piece.data, Tensor))
+    if not all(isinstance(tensor.storage, Region | Costly) for tensor in tensors):
         elements.load()
     try:
         done = staging.open(resume)

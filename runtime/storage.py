@@ -73,6 +73,26 @@ class Region:
         return (self.source.identity, self.offset, self.nbytes)
 
 
+class _Room(threading.local):
+    """Memory that a thread reads files into."""
+
+    data = bytearray()
+
+
+_ROOM = _Room()
+
+
+def read_briefly(storage: Storage, start: int, stop: int) -> bytes | memoryview:
+    """As ``storage.read``, but what comes from a file is gone with the thread's next call: fresh pages would cost more than the reading."""
+    if not isinstance(storage, Region):
+        return storage.read(start, stop)
+    if len(_ROOM.data) < stop - start:
+        _ROOM.data = bytearray(stop - start)
+    data = memoryview(_ROOM.data)[: stop - start]
+    storage.read_into(start, data)
+    return data
+
+
 class Derived:
     """Bytes computed when they are asked for, usually from other storage, which says whether they are sequential."""
 

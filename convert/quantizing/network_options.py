@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...runtime.errors import UsageError
-from .network import Request
+
+if TYPE_CHECKING:
+    from .network import Request
 
 TYPES = {"int8": "int8", "uint8": "uint8", "int4": "int4", "fp16": "f16", "f16": "f16", "bf16": "bf16"}
 """What the command takes as a type for networks."""
@@ -50,6 +52,8 @@ def refuse_network_options(values: dict[str, Any]) -> None:
 
 def request(type_name: str | None, values: dict[str, Any]) -> Request:
     """The request that options stand for; UsageError where they contradict each other."""
+    from .network import Request
+
     given = [name for name in WEIGHTS_ONLY if values[name]]
     if given:
         hint = "Choose nodes with --nodes and --exclude-nodes"

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from .pruning import prune
 from .remarks import describe, note, refuse
 from .request import Quantization, check, recipe_of
 from .rules import KEEP, Recipe
-from .target import overhead, within_target
 
 
 @dataclass(eq=False)
@@ -55,6 +53,8 @@ class Quantized:
 
     def sampled(self, threads: int | None = None) -> dict[str, Errors]:
         """The expected errors of all tensors whose type changes, from some of their rows."""
+        from concurrent.futures import ThreadPoolExecutor
+
         changed = [choice for choice in self.choices if choice.changes and self.sources[choice.weight.name].count]
 
         def measure(choice: Choice) -> Errors:
@@ -87,7 +87,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
         UnsupportedError: types that need an importance matrix and have none.
     """
     check(request)
-    elements.load()
+    elements.load(tensor.dtype for tensor in graph.weights.values())
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"
     options.select.run(graph)
@@ -104,6 +104,8 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups)
     recipe = recipe_of(request)
     if request.automatic:
+        from .target import within_target
+
         chooser = _chooser(recipe, model, weights, request)
         choices = [chooser.choose(weight) for weight in weights]
         room = _room(graph, Path(output), request, kept, choices) if request.target_size is not None else 0
@@ -144,6 +146,8 @@ def copied(graph: Graph) -> Graph:
 
 def _room(graph: Graph, output: Path, request: Quantization, options: Options, choices: Sequence[Choice]) -> int:
     """The bytes of the output that are no tensors."""
+    from .target import overhead
+
     sample = copied(graph)
     describe(sample, request, Recipe(KEEP, None), choices, 0, to_gguf=planning.target_format(os.fspath(output), options).name == "gguf")
     return overhead(planning.plan_graph(sample, output, options))

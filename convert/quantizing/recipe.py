@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -71,6 +70,8 @@ def source(name: str, recipe: Recipe) -> str:
 
 def read(path: Path) -> Recipe:
     """The recipe in a file; UsageError says what is wrong with it."""
+    import tomllib
+
     try:
         if path.stat().st_size > LONGEST:
             raise UsageError("E-RECIPE", path, f"is larger than {LONGEST >> 20} MiB", hint="Is it a recipe?")

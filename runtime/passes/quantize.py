@@ -14,7 +14,7 @@ from ..dtype import F32, BlockType, DType
 from ..errors import FormatError, UnsupportedError
 from ..graph import Graph
 from ..quant import KINDS, SLICE, Codec, Encoder, decoded
-from ..storage import Costly, Held, Region
+from ..storage import Costly, Held, read_briefly
 from ..tensor import Tensor, nbytes, unpack
 from .cast import Audit
 
@@ -207,20 +207,6 @@ def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> 
     return codec.encoder
 
 
-class _Room(threading.local):
-    """Memory that a thread reads files into, used again and again since fresh pages cost more than the reading."""
-
-    data = bytearray()
-
-    def of(self, nbytes: int) -> memoryview:
-        if len(self.data) < nbytes:
-            self.data = bytearray(nbytes)
-        return memoryview(self.data)[:nbytes]
-
-
-_ROOM = _Room()
-
-
 @dataclass(frozen=True)
 class _Rows:
     """The rows of one tensor, of a type that encoders read, on their way into blocks."""
@@ -257,15 +243,10 @@ class _Rows:
         return out.reshape(-1).data
 
     def _read(self, first: int, last: int) -> np.ndarray:
-        """The bytes of rows; those of the last call are gone where they come from a file."""
+        """The bytes of rows, until the next call on this thread."""
         import numpy
 
-        storage, start, stop = self.source.storage, first * self.read_nbytes, last * self.read_nbytes
-        if not isinstance(storage, Region):
-            return numpy.frombuffer(storage.read(start, stop), numpy.uint8)
-        data = _ROOM.of(stop - start)
-        storage.read_into(start, data)
-        return numpy.frombuffer(data, numpy.uint8)
+        return numpy.frombuffer(read_briefly(self.source.storage, first * self.read_nbytes, last * self.read_nbytes), numpy.uint8)
 
     def _slice(self, data: np.ndarray, out: np.ndarray, first: int) -> None:
         """Encode rows that may belong to several matrices; `first` is the number of the first row."""
