@@ -97,11 +97,18 @@ Argument = Buffer | int | float
 
 @dataclass(frozen=True)
 class Launch:
-    """One call of a range kernel, cut into parts that any thread may compute; of a device kernel, on `parts` blocks."""
+    """One call of a range kernel, cut into parts that any thread may compute; of a device kernel, on `parts` blocks.
+
+    Attributes:
+        output: what it computes, where it can take in what follows.
+        takes: the launch that computes an element-wise chain of the output too, None where it cannot.
+    """
 
     kernel: Any
     arguments: Sequence[Argument]
     parts: int = 1
+    output: Buffer | None = None
+    takes: Callable[[Chain, Buffer], Launch | None] | None = None
 
 
 @dataclass(frozen=True)

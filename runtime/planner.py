@@ -299,6 +299,11 @@ class Planner:
         from .fusion import Chain as Elementwise
 
         before = self.chains[-1] if self.chains else None
+        if isinstance(item, Elementwise) and isinstance(before, Launch) and before.takes and before.output and self.keep is None:
+            joint = before.takes(item, before.output)
+            if joint is not None and self._only_use(before.output):
+                self.chains[-1] = joint
+                return
         if isinstance(item, Elementwise) and isinstance(before, Elementwise) and item.output.count >= SPECIALIZED and self.keep is None:
             feeding = [operand for operand in item.operands if operand.room is before.output.room]
             single = len(feeding) == 1 and feeding[0].shape == before.output.shape == item.output.shape and item.steps[0].operands.count(None) == 0

@@ -53,6 +53,19 @@ def load_single(typing: Any, address: Any) -> Any:
 
 
 @intrinsic
+def load_even(typing: Any, address: Any) -> Any:
+    """Every other one of 31 f32."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        ahead = builder.add(args[0], ir.Constant(ir.IntType(64), 4 * (LANES - 1)))
+        low, high = _loaded(builder, args[0], _FLOATS), _loaded(builder, ahead, _FLOATS)
+        places = [2 * lane if 2 * lane < LANES else 2 * lane + 1 for lane in range(LANES)]
+        return builder.shuffle_vector(low, high, ir.Constant(_WORDS, places))
+
+    return F32(types.int64), lower
+
+
+@intrinsic
 def load_half(typing: Any, address: Any) -> Any:
     """Sixteen f16."""
     return F32(types.int64), lambda context, builder, sig, args: builder.fpext(_loaded(builder, args[0], _HALVES), _FLOATS)

@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, number, share
+from .finish_kernel import Finish, finished, finishing
 from .gemm import gemm
 from .matmul import matmul
 from .tile_kernel import PANEL, ROWS, column_of_tiles, panels
@@ -21,7 +22,7 @@ TALL = 96
 
 @range_kernel
 def packed_product(args: Any, part: Any, parts: Any) -> None:
-    """c[m, n] = a[m, k] b[k, n] + bias, b in panels: a, b, c, column bias, m, n, k, a's steps, scratch."""
+    """c[m, n] = a[m, k] b[k, n] + bias, b in panels: a, b, c, column bias, m, n, k, a's steps, scratch, limits, and `Finish.arguments`."""
     a, b, c, bias, rows, columns, depth = args[0], args[1], args[2], args[3], args[4], args[5], args[6]
     a_row, a_step, zero = args[7], args[8], args[9]
     spare = args[10] + part * 4 * PANEL * ROWS
@@ -36,6 +37,12 @@ def packed_product(args: Any, part: Any, parts: Any) -> None:
             a, a_row, a_step, b + panel * depth * 4 * PANEL, depth, c + panel * 4 * PANEL, columns * 4, block * TALL, min(rows, block * TALL + TALL),
             width, zero, 0, bias + panel * 4 * PANEL, low, high, spare,
         )
+        if args[13] != 0:
+            place, added = 4 * (block * TALL * columns + panel * PANEL), args[17]
+            alpha, beta = np.float32(number(args[15])), np.float32(number(args[16]))
+            if added != 0:
+                added += block * TALL * args[18] + 4 * panel * PANEL
+            finished(args[14], alpha, beta, c + place, 4 * columns, min(rows - block * TALL, TALL), width, added, args[18])
 
 
 @range_kernel
@@ -73,17 +80,20 @@ def packed_launch(
     step: Step, a: Buffer, b: Buffer, c: Buffer, bias: np.ndarray | None, rows: int, columns: int, depth: int, a_steps: tuple[int, int],
 ) -> Launch:
     """A product whose right matrix is in panels."""
-    padded = np.zeros(-(-columns // PANEL) * PANEL, np.float32)
-    if bias is not None:
-        padded[:columns] = bias
     units = -(-columns // PANEL) * -(-rows // TALL)
     parts = step.parts(units, rows * columns * depth / 16)
-    scratch = step.scratch(parts * 4 * PANEL * ROWS)
-    return Launch(
-        packed_product,
-        (a, b, c, step.held(padded), rows, columns, depth, 4 * a_steps[0], 4 * a_steps[1], zeros(step), scratch, -math.inf, math.inf),
-        parts,
-    )
+    scratch, zero = step.scratch(parts * 4 * PANEL * ROWS), zeros(step)
+
+    def launch(finish: Finish, result: Buffer) -> Launch:
+        padded = np.zeros(-(-columns // PANEL) * PANEL, np.float32)
+        for given in (bias, finish.bias):
+            if given is not None:
+                padded[:columns] += given
+        steps = (4 * a_steps[0], 4 * a_steps[1])
+        arguments = (a, b, result, step.held(padded), rows, columns, depth, *steps, zero, scratch, *finish.limits, *finish.arguments(columns))
+        return Launch(packed_product, arguments, parts)
+
+    return finishing(launch, c, columns)
 
 
 @native(matmul)

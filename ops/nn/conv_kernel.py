@@ -1,34 +1,95 @@
-"""Native convolution of float32 over one or two axes: windows are packed into panels, which the kernels multiply."""
+"""Native convolution of float32 over one to three axes: windows are packed into panels, which the kernels multiply.
+
+Arguments of the kernels, where three numbers are for the axes depth, height and width: addresses of input, kernels and output; of the biases,
+bytes from one to the next, and zeros; images, groups, channels and outputs of a group; sizes, lengths of the output, of the kernel, strides,
+dilations, padding before (18 numbers); lower and upper limit; slices of the channels, scratch; `Finish.arguments`.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...runtime.kernel import range_kernel
-from ...runtime.launch import Launch, Planned, Step, native
+from ...runtime.kernel import inner, range_kernel
+from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, number, share
+from ..math.finish_kernel import Finish, finished, finishing
+from ..math.lane_kernel import load_single, store_single
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles
+from .channel_kernel import band_room, band_rows, convolved_by_channel
 from .conv import conv
-from .window import window
+from .window import Axis, window
 
 F32 = np.dtype(np.float32)
+POINT = Axis(size=1, kernel=1, stride=1, dilation=1, begin=0, end=0, out=1)
+
+
+@inner
+def _line(source: Any, begin: Any, stride: Any, target: Any, least: Any, most: Any, length: Any) -> None:
+    """`length` elements from a row, zeros outside of ``[least, most)``."""
+    if least == 0 and most == PANEL and stride == 1:
+        for half in range(0, 4 * PANEL, 64):
+            store_single(target + half, load_single(source + 4 * begin + half))
+        return
+    row, packed = f32(source), f32(target)
+    for j in range(least):
+        packed[j] = np.float32(0)
+    if stride == 1:
+        for j in range(least, most):
+            packed[j] = row[begin + j]
+    else:
+        for j in range(least, most):
+            packed[j] = row[begin + j * stride]
+    for j in range(most, length):
+        packed[j] = np.float32(0)
+
+
+@inner
+def _packed(args: Any, source: Any, start: Any, wide: Any, panel: Any) -> None:
+    """`wide` windows from position `start` on, one in each column of a panel."""
+    channels, depth, height, width = args[8], args[10], args[11], args[12]
+    out_height, out_width, kernel_z, kernel_y, kernel_x = args[14], args[15], args[16], args[17], args[18]
+    stride_x, dilation_x, pad_x = args[21], args[24], args[27]
+    column = 0
+    while column < wide:
+        row, first_x = (start + column) // out_width, (start + column) % out_width
+        row_z, row_y = row // out_height, row % out_height
+        length = min(wide - column, out_width - first_x)
+        for tap in range(kernel_z * kernel_y):
+            at_z = row_z * args[19] + tap // kernel_y * args[22] - args[25]
+            at_y = row_y * args[20] + tap % kernel_y * args[23] - args[26]
+            inside = at_z >= 0 and at_z < depth and at_y >= 0 and at_y < height
+            for kx in range(kernel_x):
+                shift = kx * dilation_x - pad_x
+                least = max(0, (-shift + stride_x - 1) // stride_x - first_x)
+                most = min(length, (width - 1 - shift) // stride_x + 1 - first_x) if width > shift else 0
+                if not inside or most <= least:
+                    least, most = length, length
+                begin = (at_z * height + at_y) * width + first_x * stride_x + shift
+                target = panel + 4 * ((tap * kernel_x + kx) * PANEL + column)
+                for channel in range(channels):
+                    place = source + 4 * channel * depth * height * width
+                    _line(place, begin, stride_x, target + 4 * channel * kernel_z * kernel_y * kernel_x * PANEL, least, most, length)
+        column += length
+    if wide < PANEL:
+        for k in range(channels * kernel_z * kernel_y * kernel_x):
+            for j in range(wide, PANEL):
+                f32(panel)[k * PANEL + j] = np.float32(0)
 
 
 @range_kernel
 def convolved(args: Any, part: Any, parts: Any) -> None:
     """Panels of output positions for every image and group; when these are few, rows of output channels are parts as well."""
     x, w, y, bias, bias_row, zero = args[0], args[1], args[2], args[3], args[4], args[5]
-    images, groups, channels, outputs, height, width = args[6], args[7], args[8], args[9], args[10], args[11]
-    out_height, out_width, kernel_y, kernel_x = args[12], args[13], args[14], args[15]
-    stride_y, stride_x, dilation_y, dilation_x, pad_y, pad_x = args[16], args[17], args[18], args[19], args[20], args[21]
-    low, high, slices = np.float32(number(args[22])), np.float32(number(args[23])), args[24]
-    depth = channels * kernel_y * kernel_x
-    scratch = args[25] + part * (depth + ROWS) * 4 * PANEL
-    packed = f32(scratch)
-    positions = out_height * out_width
+    images, groups, channels, outputs = args[6], args[7], args[8], args[9]
+    low, high, slices = np.float32(number(args[28])), np.float32(number(args[29])), args[30]
+    alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
+    depth = channels * args[16] * args[17] * args[18]
+    scratch = args[31] + part * (depth + ROWS) * 4 * PANEL
+    positions = args[13] * args[14] * args[15]
     count = (positions + PANEL - 1) // PANEL
     first, last = share(images * groups * count * slices, part, parts)
     before = -1
@@ -39,116 +100,63 @@ def convolved(args: Any, part: Any, parts: Any) -> None:
         wide = min(PANEL, positions - start)
         if place != before:
             before = place
-            source = f32(x + (image * groups + group) * channels * height * width * 4)
-            column = 0
-            while column < wide:
-                row_y, first_x = (start + column) // out_width, (start + column) % out_width
-                length = min(wide - column, out_width - first_x)
-                for ky in range(kernel_y):
-                    at_y = row_y * stride_y + ky * dilation_y - pad_y
-                    for kx in range(kernel_x):
-                        shift = kx * dilation_x - pad_x
-                        least = max(0, (-shift + stride_x - 1) // stride_x - first_x)
-                        most = min(length, (width - 1 - shift) // stride_x + 1 - first_x) if width > shift else 0
-                        if at_y < 0 or at_y >= height or most <= least:
-                            least, most = length, length
-                        for channel in range(channels):
-                            line = ((channel * kernel_y + ky) * kernel_x + kx) * PANEL + column
-                            begin = (channel * height + at_y) * width + first_x * stride_x + shift
-                            for j in range(least):
-                                packed[line + j] = np.float32(0)
-                            if stride_x == 1:
-                                for j in range(least, most):
-                                    packed[line + j] = source[begin + j]
-                            else:
-                                for j in range(least, most):
-                                    packed[line + j] = source[begin + j * stride_x]
-                            for j in range(most, length):
-                                packed[line + j] = np.float32(0)
-                column += length
-            if wide < PANEL:
-                for k in range(depth):
-                    for j in range(wide, PANEL):
-                        packed[k * PANEL + j] = np.float32(0)
+            _packed(args, x + (image * groups + group) * channels * args[10] * args[11] * args[12] * 4, start, wide, scratch)
         low_row, high_row = outputs * piece // slices, outputs * (piece + 1) // slices
+        base = ((image * groups + group) * outputs * positions + start) * 4
         column_of_tiles(
-            w + group * outputs * depth * 4, depth * 4, 4, scratch, depth,
-            y + ((image * groups + group) * outputs * positions + start) * 4, positions * 4, low_row, high_row, wide,
+            w + group * outputs * depth * 4, depth * 4, 4, scratch, depth, y + base, positions * 4, low_row, high_row, wide,
             bias + group * outputs * bias_row, bias_row, zero, low, high, scratch + depth * 4 * PANEL,
         )
+        if args[32] != 0:
+            base += low_row * positions * 4
+            other = added + base if added != 0 else added
+            finished(args[33], alpha, beta, y + base, positions * 4, high_row - low_row, wide, other, positions * 4)
 
 
-@range_kernel
-def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
-    """One input channel for each output channel: rows of the output, tap by tap. Arguments as for `convolved`."""
-    x, w, y, bias, bias_row = f32(args[0]), f32(args[1]), f32(args[2]), f32(args[3]), args[4]
-    images, groups, outputs, height, width = args[6], args[7], args[9], args[10], args[11]
-    out_height, out_width, kernel_y, kernel_x = args[12], args[13], args[14], args[15]
-    stride_y, stride_x, dilation_y, dilation_x, pad_y, pad_x = args[16], args[17], args[18], args[19], args[20], args[21]
-    first, last = share(images * groups * outputs * out_height, part, parts)
-    for row in range(first, last):
-        plane, out_y = row // out_height, row % out_height
-        channel = plane % (groups * outputs)
-        base = plane // outputs * height * width
-        line = row * out_width
-        start = bias[channel] if bias_row != 0 else np.float32(0)
-        for j in range(out_width):
-            y[line + j] = start
-        for ky in range(kernel_y):
-            at_y = out_y * stride_y + ky * dilation_y - pad_y
-            if at_y < 0 or at_y >= height:
-                continue
-            for kx in range(kernel_x):
-                shift = kx * dilation_x - pad_x
-                least = max(0, (-shift + stride_x - 1) // stride_x)
-                most = min(out_width, (width - 1 - shift) // stride_x + 1) if width > shift else 0
-                factor = w[(channel * kernel_y + ky) * kernel_x + kx]
-                begin = base + at_y * width + shift
-                if stride_x == 1:
-                    for j in range(least, most):
-                        y[line + j] += factor * x[begin + j]
-                else:
-                    for j in range(least, most):
-                        y[line + j] += factor * x[begin + j * stride_x]
+def plan_window(step: Step, x: Buffer, w: Buffer) -> list[Axis] | None:
+    """The axes of a convolution, three of them; those that slide over nothing are one. None where lengths do not fit."""
+    spatial = len(x.shape) - 2
+    settings = (step.attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
+    axes = list(window(step.node.op.name, spatial, w.shape[2:], *settings).axes(x.shape[2:]))
+    if all(axis.kernel == 1 and axis.stride == 1 and axis.begin == 0 and axis.size == axis.out for axis in axes):
+        flat = math.prod(x.shape[2:])
+        return [POINT, POINT, replace(POINT, size=flat, out=flat)]
+    return [POINT] * (3 - spatial) + axes
 
 
 @native(conv)
 def plan_conv(step: Step) -> Planned:
-    """Three spatial axes and more are left to NumPy."""
+    """Four spatial axes and more are left to NumPy."""
     x, w = step.inputs[:2]
     b = step.inputs[2] if len(step.inputs) > 2 else None
-    if x is None or w is None or x.dtype != F32 or len(x.shape) not in (3, 4):
+    if x is None or w is None or x.dtype != F32 or len(x.shape) not in (3, 4, 5) or w.shape[1] * step.attributes["group"] != x.shape[1]:
         return None
-    attributes = step.attributes
-    spatial = len(x.shape) - 2
-    settings = (attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
-    axes = window("Conv", spatial, w.shape[2:], *settings).axes(x.shape[2:])
-    groups = attributes["group"]
-    images, channels, outputs = x.shape[0], x.shape[1] // groups, w.shape[0] // groups
-    if w.shape[1] != channels:
+    axes = plan_window(step, x, w)
+    if axes is None:
         return None
+    groups = step.attributes["group"]
+    images, channels, outputs = x.shape[0], w.shape[1], w.shape[0] // groups
     y = step.output()
-    lines = [(axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin) for axis in axes]
-    if spatial == 1:
-        lines.insert(0, (1, 1, 1, 1, 1, 0))
-    if all(kernel == 1 and stride == 1 and begin == 0 and size == out for size, out, kernel, stride, _, begin in lines):
-        flat = math.prod(x.shape[2:])
-        lines = [(1, 1, 1, 1, 1, 0), (flat, flat, 1, 1, 1, 0)]
-    sizes, outs, kernels, strides, dilations, pads = (tuple(column) for column in zip(*lines, strict=True))
-    depth = channels * math.prod(kernels)
+    columns = zip(*((axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin) for axis in axes), strict=True)
+    geometry = [length for column in columns for length in column]
+    outs, depth = geometry[3:6], channels * math.prod(geometry[6:9])
+    by_channel = channels == 1 and axes[0] is POINT
     panels = images * groups * -(-math.prod(outs) // PANEL)
     slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // ROWS, -(-4 * step.threads // panels)))
     parts = step.parts(panels * slices, y.count * depth / 16)
     zero = step.held(np.zeros(PANEL, np.float32))
-    scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
-    by_channel = channels == 1
     if by_channel:
-        parts = step.parts(images * groups * outputs * outs[0], y.count * depth / 2)
-    return Launch(
-        convolved_by_channel if by_channel else convolved,
-        (
-            x, w, y, b if b is not None else zero, 4 if b is not None else 0, zero, images, groups, channels, outputs, *sizes, *outs, *kernels,
-            *strides, *dilations, *pads, -math.inf, math.inf, slices, scratch,
-        ),
-        parts,
-    )
+        bands = images * groups * outputs * -(-outs[1] // band_rows(geometry))
+        parts = step.parts(bands, y.count * depth / 4)
+        scratch = step.scratch(parts * 4 * band_room(geometry))
+    else:
+        scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
+
+    def launch(finish: Finish, result: Buffer) -> Launch:
+        arguments = (
+            x, w, result, b if b is not None else zero, 4 if b is not None else 0, zero, images, groups, channels, outputs, *geometry,
+            *finish.limits, slices if not by_channel else band_rows(geometry), scratch, *finish.arguments(0),
+        )
+        return Launch(convolved_by_channel if by_channel else convolved, arguments, parts)
+
+    return finishing(launch, y, 0)

@@ -1,0 +1,153 @@
+"""Convolution of channels each for itself (depthwise): a band of the plane with its padding is copied once, then sixteen outputs at a time are
+summed in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.kernel import inner, range_kernel
+from ...runtime.native import f32, number, share
+from ...runtime.simd import LANES, load, room, select, splat, store
+from ..math.finish_kernel import finished
+from ..math.lane_kernel import fma, load_even, load_single, store_single
+
+BAND = 16384
+"""Elements that a band of the input should not have more of."""
+
+
+def padded_width(geometry: Sequence[int]) -> int:
+    """Elements of a padded row, with room for vectors that start in it."""
+    out, kernel, stride, dilation = (geometry[index] for index in (5, 8, 11, 14))
+    return (-(-out // LANES) * LANES - 1) * stride + (kernel - 1) * dilation + 1 + 2 * LANES
+
+
+def band_rows(geometry: Sequence[int]) -> int:
+    """Rows of the output in a band."""
+    return max(1, min(geometry[4], BAND // (padded_width(geometry) * geometry[10])))
+
+
+def band_room(geometry: Sequence[int]) -> int:
+    """Elements of a band of the input."""
+    kernel, stride, dilation = (geometry[index] for index in (7, 10, 13))
+    return ((band_rows(geometry) - 1) * stride + (kernel - 1) * dilation + 1) * padded_width(geometry)
+
+
+@inner
+def _copied(source: Any, height: Any, width: Any, first: Any, rows: Any, pad: Any, target: Any, wide: Any) -> None:
+    """Rows of a plane from `first` on, zeros around them."""
+    for index in range(rows):
+        at, line = first + index, f32(target + 4 * index * wide)
+        if at < 0 or at >= height:
+            for j in range(wide):
+                line[j] = np.float32(0)
+            continue
+        row = f32(source + 4 * at * width)
+        begin, end = min(pad, wide), min(pad + width, wide)
+        for j in range(begin):
+            line[j] = np.float32(0)
+        for j in range(begin, end):
+            line[j] = row[j - begin]
+        for j in range(end, wide):
+            line[j] = np.float32(0)
+
+
+@inner
+def _sums(source: Any, step: Any, weights: Any, start: Any, kernel_y: Any, kernel_x: Any, row: Any, dilation: Any) -> Any:
+    """Sixteen outputs `step` elements of the input apart."""
+    spare = room(np.float32, 1)
+    total = splat(start)
+    for ky in range(kernel_y):
+        for kx in range(kernel_x):
+            place = source + ky * row + kx * dilation
+            factor = splat(f32(weights)[ky * kernel_x + kx])
+            if step == 1:
+                total = fma(load_single(place), factor, total)
+            elif step == 2:
+                total = fma(load_even(place), factor, total)
+            else:
+                for lane in range(LANES):
+                    spare[lane] = f32(place)[lane * step]
+                total = fma(load(spare, 0), factor, total)
+    return total
+
+
+def _four(read: Any) -> Any:
+    @inner
+    def sums(source: Any, below: Any, weights: Any, start: Any, kernel_y: Any, kernel_x: Any, row: Any, dilation: Any) -> Any:
+        """As `_sums` for four rows, `below` bytes of the input apart."""
+        a, b, c, d = splat(start), splat(start), splat(start), splat(start)
+        for ky in range(kernel_y):
+            for kx in range(kernel_x):
+                place = source + ky * row + kx * dilation
+                factor = splat(f32(weights)[ky * kernel_x + kx])
+                a = fma(read(place), factor, a)
+                b = fma(read(place + below), factor, b)
+                c = fma(read(place + 2 * below), factor, c)
+                d = fma(read(place + 3 * below), factor, d)
+        return a, b, c, d
+
+    return sums
+
+
+_four_near, _four_apart = _four(load_single), _four(load_even)
+
+
+@inner
+def _put(target: Any, count: Any, vector: Any, low: Any, high: Any) -> None:
+    """Write the first `count` lanes, limited."""
+    spare = room(np.float32, 1)
+    vector = select(vector < low, low, vector)
+    vector = select(vector > high, high, vector)
+    if count >= LANES:
+        store_single(target, vector)
+    else:
+        store(spare, 0, vector)
+        for lane in range(count):
+            f32(target)[lane] = spare[lane]
+
+
+@range_kernel
+def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
+    """One input channel for each output channel. Arguments as `conv_kernel` says, rows of a band in place of the slices."""
+    x, w, y, bias, bias_row = args[0], args[1], args[2], args[3], args[4]
+    images, groups, outputs, height, width = args[6], args[7], args[9], args[11], args[12]
+    out_height, out_width, kernel_y, kernel_x = args[14], args[15], args[17], args[18]
+    stride_y, stride_x, dilation_y, dilation_x, pad_y, pad_x = args[20], args[21], args[23], args[24], args[26], args[27]
+    low, high, band = np.float32(number(args[28])), np.float32(number(args[29])), args[30]
+    alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
+    wide = ((out_width + LANES - 1) // LANES * LANES - 1) * stride_x + (kernel_x - 1) * dilation_x + 1 + 2 * LANES
+    most = (band - 1) * stride_y + (kernel_y - 1) * dilation_y + 1
+    scratch = args[31] + part * 4 * most * wide
+    bands = (out_height + band - 1) // band
+    first, last = share(images * groups * outputs * bands, part, parts)
+    for unit in range(first, last):
+        plane, begin = unit // bands, unit % bands * band
+        rows, channel = min(band, out_height - begin), plane % (groups * outputs)
+        needed = (rows - 1) * stride_y + (kernel_y - 1) * dilation_y + 1
+        _copied(x + 4 * (plane // outputs) * height * width, height, width, begin * stride_y - pad_y, needed, pad_x, scratch, wide)
+        weights = w + 4 * channel * kernel_y * kernel_x
+        start = f32(bias)[channel] if bias_row != 0 else np.float32(0)
+        base = y + 4 * (plane * out_height + begin) * out_width
+        down, step_y, step_x, row = 4 * stride_y * wide, 4 * dilation_y * wide, 4 * dilation_x, 0
+        while row < rows:
+            four = rows - row >= 4 and stride_x <= 2
+            for j in range(0, out_width, LANES):
+                source, target = scratch + row * down + 4 * j * stride_x, base + 4 * (row * out_width + j)
+                if not four:
+                    _put(target, out_width - j, _sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x), low, high)
+                    continue
+                if stride_x == 1:
+                    a, b, c, d = _four_near(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
+                else:
+                    a, b, c, d = _four_apart(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
+                _put(target, out_width - j, a, low, high)
+                _put(target + 4 * out_width, out_width - j, b, low, high)
+                _put(target + 8 * out_width, out_width - j, c, low, high)
+                _put(target + 12 * out_width, out_width - j, d, low, high)
+            row += 4 if four else 1
+        if args[32] != 0:
+            other = added + (base - y) if added != 0 else added
+            finished(args[33], alpha, beta, base, 0, 1, rows * out_width, other, 0)

@@ -1,0 +1,79 @@
+"""Native convolutions over one to three axes against NumPy: strides, dilations, padding, groups; what follows is taken into the launch."""
+
+import candle_convert.formats.containers.onnx_graph as onnx_graph
+import numpy as np
+import pytest
+from candle_convert.runtime.op import Example
+from candle_convert.runtime.plan import PythonStep
+from candle_convert.runtime.session import Session
+from natively import natively
+from onnx import TensorProto, helper, numpy_helper
+
+
+def drawn(rng, depthwise):
+    """A Conv node."""
+    spatial = int(rng.integers(1, 3 if depthwise else 4))
+    groups = int(rng.integers(1, 5))
+    channels, outputs = (1, int(rng.integers(1, 3))) if depthwise else (int(rng.integers(1, 9)), int(rng.integers(1, 20)))
+    kernel, strides, dilations = ([int(item) for item in rng.integers(1, most, spatial)] for most in (4, 4, 3))
+    pads = [int(item) for item in rng.integers(0, 3, 2 * spatial)]
+    sizes = [int(rng.integers((length - 1) * dilation + 1, 40 if spatial < 3 else 12)) for length, dilation in zip(kernel, dilations, strict=True)]
+    x = rng.normal(size=(int(rng.integers(1, 3)), groups * channels, *sizes)).astype(np.float32)
+    w = rng.normal(size=(groups * outputs, channels, *kernel)).astype(np.float32)
+    b = [rng.normal(size=groups * outputs).astype(np.float32)] if rng.random() < 0.5 else []
+    return Example((x, w, *b), {"group": groups, "strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel})
+
+
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_drawn_convolutions(depthwise):
+    rng = np.random.default_rng(depthwise)
+    for _ in range(50):
+        natively("Conv", drawn(rng, depthwise), 22, rtol=1e-4, atol=1e-4)
+
+
+FOLLOWING = [
+    [("Relu", [], {})], [("Clip", [-0.5, 0.7], {})], [("LeakyRelu", [], {"alpha": 0.3})], [("HardSwish", [], {})], [("Sigmoid", [], {})],
+    [("HardSigmoid", [], {"alpha": 0.3, "beta": 0.4})], [("Swish", [], {"alpha": 1.5})], [("Tanh", [], {})], [("Add", ["like"], {})],
+    [("Add", ["like"], {}), ("Relu", [], {})], [("Add", ["like"], {}), ("HardSwish", [], {})],
+    [("Add", ["row"], {}), ("Add", ["like"], {}), ("Clip", [0.0, 6.0], {})],
+]  # fmt: skip
+
+
+def with_following(kind, following, rng):
+    """A model of a product and what follows it, and its feeds."""
+    shape, node, weight = {
+        "conv": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (7, 5, 3, 3)),
+        "depthwise": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1], group=5), (5, 1, 3, 3)),
+        "matmul": ([2, 9, 40], helper.make_node("MatMul", ["x", "w"], ["y0"]), (40, 37)),
+        "gemm": ([130, 40], helper.make_node("Gemm", ["x", "w"], ["y0"], transB=1), (45, 40)),
+    }[kind]  # fmt: skip
+    out = {"conv": [2, 7, 9, 11], "depthwise": shape, "matmul": [2, 9, 37], "gemm": [130, 45]}[kind]
+    weights = {"w": rng.normal(size=weight).astype("f4"), "row": rng.normal(size=out[-1]).astype("f4")}
+    nodes = [node]
+    for operator, others, attributes in following:
+        names = [other if isinstance(other, str) else f"c{other}" for other in others]
+        weights |= {f"c{other}": np.array(other, "f4") for other in others if not isinstance(other, str)}
+        nodes.append(helper.make_node(operator, [f"y{len(nodes) - 1}", *names], [f"y{len(nodes)}"], **attributes))
+    used = {name for node in nodes for name in node.input}
+    inputs = {"x": rng.normal(size=shape).astype("f4")} | ({"like": rng.normal(size=out).astype("f4")} if "like" in used else {})
+    graph = helper.make_graph(
+        nodes, kind, [helper.make_tensor_value_info(name, TensorProto.FLOAT, item.shape) for name, item in inputs.items()],
+        [helper.make_tensor_value_info(f"y{len(nodes) - 1}", TensorProto.FLOAT, out)],
+        [numpy_helper.from_array(item, name) for name, item in weights.items() if name in used],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11), inputs
+
+
+@pytest.mark.parametrize("following", FOLLOWING, ids=lambda item: "-".join(name for name, *_ in item))
+@pytest.mark.parametrize("kind", ["conv", "depthwise", "matmul", "gemm"])
+def test_what_follows_is_one_launch(kind, following):
+    rng = np.random.default_rng(0)
+    model, feeds = with_following(kind, following, rng)
+    expected = Session(onnx_graph.graph_of(model), native=False).run(None, feeds)[0]
+    for threads in (1, 2):
+        session = Session(onnx_graph.graph_of(model), native=True, threads=threads, simplify=False)
+        np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-4)
+        plan = session.program.plans[0]
+        assert not any(isinstance(step, PythonStep) for step in plan.steps)
+        whole = kind in ("matmul", "gemm") or following[0][1] != ["row"]
+        assert (len(plan.code) == 1) == whole
