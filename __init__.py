@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import ops as ops
+    from .convert import onnx as onnx
     from .convert.api import convert as convert
     from .convert.api import hash as hash
     from .convert.api import load_file as load_file
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
     from .convert.api import save_file as save_file
     from .convert.certifying import verify as verify
     from .convert.diff import diff as diff
+    from .convert.extending import register_op as register_op
+    from .convert.functions import erf as erf
+    from .convert.functions import gelu as gelu
+    from .convert.functions import relu as relu
+    from .convert.functions import sigmoid as sigmoid
+    from .convert.functions import silu as silu
+    from .convert.functions import softmax as softmax
     from .convert.inference import InferenceSession as InferenceSession
     from .convert.options import Options as Options
     from .convert.progress import RichProgress as RichProgress
@@ -42,6 +51,8 @@ _HOMES = {
     "convert.api": ("hash", "load_file", "open", "plan", "save_file"),
     "convert.certifying": ("verify",),
     "convert.diff": ("diff",),
+    "convert.extending": ("register_op",),
+    "convert.functions": ("erf", "gelu", "relu", "sigmoid", "silu", "softmax"),
     "convert.inference": ("InferenceSession",),
     "convert.options": ("Options",),
     "convert.progress": ("RichProgress",),
@@ -53,13 +64,15 @@ _HOMES = {
     "runtime.limits": ("limits",),
     "runtime.tensor": ("Tensor",),
 }
+_MODULES = {"convert": "convert", "onnx": "convert.onnx", "ops": "ops"}
+"""Modules under the names that they have here; `convert` can be called too."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = ["__version__", "convert", *sorted(_HOME_OF)]
+__all__ = ["__version__", *sorted(_MODULES), *sorted(_HOME_OF)]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "convert":  # the sub-package, which is callable
-        return importlib.import_module(".convert", __name__)
+    if name in _MODULES:
+        return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)

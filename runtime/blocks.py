@@ -59,9 +59,14 @@ class Blocks:
         return _numbers(self.dtype, self.data, self.shape)
 
 
+def codec_of(dtype: BlockType) -> Codec:
+    """What decodes blocks of a type; UnsupportedError where nothing does."""
+    found: Codec = importlib.import_module("..ops.quants", __package__).codec_of(dtype)
+    return found
+
+
 def _numbers(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    codec: Codec = importlib.import_module("..ops.quants", __package__).codec_of(dtype)
-    return decoded(codec, np.ascontiguousarray(data).reshape(-1).data).reshape(shape)
+    return decoded(codec_of(dtype), np.ascontiguousarray(data).reshape(-1).data).reshape(shape)
 
 
 def held(tensor: Tensor) -> np.ndarray | Blocks:

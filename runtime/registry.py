@@ -42,6 +42,11 @@ def operators() -> dict[tuple[str, str], Op]:
     return found
 
 
+def register(operator: Op) -> None:
+    """Add an operator to the running process, in place of one of the same name and domain."""
+    operators()[operator.domain, operator.name] = operator
+
+
 @functools.cache
 def kernels() -> None:
     """Load the modules of ``ops`` that say how operators run natively."""

@@ -28,6 +28,8 @@ def refusal(node: Node) -> str | None:
         if name not in node.attributes:
             return f"the attribute {name!r} is missing"
     for name, value in node.attributes.items():
+        if kinds is None:
+            break
         if name not in kinds:
             return f"the operator has no attribute {name!r}"
         words = set(re.findall(r"\w+", kinds[name]))
@@ -38,16 +40,17 @@ def refusal(node: Node) -> str | None:
 
 
 @functools.cache
-def _signature(operator: Op) -> tuple[int, int, tuple[str, ...], dict[str, str]]:
-    """Fewest and most inputs, required attributes, and all attributes with their annotations."""
+def _signature(operator: Op) -> tuple[int, int, tuple[str, ...], dict[str, str] | None]:
+    """Fewest and most inputs, required attributes, and all attributes with their annotations, None where any are taken."""
     assert operator.compute is not None
-    parameters = inspect.signature(operator.compute).parameters.values()
+    parameters = list(inspect.signature(operator.compute).parameters.values())
     inputs = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
     variadic = any(item.kind is item.VAR_POSITIONAL for item in parameters)
     keywords = [item for item in parameters if item.kind is item.KEYWORD_ONLY and item.name != "call"]
     least = sum(item.default is item.empty for item in inputs)
     required = tuple(item.name for item in keywords if item.default is item.empty)
-    return least, 1 << 31 if variadic else len(inputs), required, {item.name: _text(item.annotation) for item in keywords}
+    kinds = None if any(item.kind is item.VAR_KEYWORD for item in parameters) else {item.name: _text(item.annotation) for item in keywords}
+    return least, 1 << 31 if variadic else len(inputs), required, kinds
 
 
 def _text(annotation: Any) -> str:

@@ -130,6 +130,15 @@ class Tensor:
 
         return cast(self, DTYPES[dtype] if isinstance(dtype, str) else dtype)
 
+    def dequantize(self, dtype: DType | str = "f32") -> Tensor:
+        """The values of blocks as plain numbers, decoded when they are read, and only those asked for; plain values as `cast`."""
+        if self.qtype is None:
+            return self.cast(dtype)
+        from .blocks import codec_of
+        from .quant import dequantized
+
+        return dequantized(self, codec_of(self.qtype), DTYPES[dtype] if isinstance(dtype, str) else dtype)
+
 
 def exact_nbytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
     """Bytes of a tensor, None where its elements (of a row, for block types) do not fill whole runs."""

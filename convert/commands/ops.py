@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.errors import UnsupportedError, UsageError, printable
 from .. import arguments
 from ..output import current
+
+if TYPE_CHECKING:
+    from ...runtime.graph import Graph
 
 EPILOG = """\b
 Examples
   candle-convert ops
   candle-convert ops model.onnx
   candle-convert ops --domain com.microsoft --json
+  candle-convert ops --device cuda
+  candle-convert ops model.onnx --device cuda --dim batch=4
 """
 
 
 @click.command("ops", epilog=EPILOG)
 @click.argument("model", metavar="[MODEL]", required=False, type=arguments.PATH)
 @click.option("--domain", metavar="DOMAIN", help="Only operators of this domain: ai.onnx, ai.onnx.ml, com.microsoft ...")
+@click.option("--device", metavar="DEVICE", default="cpu", help="cuda: which of them run there, why others do not, and the copies that costs.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of MODEL's inputs (default 1).")
 @arguments.options(arguments.READING)
 @click.pass_context
-def COMMAND(context: click.Context, /, model: str | None, domain: str | None, **values: Any) -> None:  # noqa: N802 (the registry's name)
+def COMMAND(  # noqa: N802 (the registry's name)
+    context: click.Context, /, model: str | None, domain: str | None, device: str, dims: tuple[str, ...], **values: Any,
+) -> None:
     """List operators, or those that MODEL uses.
 
     With MODEL every operator that is missing is listed too. Exits with 1 when the model needs an operator that does not exist here.
     """
+    if device not in ("cpu", "cuda"):
+        raise UsageError("E-DEVICE-NAME", None, f"there is no kind of device {device!r}", expected="cpu or cuda")
     if model is None:
-        _list(domain)
+        _list(domain, device)
         return
     from ..running import coverage
 
     graph = arguments.open_input(model, values)
+    if device == "cuda":
+        _place(graph, model, dims)
+        return
     missing = coverage.missing(graph)
     counts = coverage.used(graph)
     rows = [
@@ -48,14 +62,50 @@ def COMMAND(context: click.Context, /, model: str | None, domain: str | None, **
     out.say(f"nodes {sum(counts.values()) + lost} · opset {opsets} · operators {len(counts) + len(missing)} · missing {len(missing)}")
     for item in missing:
         out.say(f"✗ {item.domain}.{item.op} ×{item.nodes}: {item.why}")
-    out.emit({"inputs": [model], "opsets": graph.opsets, "ops": rows, "missing": [dataclasses.asdict(item) for item in missing]}, ok=not missing)
+    out.emit({"inputs": [model], "opsets": graph.opsets, "ops": rows, "missing": [item._asdict() for item in missing]}, ok=not missing)
     if missing:
         context.exit(1)
 
 
-def _list(domain: str | None) -> None:
+def _place(graph: Graph, model: str, dims: tuple[str, ...]) -> None:
+    from ..running.feeds import dims as lengths
+
+    _needs_package()
+    from ...runtime.cuda.report import foreseen
+
+    placement = foreseen(graph, lengths(dims))
+    out = current()
+    out.table(("operator", "nodes"), [[printable(name), count] for name, count in sorted(placement.device.items())], right=(1,))
+    for line in placement.lines():
+        out.say(line)
+    out.emit({"inputs": [model], "opsets": graph.opsets, "placement": placement.to_json()})
+
+
+def _needs_package() -> None:
+    from ...runtime.cuda.machine import state
+
+    found = state()
+    if found.package is None:
+        raise UnsupportedError(found.code or "E-DEVICE-PACKAGE", None, found.why or "numba-cuda is not installed", hint=found.hint)
+
+
+def _list(domain: str | None, device: str) -> None:
     from ...runtime import registry
 
+    if device == "cuda":
+        _needs_package()
+        from ...runtime.cuda.place import placed
+
+        places = [
+            {"op": op.name, "domain": op.domain or "ai.onnx", "device": "cuda" if placed(op) is None else "cpu", "why": placed(op)}
+            for _, op in sorted(registry.operators().items())
+            if domain in (None, op.domain or "ai.onnx")
+        ]
+        out = current()
+        out.table(("operator", "domain", "runs on", "because"), [[row["op"], row["domain"], row["device"], row["why"] or ""] for row in places])
+        out.say(f"{sum(row['device'] == 'cuda' for row in places)} of {len(places)} operators have a CUDA path; at the others values are copied")
+        out.emit({"ops": places})
+        return
     rows: list[dict[str, Any]] = [
         {"op": op.name, "domain": op.domain or "ai.onnx", "opset": op.since, "upgrades": sorted(rule.below for rule in op.upgrades)}
         for _, op in sorted(registry.operators().items())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...runtime import registry
 from ...runtime.functions import Function, nodes_below
@@ -11,8 +12,7 @@ from ...runtime.graph import Graph, Node
 from ...runtime.op import Foreign, Op
 
 
-@dataclass(frozen=True)
-class Missing:
+class Missing(NamedTuple):
     """An operator of a model that cannot be run: its name, domain, the model's opset of that domain, nodes, and why."""
 
     op: str
@@ -29,6 +29,15 @@ def missing(graph: Graph) -> list[Missing]:
     return [
         Missing(name, domain or "ai.onnx", graph.opsets.get(domain), nodes, _why(name, domain)) for (domain, name), nodes in sorted(counts.items())
     ]
+
+
+def missing_of(model: str | os.PathLike[str] | Graph) -> list[Missing]:
+    """The same for a model that may still be a file."""
+    if isinstance(model, Graph):
+        return missing(model)
+    from .. import api
+
+    return missing(api.open(model))
 
 
 def _why(name: str, domain: str) -> str:

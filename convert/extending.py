@@ -1,0 +1,63 @@
+"""Extending: operators that a user of the library defines for the running process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime import registry
+from ..runtime.errors import UsageError
+from ..runtime.infer import Inference
+from ..runtime.op import Call, Op
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an operator of a user's is told besides its inputs.
+
+    Attributes:
+        attributes: of the node, by name.
+        name: of the node.
+        wanted: for each output, whether anything uses it.
+    """
+
+    attributes: Mapping[str, Any]
+    name: str
+    wanted: tuple[bool, ...]
+
+
+Function = Callable[..., Any]
+
+
+def register_op(
+    domain: str, name: str, since: int = 1, *, infer: Callable[[Inference], None] | None = None, replace: bool = False
+) -> Callable[[Function], Function]:
+    """Make an operator of a function ``(ctx, *inputs)`` of NumPy arrays, None where an optional input is absent.
+
+        cc.register_op("my.domain", "Swish")(lambda ctx, x: x * cc.sigmoid(x))
+
+    It gives an array, or a tuple with one for each output. Models that are opened afterwards can be run with it, checked, and simplified.
+
+    Args:
+        domain, name: as the nodes of a model have them; "ai.onnx" is "".
+        since: the opset of the domain that it is the definition of.
+        infer: says dtypes and shapes of the outputs, ``infer=lambda node: node.set(0, node.dtype(0), node.shape(0))``; they are known only when
+            the model runs where it is left out.
+        replace: whether an operator that exists may be replaced.
+
+    Raises UsageError for one that exists.
+    """
+    domain = "" if domain == "ai.onnx" else domain
+
+    def registered(function: Function) -> Function:
+        if registry.operator(name, domain) is not None and not replace:
+            raise UsageError("E-OP-EXISTS", None, f"there is an operator {domain or 'ai.onnx'}.{name} already", hint="Say replace=True")
+
+        def compute(*inputs: Any, call: Call, **attributes: Any) -> Any:
+            return function(Context(attributes, call.node.name, call.wanted), *inputs)
+
+        registry.register(Op(name, domain, since, compute, infer))
+        return function
+
+    return registered

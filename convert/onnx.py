@@ -1,0 +1,96 @@
+"""ONNX models from Python: read, simplify, choose an opset, write.
+
+    cc.onnx.read("net.onnx").simplify(max_fold="1MiB").to_opset(21).save("slim.onnx", external_data="auto")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ..runtime.errors import UsageError
+from ..runtime.graph import Graph
+from . import api, pipeline
+from .options import Options
+from .plan import plan_graph
+
+
+class Network:
+    """A graph that is changed in place; every method but `save` gives the network itself.
+
+    Attributes:
+        graph: the graph.
+        opset: of ai.onnx that it will be written for, None for the lowest from 17 on that fits.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.opset: int | None = None
+
+    def simplify(self, max_fold: str | int = "1MiB", skip: Iterable[str] = ()) -> Network:
+        """Fold, merge and remove what changes nothing.
+
+        Args:
+            max_fold: bytes that a folded constant may have beyond its inputs.
+            skip: names of passes to leave out.
+
+        Raises UsageError for a pass that there is not.
+        """
+        from ..formats.containers.onnx_opsets import USUAL
+        from ..runtime.limits import size
+        from ..runtime.passes.simplify import PASSES, Simplify
+
+        left = frozenset(skip)
+        unknown = sorted(left - set(PASSES))
+        if unknown:
+            raise UsageError("E-OPTION", None, f"there is no pass {unknown[0]!r}", hint=f"Passes: {', '.join(PASSES)}")
+        newest = self.opset or max(self.graph.opsets.get("", USUAL), USUAL)
+        Simplify(size(max_fold) if isinstance(max_fold, str) else max_fold, left, newest).run(self.graph)
+        return self
+
+    def to_opset(self, opset: int) -> Network:
+        """Write for this opset; `save` raises UnsupportedError where the graph needs a newer one."""
+        self.opset = opset
+        return self
+
+    def infer(self) -> Network:
+        """Fill in dtypes and shapes of all values."""
+        from ..runtime.infer import infer
+
+        infer(self.graph)
+        return self
+
+    def extract(self, outputs: Iterable[str], inputs: Iterable[str] = ()) -> Network:
+        """The part that computes some values, from others where they are named."""
+        from ..runtime.infer import infer
+        from ..runtime.passes.extract import extract
+
+        infer(self.graph)
+        self.graph = extract(self.graph, list(inputs), list(outputs))
+        return self
+
+    def rename(self, values: Mapping[str, str] | None = None, dims: Mapping[str, str | int] | None = None) -> Network:
+        """Give values and symbolic dimensions other names; a number fixes a dimension."""
+        from ..runtime.passes.rename import Rename
+
+        Rename(dict(values or {}), dict(dims or {})).run(self.graph)
+        return self
+
+    def save(self, path: str | os.PathLike[str], external_data: str = "auto", verify: str = "sample") -> pipeline.Report:
+        """Write an ONNX file, replacing it when complete.
+
+        Args:
+            external_data: whether tensors go into a file of their own: auto, never or always.
+            verify: how much is read back and compared: none, sample or full.
+        """
+        options = Options(to="onnx", external_data=external_data, opset=self.opset, verify=verify, force=True)
+        return pipeline.execute(plan_graph(self.graph, Path(path), options))
+
+
+def read(path: str | os.PathLike[str]) -> Network:
+    """A network of a file; its weights are read when they are needed. UsageError where the file holds weights only."""
+    graph = api.open(path)
+    if not graph.outputs:
+        raise UsageError("E-RUN-NODES", str(path), "holds weights only, there is no graph", hint="Name an .onnx file")
+    return Network(graph)
