@@ -39,7 +39,10 @@ def test_parts_and_names(tmp_path):
     assert [value.name for value in made.graph.input] == ["image"]
     assert [dim.dim_value for dim in made.graph.input[0].type.tensor_type.shape.dim] == [2, 3]
     found = onnxruntime.InferenceSession(str(tmp_path / "part.onnx")).run(None, {"image": X[:2]})[0]
-    cc.InferenceSession(model).run_with_taps({"x": X[:2]}, taps="^hidden$", on_tap=lambda _, array: np.testing.assert_allclose(array, found, rtol=1e-5))
+    seen = []
+    cc.InferenceSession(model).run_with_taps({"x": X[:2]}, taps=r"^hidden$", on_tap=lambda name, array: seen.append((name, array)))
+    assert [name for name, _ in seen] == ["hidden"]
+    np.testing.assert_allclose(seen[0][1], found, rtol=1e-5)
 
 
 def test_what_cannot_be_asked_of_a_network(tmp_path):
