@@ -17,8 +17,8 @@ KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, act("gel
 GEMMA2_KEYS = (
     *KEYS, THETA, Windows(lambda config, i: i % 2 == 0),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: config.head_dim, float),
-    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 0.0, float),
-    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 0.0, float),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, float, null=0.0),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, float, null=0.0),
 )  # fmt: skip
 GEMMA3_KEYS = (
     *KEYS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..runtime.arch import Architecture, Config, Key, Weight
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
@@ -9,7 +11,7 @@ from .layers.decoder import Decoder
 from .layers.layouts import RotaryPairs
 from .layers.mlp import gated
 from .layers.norm import norm
-from .layers.rope import Rotary, Scaling, llama3_factors
+from .layers.rope import Rotary, Scaling, llama3_factors, llama3_scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
 
 KEYS = (
@@ -24,6 +26,12 @@ def rope_factors(config: Config) -> Tensor | None:
     if config.scaling["type"] != "llama3":
         return None
     return Tensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
+
+
+def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """Take the scaling from the factors."""
+    if "rope.factors" in weights and config.scaling["type"] == "default":
+        config.values["scaling"] = llama3_scaling(weights["rope.factors"].numpy(), config.rotary, config.theta)
 
 
 WEIGHTS = (
@@ -59,5 +67,5 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, build,
-                 accepts=lambda source: not source.get("llama.expert_count")),
+                 accepts=lambda source: not source.get("llama.expert_count"), settle=settle),
 )  # fmt: skip

@@ -6,7 +6,8 @@ using our own names only, so that one definition serves every format and every s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,6 +58,7 @@ class Key:
             without ``ARCH.``. A dot in an `hf` key goes into a nested object.
         default: a value, or a function of the parameters of the rows above; where it is left out every file needs the key.
         kind: int, float, bool or str, or None to take the value as it is.
+        null: what a key that is there and null means, where that is not the default.
     """
 
     name: str
@@ -64,12 +66,15 @@ class Key:
     gguf: str | tuple[str, ...] = ()
     default: Any = REQUIRED
     kind: Callable[[Any], Any] | None = int
+    null: Any = REQUIRED
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         for key in self.keys(names):
             value = dig(source, key) if names == HF else source.get(key)
             if value is not None:
                 return value if self.kind is None else self.kind(value)
+        if self.null is not REQUIRED and any(key in source for key in self.keys(names)):
+            return self.null
         if self.default is REQUIRED:
             raise KeyError(" or ".join(self.keys(names)) or self.name)
         return self.default(config) if callable(self.default) else self.default
@@ -170,11 +175,6 @@ class Weight:
         several = ways if isinstance(ways, tuple) else (ways,)
         return tuple(way if isinstance(way, Stored) else Stored((way,)) for way in several)
 
-    def at(self, config: Config) -> list[tuple[int, str]]:
-        """The layers of a model that have it, and its names there."""
-        layers = range(getattr(config, self.layers)) if "{i}" in self.name else (0,)
-        return [(i, self.name.replace("{i}", str(i))) for i in layers if self.when is None or self.when(config, i)]
-
 
 @dataclass(frozen=True)
 class Architecture:
@@ -188,6 +188,7 @@ class Architecture:
         keys, weights: rows, in the order in which they are read and written.
         build: adds the nodes to a `models.layers.net.Net`.
         accepts: looks further into a config.json where several architectures share a `model_type`.
+        settle: completes a configuration by what the bound weights say.
         prefixes: what names of Hugging Face's weights may have in front, or lack.
         ignored: patterns of tensors in files that carry nothing of the model, such as masks.
     """
@@ -200,6 +201,7 @@ class Architecture:
     weights: tuple[Weight, ...]
     build: Callable[[Any], None]
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
+    settle: Callable[[Config, Mapping[str, Tensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
 
@@ -219,6 +221,14 @@ class Architecture:
         if missing:
             raise FormatError("E-ARCH-KEYS", path, f"a {self.name} model needs {', '.join(missing)}", hint="Is its configuration whole?")
         return config
+
+
+def slots(architecture: Architecture, config: Config) -> Iterator[tuple[Weight, int, str]]:
+    """Each weight that a model can have, as its row, its layer and our name: in the order of the rows, layer after layer."""
+    for layered, rows in itertools.groupby(architecture.weights, lambda row: row.layers if "{i}" in row.name else None):
+        group = list(rows)
+        for i in range(getattr(config, layered)) if layered else (0,):
+            yield from ((row, i, row.name.replace("{i}", str(i))) for row in group if row.when is None or row.when(config, i))
 
 
 def parameters(rows: Sequence[Row], names: str, config: Config) -> dict[str, Any]:

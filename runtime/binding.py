@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import registry
-from .arch import GGUF, HF, Architecture, Config, Stored, Weight, parameters
+from .arch import GGUF, HF, Architecture, Config, Stored, Weight, parameters, slots
 from .errors import FormatError, UnsupportedError
 from .tensor import Tensor
 
@@ -49,18 +49,17 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once."""
     bound: dict[str, Tensor] = {}
     missing, used = [], set()
-    for row in architecture.weights:
-        for layer, ours in row.at(config):
-            found = next(_found(row, architecture, config, weights, names, layer), None)
-            if found is not None:
-                way, present = found
-                bound[ours] = way.layout.join([weights[name] for name in present], config)
-                used.update(present)
-            elif row.made is not None and (made := row.made(config)) is not None:
-                bound[ours] = made
-            elif not row.optional:
-                ways = row.stored(names)
-                missing.append(ways[0].expanded(config, layer)[0] if ways else ours)
+    for row, layer, ours in slots(architecture, config):
+        found = next(_found(row, architecture, config, weights, names, layer), None)
+        if found is not None:
+            way, present = found
+            bound[ours] = way.layout.join([weights[name] for name in present], config)
+            used.update(present)
+        elif row.made is not None and (made := row.made(config)) is not None:
+            bound[ours] = made
+        elif not row.optional:
+            ways = row.stored(names)
+            missing.append(ways[0].expanded(config, layer)[0] if ways else ours)
     if missing:
         raise FormatError("E-ARCH-MISSING", path, f"{len(missing)} weights of a {architecture.name} model are not there: {_some(missing)}",
                           hint="Are all shards there, and is the configuration this model's?")  # fmt: skip
@@ -69,19 +68,20 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
         raise FormatError("E-ARCH-EXTRA", path, f"{len(extra)} weights are not of a {architecture.name} model: {_some(extra)}",
                           hint="--exclude RE leaves them out")  # fmt: skip
     _check_shapes(architecture, config, bound, path)
+    if architecture.settle is not None:
+        architecture.settle(config, bound)
     return bound
 
 
 def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:
     """The weights under the names of files of the other kind, in the order of the rows; those that such files do not have are left out."""
-    layers: dict[str, Tensor] = {}
-    for row in architecture.weights:
+    found: dict[str, Tensor] = {}
+    for row, layer, ours in slots(architecture, config):
         ways = row.stored(names)
-        for layer, ours in row.at(config):
-            if ways and ours in bound:
-                stored = ways[0].expanded(config, layer)
-                layers.update(zip(stored, ways[0].layout.split(bound[ours], config, len(stored)), strict=True))
-    return layers
+        if ways and ours in bound:
+            stored = ways[0].expanded(config, layer)
+            found.update(zip(stored, ways[0].layout.split(bound[ours], config, len(stored)), strict=True))
+    return found
 
 
 def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
@@ -105,13 +105,16 @@ def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor
 
 
 def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None) -> None:
+    """Compare shapes with the configuration; parameters that it leaves open (None) are taken from the first weight that has them."""
     wrong = []
-    for row in architecture.weights:
-        if row.shape is None:
-            continue
-        expected = tuple(_length(length, config) for length in row.shape)
-        present = [(name, bound[name].shape) for _, name in row.at(config) if name in bound]
-        wrong += [f"{name} is {list(shape)}, not {list(expected)}" for name, shape in present if shape != expected]
+    for row, _, name in slots(architecture, config):
+        if row.shape is not None and name in bound:
+            for which, length in zip(row.shape, bound[name].shape, strict=False):
+                if isinstance(which, str) and config.values.get(which, length) is None:
+                    config.values[which] = length
+            expected = tuple(_length(length, config) for length in row.shape)
+            if bound[name].shape != expected:
+                wrong.append(f"{name} is {list(bound[name].shape)}, not {list(expected)}")
     if wrong:
         raise FormatError("E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {_some(wrong, '; ')}")
 

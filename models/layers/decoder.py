@@ -1,7 +1,8 @@
 """What decoders have around their layers: token ids, positions, masks, a cache, and what comes out.
 
 A decoder has the inputs ``input_ids`` [batch, length], ``attention_mask`` [batch, total] (1 for tokens, 0 for padding) and ``position_ids``
-[batch, length], and for each state ``past_NAME`` and ``present_NAME``, as ONNX exporters name them. There are two kinds of cache:
+[batch, length], and for each state ``past_NAME`` and ``present_NAME`` (``past_key_values.0.key`` and ``present.0.key``, as exporters to ONNX
+name them). There are two kinds of cache:
 
 - growing: a run appends its keys and values to those of the past; total = past + length. This is what exported models have.
 - fixed: the cache has room for total tokens, and a run writes from the place ``cache_position`` (a number) on. Shapes stay the same from token
@@ -65,7 +66,7 @@ class Decoder(Net):
 
     def present(self, name: str, value: Value) -> None:
         """The same state after this run."""
-        self._states.append((f"present_{name}", value))
+        self._states.append((f"present{name.removeprefix('key_values')}" if name.startswith("key_values") else f"present_{name}", value))
 
     def end(self, x: Value, norm: Norm | None, *, tied: str = "embed", change: Callable[[Value], Value] | None = None) -> None:
         """The last norm, and by the model's task logits [batch, length, vocabulary], classes [batch, labels] or hidden states."""

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...runtime.arch import HF, Config, dig
+from ...runtime.errors import UnsupportedError
 from ...runtime.graph import Value
 from .net import Net
 
 PLAIN: dict[str, Any] = {"type": "default"}
+FACTORS = "factors"
+"""The type of a scaling of which only the factors are known."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Scaling:
         scaling = getattr(config, self.name)
         if scaling["type"] == "default":
             return {}
+        if names == HF and scaling["type"] == FACTORS:
+            raise UnsupportedError("E-ARCH-ROPE", None, "config.json cannot say by which factors this model scales its frequencies")
         if names == HF:
             return {"rope_scaling": {"rope_type": scaling["type"], **{key: value for key, value in scaling.items() if key != "type"}}}
         return _to_gguf(scaling)
@@ -62,7 +67,7 @@ def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_gguf(scaling: dict[str, Any]) -> dict[str, Any]:
-    if scaling["type"] in ("llama3", "dynamic"):  # the first are in the tensor rope_freqs, the second are not known there
+    if scaling["type"] in ("llama3", FACTORS, "dynamic"):  # the first two are in the tensor rope_freqs, the last is not known there
         return {}
     known = {key: scaling[ours] for ours, key in GGUF_KEYS.items() if scaling.get(ours) is not None}
     return {"rope.scaling.type": scaling["type"], **known}
@@ -145,6 +150,31 @@ def llama3_factors(scaling: Mapping[str, Any], size: int, theta: float) -> np.nd
     return np.where(lengths < original / high, np.float32(1), np.where(lengths > original / low, factor, between)).astype(np.float32)
 
 
+def llama3_scaling(factors: np.ndarray, size: int, theta: float) -> dict[str, Any]:
+    """Parameters of the scaling "llama3" that give these factors; they are the same for any multiple of all three lengths, so the low one is 1.
+
+    Where no parameters do, the scaling has the type "factors": it can be run, and written to GGUF.
+    """
+    factor = float(factors[-1])
+    turns = inverse(size, theta).astype(np.float64) / (2 * math.pi)
+    between = (factors > 1) & (factors < factor)
+    smooth = (1 / factors[between].astype(np.float64) - 1 / factor) / (1 - 1 / factor)
+    if between.sum() > 1:
+        slope, offset = np.polyfit(turns[between], smooth, 1)
+        high = 1 - 1 / offset
+        length = slope * (high - 1)
+    elif between.any():
+        high = 4.0
+        length = float((3 * smooth[0] + 1) / turns[between][0])
+    else:
+        kept, scaled = turns[factors == 1].min(initial=1.0), turns[factors > 1].max(initial=0.0)
+        length = max(1, round(1 / math.sqrt(kept * scaled)))
+        high = min(4.0, kept * length * 0.999)
+    found = {"type": "llama3", "factor": round(factor, 4), "low_freq_factor": 1.0, "high_freq_factor": round(float(high), 4),
+             "original_max_position_embeddings": round(float(length))}  # fmt: skip
+    return found if np.allclose(llama3_factors(found, size, theta), factors, rtol=1e-5) else {"type": FACTORS}
+
+
 def _llama3(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
     own = 1 if rotary.factors and net.has(rotary.factors) else llama3_factors(rotary.scaling, rotary.size, rotary.theta)
     return inverse(rotary.size, rotary.theta) / own, 1.0
@@ -204,4 +234,6 @@ def _length(net: Net, positions: Value) -> Value:
     return length
 
 
-FREQUENCIES = {"default": _default, "linear": _linear, "dynamic": _dynamic, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope}
+FREQUENCIES = {
+    "default": _default, "linear": _linear, "dynamic": _dynamic, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope, FACTORS: _default,
+}

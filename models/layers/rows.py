@@ -31,14 +31,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Row of the number of tokens."""
+    """Row of the number of tokens; that of the embedding where a GGUF file has no tokenizer."""
 
     name: str = "vocab"
 
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int | None:
         if names == HF or "vocab_size" in source:
             return int(source["vocab_size"])
-        return len(source["tokenizer.ggml.tokens"])
+        tokens = source.get("tokenizer.ggml.tokens")
+        return None if tokens is None else len(tokens)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {"vocab_size": config.vocab} if names == HF else {}

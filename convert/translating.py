@@ -1,0 +1,147 @@
+"""Translating: a model's weights and parameters under the names of another kind of file, or as a graph that computes it.
+
+Hugging Face's names become GGUF's in a GGUF file, GGUF's become Hugging Face's in a model directory, either becomes nodes in an ONNX file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.arch import GGUF, HF
+from ..runtime.errors import UnsupportedError
+from ..runtime.format import Format
+from ..runtime.graph import Graph
+from ..runtime.storage import Held
+from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
+from .quantizing.model import LEFT_ALONE
+
+if TYPE_CHECKING:
+    from .modelling import Model
+
+Rules = tuple[tuple[str, str], ...]
+SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
+
+
+def translated(graph: Graph, format: Format, directory: bool) -> Rules:
+    """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that the output needs.
+
+    Args:
+        directory: whether the output is a model directory.
+    """
+    from .modelling import described, modelled
+
+    found = None if graph.nodes else described(graph)
+    wanted = GGUF if format.name == "gguf" else HF if directory and not format.graphs else "graph" if format.graphs else None
+    if found is None or wanted is None or found[0] == wanted:
+        return ()
+    try:
+        model = modelled(graph)
+    except UnsupportedError as error:
+        if wanted == "graph":
+            raise
+        graph.note("W-ARCH", f"{error.why}: names and parameters stay as they are")
+        return ()
+    graph.arch = model.architecture.name
+    if wanted == GGUF:
+        return _to_gguf(graph, model)
+    if wanted == HF:
+        _to_hf(graph, model)
+    else:
+        _to_graph(graph, model)
+    return ()
+
+
+def _to_gguf(graph: Graph, model: Model) -> Rules:
+    """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
+    from ..runtime.binding import described, unbind
+
+    graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
+    own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
+    keys = described(model.architecture, GGUF, model.config)
+    general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model), **own}
+    graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}}
+    graph.attachments = {}
+    small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]
+    return ((rf"^(?:{'|'.join(map(re.escape, small))})\Z", "f32"),)
+
+
+def name_file_type(graph: Graph) -> None:
+    """Say in the metadata of a model in GGUF's names which dtype most of its matrices have, where nothing says it."""
+    import numpy
+
+    if "general.architecture" in graph.metadata and FILE_TYPE_KEY not in graph.metadata:
+        dtypes = Counter(tensor.dtype.name for tensor in graph.weights.values() if len(tensor.shape) > 1)
+        numbers = {known.base: known.number for known in reversed(FILE_TYPES)}
+        number = numbers.get(dtypes.most_common(1)[0][0]) if dtypes else None
+        if number is not None:
+            graph.metadata[FILE_TYPE_KEY] = numpy.uint32(number)
+
+
+def _typed(value: Any) -> Any:
+    """A parameter in the types that GGUF files have it in."""
+    import numpy
+
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, list | tuple):
+        return numpy.asarray(value, numpy.float32 if any(isinstance(item, float) for item in value) else None)
+    return numpy.float32(value) if isinstance(value, float) else numpy.uint32(value)
+
+
+def _general(graph: Graph, model: Model) -> dict[str, Any]:
+    """What llama.cpp's converter says of every model."""
+    import numpy
+
+    folder = Path(graph.files[0]).absolute().parent.name if graph.files else ""
+    words = folder.replace("-", " ").split()
+    name = " ".join(word.title() if word.islower() and not re.match(r"v\d+(\.\d+)*$|\d", word) else word for word in words)
+    return {"general.type": "model", "general.name": name, "general.size_label": size_label(graph, model.config.values.get("experts", 0)),
+            VERSION_KEY: numpy.uint32(QUANTIZATION_VERSION)}  # fmt: skip
+
+
+def size_label(graph: Graph, experts: int) -> str:
+    """Such as ``1.1B``, or ``8x7B`` where there are experts: how many of them, and the size of a model with one."""
+    sizes = {name: tensor.count for name, tensor in graph.weights.items()}
+    of_experts = sum(size for name, size in sizes.items() if "_exps." in name)
+    count = sum(sizes.values()) - of_experts + (of_experts // experts if experts else of_experts)
+    scale, suffix = next((scale, suffix) for scale, suffix in SIZES if count > scale)
+    scaled = count / (scale or 1e3)
+    digits = max(0, 2 - len(str(round(scaled)).lstrip("0")))
+    return f"{f'{experts}x' if experts else ''}{scaled:.{digits}f}{suffix}"
+
+
+def _to_hf(graph: Graph, model: Model) -> None:
+    """Names, and config.json."""
+    from ..runtime.binding import described, unbind
+
+    graph.weights = unbind(model.architecture, model.config, model.weights, HF)
+    said = described(model.architecture, HF, model.config)
+    config = {"model_type": model.architecture.model_types[0], **said, "tie_word_embeddings": "head.weight" not in model.weights}
+    graph.attachments = {"config.json": Held(json.dumps(config, indent=2, default=_plain).encode())}
+    graph.metadata = {"format": "pt"}
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar or array as JSON has it."""
+    found = value.tolist()
+    return float(f"{found:.7g}") if isinstance(found, float) and math.isfinite(found) else found
+
+
+def _to_graph(graph: Graph, model: Model) -> None:
+    """Nodes, with a cache that grows."""
+    from ..ops.quants import dequantized
+    from ..runtime.infer import infer
+    from ..runtime.passes.portable import portable
+    from .modelling import built
+
+    made = built(model, fixed=False)
+    portable(made, dequantized)
+    infer(made)
+    graph.weights, graph.values, graph.nodes = made.weights, made.values, made.nodes
+    graph.inputs, graph.outputs, graph.name = made.inputs, made.outputs, made.name
+    graph.attachments, graph.metadata, graph.constants = {}, {}, made.constants

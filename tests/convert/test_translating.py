@@ -1,0 +1,78 @@
+"""Models under other names: Hugging Face to GGUF and back, either to ONNX, and every result runs like the original in transformers."""
+
+import json
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from checkpoints import cases, expected, made, transformers
+
+CASES = [
+    *cases("LlamaForCausalLM", "llama", llama={"rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}),
+    *cases("MixtralForCausalLM", "mixtral", mixtral={"num_local_experts": 4, "num_experts_per_tok": 2}),
+    *cases("Qwen2ForCausalLM", "qwen2", qwen2={"tie_word_embeddings": True}),
+    *cases("Gemma2ForCausalLM", "gemma2", gemma2={"head_dim": 16, "query_pre_attn_scalar": 16}),
+]  # fmt: skip
+IDS = np.array([[5, 17, 3, 88, 41, 9, 23, 70]])
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def model(request, tmp_path):
+    folder = tmp_path / "tiny-model"
+    reference = made(request.param, 0, folder)
+    return folder, expected(reference, IDS, None)
+
+
+def close(got, want):
+    return np.abs(got - want).max() <= 3e-5 * np.abs(want).max()
+
+
+def test_to_gguf_and_back(model, tmp_path):
+    folder, logits = model
+    cc.convert(folder, tmp_path / "model.gguf")
+    graph = cc.open(tmp_path / "model.gguf")
+    assert graph.metadata["general.name"] == "Tiny Model"
+    assert all(name.startswith(("blk.", "token_embd.", "output", "rope_freqs.")) for name in graph.weights)
+    assert close(models.load(tmp_path / "model.gguf").logits(IDS), logits)
+    cc.convert(tmp_path / "model.gguf", tmp_path / "back", to="safetensors")
+    assert set(cc.open(tmp_path / "back").weights) == set(cc.open(folder).weights)
+    again = transformers().AutoModelForCausalLM.from_pretrained(tmp_path / "back", attn_implementation="eager")
+    assert close(expected(again, IDS, None), logits)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_to_onnx(model, tmp_path, dtype):
+    folder, logits = model
+    cc.convert(folder, tmp_path / "model.safetensors", dtype=dtype)
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    narrow = models.load(tmp_path).logits(IDS)
+    cc.convert(tmp_path, tmp_path / "model.onnx")
+    ort = pytest.importorskip("onnxruntime")
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    past = {
+        given.name: np.zeros([1 if length == "batch_size" else 0 if isinstance(length, str) else length for length in given.shape], np.float32)
+        for given in session.get_inputs() if given.name.startswith("past_")
+    }  # fmt: skip
+    results = [result.name for result in session.get_outputs()]
+    found = []
+    for at in range(IDS.shape[1]):
+        feeds = {"input_ids": IDS[:, at : at + 1], "attention_mask": np.ones((1, at + 1), np.int64), "position_ids": np.array([[at]]), **past}
+        outputs = dict(zip(results, session.run(None, feeds), strict=True))
+        past = {name: outputs[name.replace("past_key_values", "present")] for name in past}
+        found.append(outputs["logits"])
+    assert close(np.concatenate(found, axis=1), narrow)
+    assert dtype != "f32" or close(narrow, logits)
+
+
+def test_unknown_architectures_keep_their_names_and_say_so(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    cc.save_file({"a.weight": np.ones((2, 2), np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "lama"}))
+    report = cc.convert(folder, tmp_path / "model.gguf")
+    assert [note.code for note in report.notes] == ["W-ARCH"]
+    assert list(cc.open(tmp_path / "model.gguf").weights) == ["a.weight"]
+    with pytest.raises(cc.UnsupportedError, match=r"E-ARCH .*'lama'.*llama"):
+        models.load(folder)
