@@ -1,6 +1,6 @@
-"""A checksum at the speed of memory: 64 polynomials over 32-bit words, side by side, mixed at the end.
+"""A checksum at the speed of memory: 64 chains of 32-bit words, side by side, mixed at the end.
 
-Any change of one word changes it, and others do but for one in four billion.
+Every step can be undone, so that any change of one word changes it; others do but for about one in four billion.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -20,6 +20,12 @@ LENGTH = 4 * LANES
 
 
 @inlined
+def _stepped(chain: Any, word: Any) -> Any:
+    chain = (chain ^ word) * FACTOR
+    return chain ^ (chain >> 15)
+
+
+@inlined
 def _mixed(total: int, word: int) -> int:
     total = (total ^ word) * MIXER
     return total ^ (total >> 29)
@@ -27,16 +33,16 @@ def _mixed(total: int, word: int) -> int:
 
 @range_kernel(_nrt=False)
 def checksum(args: Any, part: int, parts: int) -> None:
-    """``[data, bytes, result]``; words that do not fill all polynomials are mixed one by one, the last one's missing bytes being zero."""
+    """``[data, bytes, result]``; words that do not fill all chains are mixed one by one, the last one's missing bytes being zero."""
     count = args[1] // 4
     words, data = flat(np.int32, args[0], count), flat(np.uint8, args[0], args[1])
     first = second = third = fourth = splat(np.int32(1))
     whole = count // LENGTH * LENGTH
     for at in range(0, whole, LENGTH):
-        first = first * FACTOR + load(words, at)
-        second = second * FACTOR + load(words, at + LANES)
-        third = third * FACTOR + load(words, at + 2 * LANES)
-        fourth = fourth * FACTOR + load(words, at + 3 * LANES)
+        first = _stepped(first, load(words, at))
+        second = _stepped(second, load(words, at + LANES))
+        third = _stepped(third, load(words, at + 2 * LANES))
+        fourth = _stepped(fourth, load(words, at + 3 * LANES))
     sums = room(np.int32, 4)
     store(sums, 0, first)
     store(sums, LANES, second)

@@ -17,7 +17,6 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +126,6 @@ def _processor() -> list[bytes]:
     return [line for line in lines if line.partition(b":")[0].strip().decode() in _CPU_FACTS]
 
 
-@functools.cache
 def _read(path: Path | None) -> bytes | None:
     """Entry and code from a file, None where it is missing, damaged, or not this user's alone."""
     if path is None:
@@ -167,8 +165,3 @@ def _placed(code: bytes) -> int | None:
         return None
     _held.append(memory)
     return address + entry
-
-
-def names(kernels: Iterable[Stored]) -> list[str]:
-    """Of kernels that are not on the disk."""
-    return [kernel.name for kernel in kernels if not kernel.stored]

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import gguf
+import ml_dtypes
 import numpy as np
 import pytest
 from candle_convert.ops.quants import codec_of, codecs
@@ -155,6 +156,31 @@ def test_without_any_importance_the_blocks_hold_numbers_or_are_refused(dtype):
         assert error.code == "E-NAN"
     else:
         assert np.isfinite(decoded(codec_of(dtype), data)).all()
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("dtype", ENCODABLE, ids=str)
+def test_narrow_numbers_are_encoded_as_their_values(dtype, kind):
+    values = RNG.standard_normal((37, 512), np.float32) * 10.0 ** RNG.integers(-7, 2, (37, 1))
+    values[3], values[5, ::3] = 0, -0.0
+    narrow = values.astype(kind)
+    importance = {"w": RNG.random((1, 512), np.float32)}
+    wanted, _ = run(narrow.astype(np.float32), dtype, importance=importance)
+    found, _ = run(narrow, dtype, importance=importance)
+    assert bytes(found.raw()) == bytes(wanted.raw())
+
+
+@pytest.mark.parametrize("dtype", ENCODABLE, ids=str)
+def test_any_bits_are_encoded_within_bounds(dtype):
+    rows = np.random.default_rng(3).integers(0, 1 << 32, (40, 512), np.uint32).view(np.float32)
+    rows[:20] = np.where(np.random.default_rng(4).random((20, 512)) < 0.01, rows[:20], RNG.standard_normal((20, 512)))
+    rows[7, :256], rows[8, :256], rows[9] = np.nan, np.inf, -np.inf
+    nbytes = 512 // dtype.block * dtype.block_nbytes
+    for importance in (np.ones(512, np.float32), np.full(512, np.nan, np.float32), np.zeros(0, np.float32)):
+        if importance.size or not codec_of(dtype).needs_importance:
+            out = np.full((42, nbytes), 0xA5, np.uint8)
+            codec_of(dtype).encoder(rows, importance, out[1:41], 0, 40)
+            assert (out[[0, 41]] == 0xA5).all()
 
 
 def test_errors_are_measured():

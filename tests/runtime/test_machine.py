@@ -1,0 +1,101 @@
+"""Machine code on the disk: read only where it is whole and this user's alone, and run without Numba."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from candle_convert.ops.quants import codecs
+from candle_convert.runtime import machine
+from candle_convert.runtime.checksum import checksum
+from candle_convert.runtime.machine import Stored
+
+LINUX = pytest.mark.skipif(not machine._supported(), reason="kernels are kept for Linux on x86-64")
+ENCODE = """
+import sys
+import numpy as np
+from candle_convert.ops.quants import codec_of
+from candle_convert.runtime.quant import block_type, encoded
+print(encoded(codec_of(block_type("q4_0")), np.linspace(-1, 1, 64)[None]).tobytes().hex(), "numba" in sys.modules)
+"""
+
+
+def encode(cache):
+    """The blocks that a new process makes, and whether it loaded Numba."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    done = subprocess.run([sys.executable, "-c", ENCODE], env=environment, capture_output=True, text=True, check=True)
+    blocks, numba = done.stdout.split()
+    return blocks, numba == "True"
+
+
+@LINUX
+def test_a_second_process_runs_the_code_of_the_first_without_numba(tmp_path):
+    blocks, numba = encode(tmp_path)
+    assert numba
+    assert encode(tmp_path) == (blocks, False)
+    (file,) = (path for path in (tmp_path / "candle-convert" / "machine").rglob("*") if path.is_file())
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert encode(tmp_path) == (blocks, True)
+    assert encode(tmp_path) == (blocks, False)
+    file.parent.chmod(0o777)
+    assert encode(tmp_path) == (blocks, True)
+
+
+@LINUX
+@pytest.mark.parametrize("change", ["mode", "link", "short", "digest", "none"])
+def test_files_that_are_not_used(tmp_path, change):
+    path = tmp_path / "kernel"
+    machine._write(path, (0).to_bytes(8, "little") + b"\xc3" * 64)
+    assert machine._read(path) == (0).to_bytes(8, "little") + b"\xc3" * 64
+    if change == "mode":
+        path.chmod(0o620)
+    elif change == "link":
+        path.rename(tmp_path / "other")
+        path.symlink_to(tmp_path / "other")
+    elif change == "short":
+        os.truncate(path, 60)
+    elif change == "digest":
+        path.write_bytes(b"\0" + path.read_bytes()[1:])
+    else:
+        path.unlink()
+    assert machine._read(path) is None
+
+
+@LINUX
+def test_every_encoder_and_decoder_is_kept():
+    found = [kernel for codec in codecs().values() if codec.encoder is not None for kernel in codec.encoder.kernels]
+    found += [codec.decoder.kernel for codec in codecs().values() if codec.decoder is not None]
+    for kernel in found:
+        kernel.load()
+        assert machine._read(machine._folder() / f"{kernel.module}.{kernel.name}") is not None, kernel.name
+
+
+def test_without_a_cache_kernels_are_compiled(monkeypatch):
+    monkeypatch.setattr(machine, "_folder", lambda: None)
+    kernel = Stored("runtime.checksum_kernel", "checksum")
+    data = np.arange(1000, dtype=np.uint8)
+    assert not kernel.stored
+    assert kernel(data.ctypes.data, 1000, 0)[2] == checksum(data.data)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 255, 256, 257, 1024, 1029])
+def test_checksums_tell_changes_apart(count):
+    data = np.random.default_rng(count).integers(0, 256, count, dtype=np.uint8)
+    seen = {checksum(data.data)}
+    for at in range(count):
+        for bit in (1, 128):
+            data[at] ^= bit
+            seen.add(checksum(data.data))
+            data[at] ^= bit
+    assert len(seen) == 2 * count + 1
+    assert checksum(b"") == checksum(b"") != checksum(b"\0") != checksum(b"\0\0")
+
+
+def test_sources_of_kernels_are_named():
+    root = Path(machine.__file__).parents[1]
+    assert all((root / name).is_file() for name in machine._SOURCES)
