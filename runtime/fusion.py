@@ -28,9 +28,13 @@ import numpy as np
 from . import kernel, scalar_math
 from .launch import Argument, Buffer, Launch
 
-POINTERS = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32", "int8": "i8", "uint8": "u8", "bool": "u8", "int16": "i16",
-            "uint16": "u16", "uint32": "u32", "uint64": "u64"}
+POINTERS = {
+    "float32": "f32", "float64": "f64", "float16": "u16", "bfloat16": "u16", "bool": "u8",
+    **{f"{kind}int{width}": f"{kind or 'i'}{width}" for kind in ("", "u") for width in (8, 16, 32, 64)},
+}
 """What reads and writes elements of a dtype."""
+NARROW = {"float16": ("half", "to_half"), "bfloat16": ("brain", "to_brain")}
+"""What makes numbers of elements that are stored narrower, and back."""
 SPECIALIZED = 4096
 """Elements from which a loop of its own for the operands' layout, and for the whole chain, pays."""
 LONGEST = 24
@@ -81,7 +85,11 @@ class Chain:
             layout = "".join("s" if step == 0 else "c" if step == 1 else "g" for step in within)
         else:
             layout, flat = "g" * len(operands), False
-        address = _kernel(source(self.steps, layout, flat, self.output.dtype))
+        shapes = ((step.key, step.compute, step.result, len(step.attributes), *(item and item.dtype for item in step.operands)) for step in self.steps)
+        structure = (tuple(shapes), layout, flat, self.output.dtype)
+        address = _KERNELS.get(structure)
+        if address is None:
+            address = _KERNELS[structure] = _kernel(source(self.steps, layout, flat, self.output.dtype))
         count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
         arguments: list[Argument] = [count, rows, len(lengths), self.output, *operands, *within]
         arguments += [float(item) for step in self.steps for item in step.attributes]
@@ -89,6 +97,10 @@ class Chain:
         arguments += [step for stride in strides for step in stride[::-1]]
         limit = max(1, inner // 1024) if flat else rows
         return Launch(address, arguments, parts(limit, self.output.count * 1.5 * len(self.steps)))
+
+
+_KERNELS: dict[Any, Any] = {}
+"""By what their text depends on."""
 
 
 def collapsed(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
@@ -124,7 +136,8 @@ def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any
     count = len(operands)
     strides, attributes, outer = 4 + count, 4 + 2 * count, 4 + 2 * count + numbers
     pad = "    " if flat else "        "
-    lines = [f'"""Generated from {", ".join(step.key for step in steps)}."""', f"from {__package__}.fusion import element_function"]
+    lines = [f'"""Generated from {", ".join(step.key for step in steps)}."""', f"from {__package__}.element import brain, half, to_brain, to_half"]
+    lines.append(f"from {__package__}.fusion import element_function")
     lines += [f"from {__package__}.kernel import RangeKernel", f"from {__package__}.native import *", "import numpy as np"]
     for index, step in enumerate(steps):
         dtype = str(step.compute)
@@ -167,7 +180,8 @@ def _scalars(operands: Sequence[Buffer], layout: str, pad: str) -> list[str]:
 
 
 def _read(operand: Buffer, element: str) -> str:
-    return f"{element} != 0" if operand.dtype == np.bool_ else element
+    name = operand.dtype.name
+    return f"{element} != 0" if name == "bool" else f"{NARROW[name][0]}({element})" if name in NARROW else element
 
 
 def _body(steps: Sequence[Apply], operands: Sequence[Buffer], layout: str, pad: str, result: np.dtype[Any]) -> list[str]:
@@ -187,13 +201,17 @@ def _body(steps: Sequence[Apply], operands: Sequence[Buffer], layout: str, pad: 
         call = f"function{index}({', '.join(arguments)})"
         lines.append(f"{pad}t{index} = {_converted(call, step.result)}")
     target = "y[j]" if len(pad) == 8 else "y[base + j]"
-    lines.append(f"{pad}{target} = t{len(steps) - 1}")
+    last = f"t{len(steps) - 1}"
+    lines.append(f"{pad}{target} = " + (f"{NARROW[result.name][1]}({last})" if result.name in NARROW else last))
     return lines
 
 
 def _converted(call: str, dtype: np.dtype[Any]) -> str:
     if dtype == np.bool_:
         return f"({call}) != 0"
+    if dtype.name in NARROW:
+        widen, narrow = NARROW[dtype.name]
+        return f"{widen}({narrow}(np.float32({call})))"
     return f"np.{dtype.name}({call})"
 
 
@@ -211,6 +229,7 @@ def element_function(key: str, dtype: str) -> Callable[..., Any]:
     return kernel.inlined(types.FunctionType(code.replace(co_consts=single), names, function.__name__))
 
 
+@functools.cache
 def _code_digest(function: Callable[..., Any]) -> str:
     code = function.__code__
     constants = [(name, item) for name, item in sorted(function.__globals__.items()) if name in code.co_names and isinstance(item, int | float)]
@@ -237,6 +256,7 @@ def _kernel(text: str) -> Any:
     return module.KERNEL
 
 
-def parameters(function: Callable[..., Any]) -> list[str]:
+@functools.cache
+def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names of a scalar function's parameters."""
-    return list(inspect.signature(function).parameters)
+    return tuple(inspect.signature(function).parameters)

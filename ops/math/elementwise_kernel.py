@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.fusion import FUNCTIONS, Apply, Chain, parameters
+from ...runtime.fusion import FUNCTIONS, NARROW, Apply, Chain, parameters
 from ...runtime.launch import PLANNERS, Buffer, Planned, Step, View, native
 from ...runtime.registry import operators
+from ..contrib import gelu as contrib
 from .activation import clip
-from .cast import cast
+from .arithmetic import pow_
 from .sigmoid import gelu
 from .unary import identity
+from .variadic import mean
 
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+F32 = np.dtype(np.float32)
+FLOATS = (F32, np.dtype(np.float64))
 INTEGERS = tuple(np.dtype(name) for name in ("int64", "int32", "int16", "int8", "uint8"))
 BOOL = np.dtype(np.bool_)
 INTEGER_OPERATORS = frozenset(
@@ -27,7 +30,16 @@ INTEGER_OPERATORS = frozenset(
 )
 """Operators whose scalar function means the same for integers of the machine."""
 BOOL_OPERATORS = frozenset(["And", "Or", "Xor", "Not", "Equal", "Where"])
-PLAIN = frozenset((*FLOATS, *INTEGERS, BOOL))
+
+
+def floating(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype's elements are numbers with a fraction, narrow ones included."""
+    return dtype in FLOATS or dtype.name in NARROW
+
+
+def computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that elements are computed in."""
+    return F32 if dtype.name in NARROW else dtype
 
 
 def _operand(value: float, like: Buffer, step: Step) -> Buffer:
@@ -41,7 +53,7 @@ def fits(name: str, inputs: list[Buffer]) -> bool:
     if len(kinds) != 1:
         return False
     kind = kinds.pop()
-    return kind in FLOATS or (kind in INTEGERS and name in INTEGER_OPERATORS) or (kind == BOOL and name in BOOL_OPERATORS)
+    return floating(kind) or (kind in INTEGERS and name in INTEGER_OPERATORS) or (kind == BOOL and name in BOOL_OPERATORS)
 
 
 def plan_elementwise(step: Step) -> Planned:
@@ -57,7 +69,7 @@ def plan_elementwise(step: Step) -> Planned:
     if not all(isinstance(item, int | float) for item in attributes):
         return None
     numbers = tuple(float(item) for item in attributes if item is not None)
-    compute = inputs[-1].dtype
+    compute = computed(inputs[-1].dtype)
     output = step.output()
     if len(inputs) == elements:
         return Chain((Apply(_key(step), tuple(inputs), numbers, compute, output.dtype),), output)
@@ -85,14 +97,14 @@ def plan_clip(step: Step) -> Planned:
     """A missing bound is an infinite one."""
     x = step.inputs[0]
     assert x is not None
-    if x.dtype not in FLOATS:
+    if not floating(x.dtype):
         return None
     bounds = [
         step.inputs[index].view(()) if index < len(step.inputs) and step.inputs[index] is not None else _operand(sign * math.inf, x, step)  # type: ignore[union-attr]
         for index, sign in ((1, -1), (2, 1))
     ]
     output = step.output()
-    return Chain((Apply(".Clip", (x, *bounds), (), x.dtype, x.dtype),), output)
+    return Chain((Apply(".Clip", (x, *bounds), (), computed(x.dtype), x.dtype),), output)
 
 
 SQRT_HALF = math.sqrt(0.5)
@@ -107,34 +119,85 @@ def _gelu_by_tanh(x: float) -> float:
     return 0.5 * x * (1 + math.tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
 
 
-def _same(x: Any) -> Any:
-    return x
+def _tripled(x: float) -> float:
+    return x * x * x
 
 
-FUNCTIONS |= {"Gelu:none": _gelu, "Gelu:tanh": _gelu_by_tanh, "Cast": _same}
+def _quick_gelu(x: float, alpha: float) -> float:
+    return x / (1 + math.exp(-alpha * x))
 
 
-@native(gelu)
+FUNCTIONS |= {"Gelu:none": _gelu, "Gelu:tanh": _gelu_by_tanh, "QuickGelu": _quick_gelu, "Cube": _tripled}
+
+
+def one_by_one(step: Step, key: str, *operands: Buffer | None, numbers: tuple[float, ...] = ()) -> Apply:
+    """A function whose result has the dtype of the first output."""
+    result = step.results[0]
+    assert result is not None
+    return Apply(key, operands, numbers, computed(result[0]), result[0])
+
+
+@native(gelu, contrib.gelu)
 def plan_gelu(step: Step) -> Planned:
     """Either formula."""
-    x, key = step.inputs[0], f"Gelu:{step.attributes['approximate']}"
-    if x is None or x.dtype not in FLOATS or key not in FUNCTIONS:
+    x, key = step.inputs[0], f"Gelu:{step.attributes.get('approximate', 'none')}"
+    if x is None or not floating(x.dtype) or key not in FUNCTIONS:
         return None
-    return Chain((Apply(key, (x,), (), x.dtype, x.dtype),), step.output())
+    return Chain((one_by_one(step, key, x),), step.output())
 
 
-@native(cast)
-def plan_cast(step: Step) -> Planned:
-    """Conversions between machine types; floats that no integer can hold are left to NumPy's ways, so those are not taken."""
+@native(contrib.bias_gelu, contrib.fast_gelu)
+def plan_bias_gelu(step: Step) -> Planned:
+    """A sum, then the formula."""
+    x, key = step.inputs[0], "Gelu:none" if step.node.op is contrib.bias_gelu else "Gelu:tanh"
+    bias = step.inputs[1] if len(step.inputs) > 1 else None
+    output = step.output()
+    if x is None or not floating(x.dtype) or output.shape != x.shape or (bias is not None and bias.dtype != x.dtype):
+        return None
+    if bias is None:
+        return Chain((one_by_one(step, key, x),), output)
+    total = Apply(".Add", (x, bias), (), computed(x.dtype), computed(x.dtype))
+    return Chain((total, one_by_one(step, key, None)), output)
+
+
+@native(contrib.quick_gelu)
+def plan_quick_gelu(step: Step) -> Planned:
+    """x * sigmoid(alpha * x)."""
     x = step.inputs[0]
-    result = step.results[0]
-    if x is None or result is None or x.dtype not in PLAIN or result[0] not in PLAIN:
+    if x is None or not floating(x.dtype):
         return None
-    if x.dtype == result[0]:
-        return View(x)
-    if x.dtype.kind == "f" and result[0].kind in "iu" and result[0].itemsize < 4:
+    return Chain((one_by_one(step, "QuickGelu", x, numbers=(step.attributes["alpha"],)),), step.output())
+
+
+@native(mean)
+def plan_mean(step: Step) -> Planned:
+    """Sums, and a product."""
+    inputs = [item for item in step.inputs if item is not None]
+    output = step.output()
+    if not floating(output.dtype) or any(item.shape != output.shape for item in inputs) or len(inputs) < 2:
         return None
-    return Chain((Apply("Cast", (x,), (), x.dtype, result[0]),), step.output())
+    wide = computed(output.dtype)
+    steps = [Apply(".Add", (inputs[0], inputs[1]), (), wide, wide), *(Apply(".Add", (None, item), (), wide, wide) for item in inputs[2:])]
+    count = step.held(np.full((), len(inputs), wide))
+    return Chain((*steps, one_by_one(step, ".Div", None, count)), output)
+
+
+@native(pow_)
+def plan_pow(step: Step) -> Planned:
+    """Squares, cubes and roots by themselves."""
+    x, y = step.inputs
+    known = step.constant(1)
+    if x is None or y is None or not floating(x.dtype):
+        return None
+    if known is None or known.size != 1 or len(known.shape) > len(x.shape):
+        return plan_elementwise(step)
+    exponent = float(known.reshape(-1)[0])
+    special = {1.0: ".Identity", 3.0: "Cube", 0.5: ".Sqrt", -1.0: ".Reciprocal"}.get(exponent)
+    if exponent == 2:
+        return Chain((one_by_one(step, ".Mul", x, x),), step.output())
+    if special is not None:
+        return Chain((one_by_one(step, special, x),), step.output())
+    return Chain((one_by_one(step, ".Pow", x, _operand(exponent, x, step)),), step.output())
 
 
 def _register(planner: Callable[[Step], Planned]) -> None:

@@ -1,5 +1,6 @@
 """Native softmax and positions of extremes against the NumPy functions: axes, dtypes, ties, NaN; threads change nothing."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from candle_convert.runtime.op import case
@@ -22,7 +23,7 @@ def test_axes(name, axis):
 
 
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
-@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float16, 4e-3)])
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float16, 4e-3), (ml_dtypes.bfloat16, 3e-2)])
 def test_dtypes(name, dtype, rtol):
     for axis in (0, 1):
         natively(name, case(floats(70, 80, dtype=dtype), axis=axis), rtol=rtol, atol=rtol / 10)
