@@ -83,7 +83,7 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     TYPE is a file type of llama.cpp (Q4_K_M, IQ4_XS, MXFP4_MOE, COPY ...) whose choice of types for single tensors is that of llama-quantize,
     a type for all tensors (see candle-convert types), or auto with --target-bpw or --target-size. OUT is GGUF, or safetensors for plain types.
 
-    Networks (ONNX to ONNX) take int8 or uint8 (activations too, as they come or with --calib by ranges), int4 (weights alone), fp16, bf16.
+    Networks (ONNX to ONNX) take int8 or uint8 (activations too, as they come or with --calib by ranges), int4 or fp8 (weights alone), fp16, bf16.
     """
     from ..plan import target_format
     from ..quantizing.plan import plan

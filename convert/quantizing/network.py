@@ -11,7 +11,7 @@ from ...runtime.dtype import DTYPES, DType
 from ...runtime.errors import UnsafeFileError, UsageError
 from ...runtime.graph import Graph, Node
 from ...runtime.infer import infer
-from ...runtime.passes import dynamic_int8, static_int8, weight_only
+from ...runtime.passes import dynamic_int8, float8, static_int8, weight_only
 from ...runtime.passes.dead import DropDead
 from ...runtime.passes.half import Half
 from ...runtime.passes.integer_operators import IntegerOperators
@@ -21,7 +21,10 @@ from ...runtime.passes.simplify import Simplify
 Ranges = Mapping[str, tuple[float, float]]
 HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}
 """Operators that hold most of the weights of networks, and the input where these are."""
-WEIGHTS = {"dynamic": dynamic_int8.OPERATORS, "static": tuple(static_int8.WEIGHTED), "blocks": weight_only.OPERATORS, "half": ()}
+WEIGHTS = {
+    "dynamic": dynamic_int8.OPERATORS, "static": tuple(static_int8.WEIGHTED), "blocks": weight_only.OPERATORS, "float8": float8.OPERATORS,
+    "half": (),
+}  # fmt: skip
 """Operators whose weights a kind of quantization takes."""
 
 
@@ -30,8 +33,8 @@ class Request:
     """How to quantize a network.
 
     Attributes:
-        type: int8, uint8, int4 (of weights), f16 or bf16.
-        kind: dynamic (activations rounded on every run), static (with ranges), blocks (weights alone), half.
+        type: int8, uint8, int4, fp8 (of weights), f16 or bf16.
+        kind: dynamic (activations rounded on every run), static (with ranges), blocks and float8 (weights alone), half.
         activation: uint8 or int8, of static quantization.
         form: nbits or qdq, of blocks; qdq or qoperator, of static quantization.
         block: weights that share a scale, of blocks.
@@ -132,12 +135,14 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
 
 def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     """Run the pass that a request stands for; the names of the weights that it changed."""
-    made: Half | dynamic_int8.DynamicInt8 | static_int8.StaticInt8 | weight_only.WeightOnly
+    made: Half | float8.Float8 | dynamic_int8.DynamicInt8 | static_int8.StaticInt8 | weight_only.WeightOnly
     if request.kind == "half":
         made = Half(DTYPES[request.type], request.selects)
     elif request.kind == "blocks":
         bits = 4 if request.type == "int4" else 8
         made = weight_only.WeightOnly(bits, request.block, request.symmetric, request.form, request.selects)
+    elif request.kind == "float8":
+        made = float8.Float8(request.per_channel, request.selects)
     elif request.kind == "dynamic":
         made = dynamic_int8.DynamicInt8(request.type, request.per_channel, request.selects)
     else:
@@ -169,7 +174,7 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
 def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
     if node.op.name not in WEIGHTS[request.kind]:
         return f"{request.kind} quantization has no form of {node.op.name}"
-    if dtype.name != "f32" and not (dtype.name == "f16" and request.kind == "blocks"):
+    if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
         return f"its weight is {dtype.name}"
     if request.kind == "static":
         return "its input has no range"

@@ -12,12 +12,12 @@ from ...runtime.errors import UsageError
 if TYPE_CHECKING:
     from .network import Request
 
-TYPES = {"int8": "int8", "uint8": "uint8", "int4": "int4", "fp16": "f16", "f16": "f16", "bf16": "bf16"}
+TYPES = {"int8": "int8", "uint8": "uint8", "int4": "int4", "fp8": "fp8", "fp16": "f16", "f16": "f16", "bf16": "bf16"}
 """What the command takes as a type for networks."""
 METHODS = ("minmax", "entropy", "percentile", "mse")
 BLOCKS = ("16", "32", "64", "128", "256")
 OPTIONS = (
-    click.option("--weight-type", type=click.Choice(["int8", "uint8", "int4"]), help="Networks: the same as TYPE."),
+    click.option("--weight-type", type=click.Choice(["int8", "uint8", "int4", "fp8"]), help="Networks: the same as TYPE."),
     click.option("--activation-type", type=click.Choice(["none", "int8", "uint8"]), help="Networks: none quantizes weights alone."),
     click.option("--calib", metavar="DATA", type=click.Path(), help="Networks: npz, a folder of inputs, or ranges.json of calibrate."),
     click.option("--method", default="minmax", type=click.Choice(METHODS), help="Networks: how ranges follow from the data."),
@@ -38,7 +38,7 @@ WEIGHTS_ONLY = (
     "target_size", "save_recipe", "imatrix", "include_weights", "exclude_weights", "allow_requantize", "prune_layers", "keep_split", "override_kv",
 )  # fmt: skip
 """Options that choose types for tensors by name, which networks do not have."""
-FORMS = {"dynamic": ("qoperator",), "static": ("qdq", "qoperator"), "blocks": ("nbits", "qdq"), "half": ()}
+FORMS = {"dynamic": ("qoperator",), "static": ("qdq", "qoperator"), "blocks": ("nbits", "qdq"), "float8": ("qdq",), "half": ()}
 """The formats that can be written for a kind of quantization, the usual one first."""
 
 
@@ -92,11 +92,11 @@ def _kind(type: str, activation: str | None, calib: str | None) -> str:
         if activation is not None or calib is not None:
             raise UsageError("E-OPTION-NODES", None, f"{type} rounds activations as they are, without --activation-type and --calib")
         return "half"
-    if type == "int4" or activation == "none":
-        if activation not in (None, "none"):
-            why = "weights of 4 bits go with activations as they are"
-            raise UsageError("E-OPTION-NODES", None, why, hint="Leave --activation-type out, or take int8")
-        return "blocks"
+    if type in ("int4", "fp8") or activation == "none":
+        if activation not in (None, "none") or (type == "fp8" and calib is not None):
+            why = f"weights in {type} go with activations as they are"
+            raise UsageError("E-OPTION-NODES", None, why, hint="Leave --activation-type and --calib out, or take int8")
+        return "float8" if type == "fp8" else "blocks"
     if calib is None and activation == "int8":
         why = "activations that are rounded as they come are uint8"
         raise UsageError("E-OPTION-NODES", None, why, hint="Give data with --calib, or say --activation-type uint8")

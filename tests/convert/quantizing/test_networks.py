@@ -2,6 +2,7 @@
 
 import json
 
+import candle_convert as cc
 import numpy as np
 import onnx
 import onnxruntime
@@ -42,6 +43,10 @@ ROWS = [
     ("encoder", ["int4", "--block-size", "16", "--symmetric"], "blocks", 12),
     ("encoder", ["int4", "--quant-format", "qdq"], "blocks", 10),
     ("encoder", ["fp16"], "half", 50),
+    ("encoder", ["fp8"], "float8", 20),
+    ("encoder", ["--weight-type", "fp8", "--per-channel", "--opset", "21"], "float8", 20),
+    ("classifier", ["fp8", "--per-channel"], "float8", 20),
+    ("recurrent", ["fp8"], "float8", 20),
     ("classifier", ["uint8", "--per-channel"], "dynamic", 28),
     ("classifier", ["uint8", "--calib", "classifier", "--activation-type", "int8", "--method", "percentile"], "static", 17),
     ("classifier", ["F16", "--opset", "21"], "half", 50),
@@ -157,6 +162,9 @@ REFUSED = [
     (["int8", "--quant-format", "nbits"], 2, "E-OPTION-NODES"),
     (["fp16", "--calib", "encoder"], 2, "E-OPTION-NODES"),
     (["int4", "--per-channel"], 2, "E-OPTION-NODES"),
+    (["fp8", "--activation-type", "int8"], 2, "E-OPTION-NODES"),
+    (["fp8", "--quant-format", "nbits"], 2, "E-OPTION-NODES"),
+    (["fp8", "--calib", "encoder"], 2, "E-OPTION-NODES"),
     (["int8", "--imatrix", "x.gguf"], 2, "E-OPTION-NODES"),
     (["int8", "--nodes", "("], 2, "E-PATTERN"),
     (["int8", "--nodes", "^nothing$"], 2, "E-QUANT-NODES"),
@@ -185,3 +193,17 @@ def test_options_for_networks_are_refused_for_weights(folder, capsys):
     cc.save_file({"a.weight": np.ones((2, 32), np.float32)}, "m.safetensors")
     code, told = called(capsys, "quantize", "m.safetensors", "q.gguf", "q8_0", "--symmetric")
     assert (code, told["error"]["code"]) == (2, "E-OPTION-NODES")
+
+
+@pytest.mark.parametrize("name", ["encoder", "classifier", "recurrent"])
+def test_weights_in_float8_pass_the_checker_and_run_here(folder, capsys, name):
+    assert called(capsys, "quantize", f"{name}.onnx", "out.onnx", "fp8", "--per-channel")[0] == 0
+    made = onnx.load("out.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    kinds = [item.data_type for item in made.graph.initializer]
+    assert kinds.count(onnx.TensorProto.FLOAT8E4M3FN) == sum(node.op_type == "DequantizeLinear" for node in made.graph.node) >= 2
+    assert made.opset_import[0].version == 19
+    feeds = NETWORKS[name][1]()
+    for feed, theirs in zip(feeds, ort("out.onnx", feeds), strict=True):
+        for one, other in zip(cc.InferenceSession("out.onnx").run(None, feed), theirs, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,93 @@
+"""Weights in 8-bit floating point: constants of `OPERATORS` are kept as float8e4m3fn with scales, behind a DequantizeLinear.
+
+Activations stay as they are. The largest magnitude of a tensor (or of an output channel) becomes the largest number of the type, 448.
+Source: Micikevicius et al. 2022, "FP8 formats for deep learning"; the operator's definition of opset 19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..build import Builder
+from ..graph import Graph, Node, Value
+from .rewrite import constant, rewrite
+from .sharing import Shared
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LARGEST = 448.0
+WEIGHTS: dict[str, tuple[int, ...]] = {
+    "Conv": (1,), "ConvTranspose": (1,), "GRU": (1, 2), "Gather": (0,), "Gemm": (1,), "LSTM": (1, 2), "MatMul": (1,), "RNN": (1, 2),
+}  # fmt: skip
+"""Inputs that hold weights."""
+OPERATORS = tuple(WEIGHTS)
+CHANNELS = {"Conv": 0, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": -1, "RNN": 1}
+"""The axis of output channels; rows of a table."""
+
+
+@dataclass
+class Float8:
+    """Quantize the constants.
+
+    Attributes:
+        per_channel: a scale for each output channel.
+        selected: whether a node may be changed.
+        changed: names of the weights that were quantized.
+    """
+
+    per_channel: bool = False
+    selected: Callable[[Node], bool] = field(default=lambda node: True)
+    changed: list[str] = field(default_factory=list)
+    _shared: Shared = field(default_factory=Shared, repr=False)
+    _numbers: dict[tuple[Graph, Value, int | None], Value] = field(default_factory=dict, repr=False)
+
+    def run(self, graph: Graph) -> bool:
+        """Put the constants behind a DequantizeLinear; whether there were any."""
+        return rewrite(graph, self._replace)
+
+    def _replace(self, node: Node, build: Builder) -> bool:
+        found = False
+        if not node.op.domain and node.op.name in WEIGHTS and self.selected(node):
+            for index in WEIGHTS[node.op.name]:
+                value = node.inputs[index]
+                tensor = constant(build.graph, value)
+                if value is not None and tensor is not None and len(tensor.shape) > 1 and tensor.dtype.name in ("f32", "f16") and tensor.count:
+                    node.inputs[index] = self._dequantized(node, value, tensor.numpy(), build)
+                    found = True
+        if found:
+            build.keep(node)
+        return found
+
+    def _dequantized(self, node: Node, value: Value, weight: np.ndarray, build: Builder) -> Value:
+        axis = self._axis(node, weight.ndim)
+        place = (build.graph, value, axis)
+        if place not in self._numbers:
+            inputs = self._shared.constants(build, value, axis, lambda: eight_bits(weight, axis))
+            self._numbers[place] = build.add("DequantizeLinear", inputs, {} if axis is None else {"axis": axis})
+            self.changed.append(value.name)
+        return self._numbers[place]
+
+    def _axis(self, node: Node, rank: int) -> int | None:
+        """The axis along which scales differ, None for one scale."""
+        shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
+        if not self.per_channel or shared or (node.op.name in ("MatMul", "Gather") and rank != 2):
+            return None
+        axis = 0 if node.op.name == "Gemm" and node.attributes.get("transB", 0) else CHANNELS[node.op.name]
+        return axis % rank
+
+
+def eight_bits(weight: np.ndarray, axis: int | None) -> list[np.ndarray]:
+    """The float8 numbers and their scales, in the weight's dtype: one, or one for each index of `axis`."""
+    import ml_dtypes
+    import numpy
+
+    wide = weight.astype(numpy.float32)
+    others = None if axis is None else tuple(other for other in range(weight.ndim) if other != axis)
+    most = numpy.abs(wide).max(axis=others, keepdims=True)
+    scales = (most / numpy.float32(LARGEST)).astype(weight.dtype).astype(numpy.float32)
+    scales = numpy.where(scales > 0, scales, numpy.float32(1)).astype(numpy.float32)
+    codes = numpy.clip(wide / scales, -LARGEST, LARGEST).astype(ml_dtypes.float8_e4m3fn)
+    return [codes, scales.astype(weight.dtype).reshape(() if axis is None else -1)]
