@@ -12,6 +12,8 @@ from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
 from .limits import current
+from .spending import check_weights
+from .storage import Held
 
 if TYPE_CHECKING:
     from .timing import Clock
@@ -55,6 +57,8 @@ class Session:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {', '.join(missing)}", hint="List them with candle-convert ops")
         if threads is not None and threads < 1:
             raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
+        tensors = graph.weights.values()
+        check_weights(graph.nbytes, sum(tensor.nbytes for tensor in tensors if not isinstance(tensor.storage, Held)))
         from .launch import cores
 
         self.device = device

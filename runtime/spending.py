@@ -41,6 +41,23 @@ def check_memory(need: int, weights: int, largest: str) -> None:
     raise LimitError("E-RUN-MEMORY", None, f"{what}, {allowed:,} {where}" + (f"; the largest node is {largest}" if largest else ""), hint=hint)
 
 
+def check_weights(nbytes: int, read: int) -> None:
+    """LimitError when weights alone are more than a run may hold.
+
+    Args:
+        read: the part of them that is still in files.
+    """
+    chosen = "memory" in current().chosen
+    if not chosen and read < SMALL:
+        return
+    free = None if chosen else available()
+    allowed, asked = (current().memory, nbytes) if chosen else (MOST if free is None else free, read)
+    if asked > allowed:
+        where = "are allowed" if chosen else "are free on this machine"
+        hint = "Raise it with --limit memory=8GiB, or quantize the model" if chosen else "Quantize the model, or run it where there is more memory"
+        raise LimitError("E-RUN-MEMORY", None, f"the weights of this model are {asked:,} bytes, {allowed:,} {where}", hint=hint)
+
+
 def check_work(operations: float, threads: int, largest: str) -> None:
     """LimitError when a run cannot be done in the time that is allowed, however fast the machine."""
     least = operations / (FASTEST * threads)

@@ -16,6 +16,8 @@ WHAT = "GatherBlockQuantized"
 
 
 def _infer(node: Inference) -> None:
+    if node.attributes["block_size"] < 1 or not 1 <= node.attributes["bits"] <= 8:
+        node.refuse(f"blocks of {node.attributes['block_size']} numbers of {node.attributes['bits']} bits")
     data, indices, dtype = node.shape(0), node.shape(1), node.dtype(0)
     if data is None or indices is None or dtype is None:
         node.set(0, node.dtype(2), None)

@@ -26,6 +26,9 @@ def last_length(node: Inference, length: int) -> None:
 
 def _infer(node: Inference) -> None:
     x, inner = node.shape(0), node.attributes["K"]
+    counts = {name: node.attributes[name] for name in ("K", "N", "block_size", "bits")}
+    if min(counts.values()) < 1 or counts["bits"] > 8:
+        node.refuse(f"{', '.join(f'{name} {count}' for name, count in counts.items())}: that is no matrix in blocks of numbers")
     if x and isinstance(x[-1], int) and x[-1] != inner:
         node.refuse(f"the input has {x[-1]} columns, the weight {inner}")
     last_length(node, node.attributes["N"])

@@ -14,7 +14,7 @@ from ...runtime.infer import Inference, Shape
 from ...runtime.op import case, op
 from ..nn.conv import conv
 from ..nn.window import window
-from .integer import F32_EXACT, centred, reach
+from .integer import F32_EXACT, centred, reach, same_dtypes
 from .linear import quantized
 
 
@@ -55,6 +55,7 @@ def scalar(value: np.ndarray | None) -> np.ndarray | None:
 
 
 def _sums(node: Inference) -> None:
+    same_dtypes(node, (0, 2), (1, 3))
     node.set(0, I32, conv_shape(node, node.shape(0), node.shape(1)))
 
 
@@ -80,6 +81,7 @@ def conv_integer(
 
 
 def _quantized(node: Inference) -> None:
+    same_dtypes(node, (0, 2), (3, 5))
     node.set(0, node.dtype(7), conv_shape(node, node.shape(0), node.shape(3)))
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.errors import FormatError
-from ...runtime.infer import CHECK
+from ...runtime.infer import CHECK, Inference
 
 F32_EXACT = 1 << 24
 F64_EXACT = 1 << 53
+
+
+def same_dtypes(node: Inference, *pairs: tuple[int, int]) -> None:
+    """Refuse zero points of another dtype than the codes: pairs of the positions of both."""
+    for codes, zero in pairs:
+        one, other = node.dtype(codes), node.dtype(zero)
+        if one is not None and other is not None and one is not other:
+            node.refuse(f"input {codes} is {one.name}, its zero point {other.name}")
 
 
 def centred(values: np.ndarray, zero: np.ndarray | None) -> np.ndarray:

@@ -8,7 +8,7 @@ from ...runtime.dtype import I32, of_numpy
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ..math.matmul import product_shape
-from .integer import centred, exact_matmul
+from .integer import centred, exact_matmul, same_dtypes
 from .linear import quantized
 
 
@@ -18,6 +18,7 @@ def by_row(value: np.ndarray | None) -> np.ndarray | None:
 
 
 def _product_of_integers(node: Inference) -> None:
+    same_dtypes(node, (0, 2), (1, 3))
     node.set(0, I32, product_shape(node, node.shape(0), node.shape(1)))
 
 
@@ -35,6 +36,7 @@ def matmul_integer(a: np.ndarray, b: np.ndarray, a_zero_point: np.ndarray | None
 
 
 def _quantized_product(node: Inference) -> None:
+    same_dtypes(node, (0, 2), (3, 5))
     node.set(0, node.dtype(7), product_shape(node, node.shape(0), node.shape(3)))
 
 

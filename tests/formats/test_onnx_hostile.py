@@ -235,7 +235,7 @@ def test_hostile(number, name, data, code, tmp_path, sandbox):
     assert all((outcome.file, outcome.hint)), outcome
 
 
-def test_a_hundred_megabytes_of_junk(tmp_path, sandbox):
+def test_93_a_hundred_megabytes_of_junk(tmp_path, sandbox):
     path = tmp_path / "x.onnx"
     for head in (b"\x08\x08", graph_bytes()[:-1] + b"\xff\xff\xff\x2f", b"\x00", b"\x0a\x00"):
         with open(path, "wb") as file:
@@ -246,7 +246,7 @@ def test_a_hundred_megabytes_of_junk(tmp_path, sandbox):
         assert outcome.quick, outcome
 
 
-def test_functions_that_double_at_every_level(tmp_path, sandbox):
+def test_86_functions_that_double_at_every_level(tmp_path, sandbox):
     levels = 40
     chain = [function(f"F{level}", f"F{level + 1}", f"F{level + 1}") for level in range(levels)]
     leaf = helper.make_function("f", f"F{levels}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)])
@@ -257,7 +257,7 @@ def test_functions_that_double_at_every_level(tmp_path, sandbox):
         inline(cc.open(path))
 
 
-def test_texts_that_claim_more_than_there_is(tmp_path, sandbox):
+def test_91_texts_that_claim_more_than_there_is(tmp_path, sandbox):
     path = tmp_path / "x.onnx"
     path.write_bytes(graph_bytes(field(5, b"\x08" + varint(1 << 40) + b"\x10\x08" + field(6, b"a") + field(8, b"t"))))
     assert sandbox.outcome(path).code == "E-ONNX-TENSOR"
@@ -275,7 +275,7 @@ def opening(path, count):
         gc.enable()
 
 
-def test_many_nodes_take_time_in_proportion(tmp_path):
+def test_91_many_nodes_take_time_in_proportion(tmp_path):
     seconds = []
     for count in (4_000, 16_000):
         names = [f"v{index}".encode() for index in range(count + 1)]
@@ -286,7 +286,7 @@ def test_many_nodes_take_time_in_proportion(tmp_path):
     assert seconds[1] < 10 * seconds[0]
 
 
-def test_a_large_attribute_stays_in_the_file(tmp_path, sandbox):
+def test_91_a_large_attribute_stays_in_the_file(tmp_path, sandbox):
     path = tmp_path / "x.onnx"
     size = 1 << 30
     inner = field(1, b"t") + b"\xa0\x01\x04"
@@ -301,7 +301,7 @@ def test_a_large_attribute_stays_in_the_file(tmp_path, sandbox):
     assert (outcome.code, outcome.quick) == ("", True), outcome
 
 
-def test_links_of_the_hub_cache_are_followed(tmp_path):
+def test_79_links_of_the_hub_cache_are_followed(tmp_path):
     repository = tmp_path / "models--a--b"
     blobs, snapshot = repository / "blobs", repository / "snapshots" / "0123" / "onnx"
     blobs.mkdir(parents=True)
