@@ -16,7 +16,9 @@ from . import api
 if TYPE_CHECKING:
     import numpy as np
 
-PROVIDERS = ("CPUExecutionProvider",)
+CUDA = "CUDAExecutionProvider"
+PROVIDERS = (CUDA, "CPUExecutionProvider")
+Provider = str | tuple[str, Mapping[str, Any]]
 _TYPES = {"f32": "float", "f64": "double", "f16": "float16", "bf16": "bfloat16", "string": "string", "bool": "bool"}
 
 
@@ -30,21 +32,24 @@ class Argument:
 
 
 class InferenceSession:
-    """A model that runs on the host.
+    """A model that runs on the host, or on a card.
 
     Args:
         model: path, bytes of an ONNX file, or a graph.
-        providers: accepted as ONNX Runtime's; all that are not on the CPU are refused.
+        providers: ONNX Runtime's names, with options or without: the CPU where none is given; a card when ``CUDAExecutionProvider`` is the
+            first, number ``device_id`` of its options. Operators without a CUDA path run on the CPU then.
         threads: threads of one run, all cores where None.
 
-    Raises UnsupportedError for operators that cannot run, FormatError for a malformed model.
+    Raises UnsupportedError for operators that cannot run, and where there is no card that was asked for, FormatError for a malformed model.
     """
 
-    def __init__(self, model: str | Path | bytes | Graph, providers: Sequence[str] | None = None, threads: int | None = None) -> None:
-        unknown = [provider for provider in providers or () if provider not in PROVIDERS]
+    def __init__(self, model: str | Path | bytes | Graph, providers: Sequence[Provider] | None = None, threads: int | None = None) -> None:
+        asked = [(provider, {}) if isinstance(provider, str) else (provider[0], dict(provider[1])) for provider in providers or PROVIDERS[1:]]
+        unknown = [name for name, _ in asked if name not in PROVIDERS]
         if unknown:
             raise UsageError("E-RUN-PROVIDER", None, f"there is no provider {unknown[0]!r}", expected=", ".join(PROVIDERS), hint="Leave it out")
-        self._session = _session(model, threads)
+        name, options = asked[0]
+        self._session = _session(model, threads, f"cuda:{options.get('device_id', 0)}" if name == CUDA else "cpu")
 
     def get_inputs(self) -> list[Argument]:
         """What has to be fed."""
@@ -56,7 +61,7 @@ class InferenceSession:
 
     def get_providers(self) -> list[str]:
         """Where it runs."""
-        return list(PROVIDERS)
+        return list(PROVIDERS[self._session.device == "cpu" :])
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Outputs by name (None for all) for arrays of numpy, torch or DLPack; see `Session.run`."""
@@ -67,15 +72,15 @@ class InferenceSession:
         return self._session.run_with_taps(feeds, taps, on_tap)
 
 
-def _session(model: str | Path | bytes | Graph, threads: int | None) -> Session:
+def _session(model: str | Path | bytes | Graph, threads: int | None, device: str) -> Session:
     if isinstance(model, Graph):
-        return Session(model, threads=threads)
+        return Session(model, threads=threads, device=device)
     if not isinstance(model, bytes):
-        return Session(api.open(model), threads=threads)
+        return Session(api.open(model), threads=threads, device=device)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model)
-        return Session(api.open(path), threads=threads)
+        return Session(api.open(path), threads=threads, device=device)
 
 
 def _argument(value: Value) -> Argument:

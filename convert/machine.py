@@ -17,10 +17,13 @@ from typing import Any
 DISTRIBUTION = "candle-convert"
 FEATURES = tuple("sse4_2 avx avx2 fma f16c avx512f avx512bw avx512_vnni avx_vnni amx_tile amx_int8 asimd asimddp sve".split())  # noqa: SIM905
 OPTIONAL = {"jinja2": "is not installed; without it scan searches chat templates for patterns only"}
-VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "NO_COLOR", "TMPDIR")
+VARIABLES = (
+    "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "NUMBA_ENABLE_CUDASIM", "NO_COLOR", "TMPDIR",
+)
+DRIVER = Path("/proc/driver/nvidia")
 SCARCE = 2**30
 """Bytes of memory or disk below which a warning is due."""
-_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?P<condition>[<>=!~][^;]*)?(?:;\s*extra\s*==\s*['\"](?P<extra>\w+)['\"])?")
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[[\w,-]*\])?\s*(?P<condition>[<>=!~][^;]*)?(?:;\s*extra\s*==\s*['\"](?P<extra>\w+)['\"])?")
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,18 @@ def hardware() -> dict[str, Any]:
         "features": [feature for feature in FEATURES if feature in present],
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory": _memory(),
-        "cuda_driver": Path("/proc/driver/nvidia/version").exists(),
+        "cuda_driver": (DRIVER / "version").exists(),
+        "cuda": _cuda(),
     }
+
+
+def _cuda() -> dict[str, Any]:
+    """The driver's version, the names of its cards, numba-cuda's version, and whether the simulator stands for a card."""
+    driver = re.search(r"(\d+\.\d[\d.]*)", _read(str(DRIVER / "version")))
+    texts = [_read(str(path)) for path in sorted(DRIVER.glob("gpus/*/information"))]
+    names = [match[1].strip() for match in (re.search(r"^Model:(.*)$", text, re.MULTILINE) for text in texts) if match]
+    simulated = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+    return {"driver": driver[1] if driver else None, "devices": names, "numba_cuda": _version("numba-cuda"), "simulator": simulated}
 
 
 def _memory() -> dict[str, int | None]:
@@ -168,11 +181,22 @@ def verdicts(found: dict[str, Any]) -> list[Verdict]:
             lines.append(Verdict("warning", disk["what"], f"{disk['free'] >> 20} MiB are free in {disk['path']}"))
         elif not disk["kernel_copy"]:
             lines.append(Verdict("ok", disk["what"], "its file system does not copy inside the kernel; conversions copy through memory"))
+    lines.append(_cuda_verdict(found["hardware"]["cuda"]))
     if found["caches"]["offline"]:
         lines.append(Verdict("ok", "hub", "is offline (HF_HUB_OFFLINE): hf:// reads the cache only"))
     if found["caches"]["variables"].get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         lines.append(Verdict("warning", "numba", "NUMBA_DISABLE_JIT is set: quantization is very slow; unset it"))
     return lines
+
+
+def _cuda_verdict(cuda: dict[str, Any]) -> Verdict:
+    if cuda["simulator"]:
+        return Verdict("warning", "cuda", "NUMBA_ENABLE_CUDASIM is set: --device cuda simulates a card, very slowly; unset it")
+    if cuda["driver"] is None:
+        return Verdict("ok", "cuda", "there is no NVIDIA driver; graphs run on the CPU")
+    if cuda["numba_cuda"] is None:
+        return Verdict("ok", "cuda", f"there is a driver; for --device cuda: pip install '{DISTRIBUTION}[cuda]'")
+    return Verdict("ok", "cuda", "--device cuda runs graphs on the card")
 
 
 def _read(path: str) -> str:

@@ -12,8 +12,6 @@ from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
 from .limits import current
-from .spending import check_weights
-from .storage import Held
 
 if TYPE_CHECKING:
     from .timing import Clock
@@ -57,8 +55,6 @@ class Session:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {', '.join(missing)}", hint="List them with candle-convert ops")
         if threads is not None and threads < 1:
             raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
-        tensors = graph.weights.values()
-        check_weights(graph.nbytes, sum(tensor.nbytes for tensor in tensors if not isinstance(tensor.storage, Held)))
         from .launch import cores
 
         self.device = device
@@ -113,7 +109,7 @@ class Session:
         from .feeding import checked
 
         arrays = checked(self.graph, feeds, self._defaults)
-        found = self._results(self.program, self._fitting(arrays), clock=clock)
+        found = self._results(self.program, self._fitting(self._kept(arrays, feeds)), clock=clock)
         return found if names is None else self._chosen(names, found)
 
     def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
@@ -129,7 +125,7 @@ class Session:
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
             self._whole = self._program(self._plain)
-        return self._results(self._whole, arrays, re.compile(taps), on_tap)
+        return self._results(self._whole, self._kept(arrays, feeds), re.compile(taps), on_tap)
 
     def _results(
         self, program: Any, arrays: list[Any], taps: re.Pattern[str] | None = None, on_tap: Callable[[str, Any], None] | None = None,
@@ -145,6 +141,13 @@ class Session:
         end = time.monotonic() + current().time if "time" in current().chosen else math.inf
         found: list[Any] = program.run(arrays, Run(self.threads, native, taps, on_tap, end, clock))
         return found
+
+    def _kept(self, arrays: list[Any], feeds: Mapping[str, Any]) -> list[Any]:
+        """Defaults of inputs that are not fed stay tensors for a device, which uploads them once."""
+        if self.device == "cpu" or not self._defaults:
+            return arrays
+        names = [value.name for value in self.graph.inputs]
+        return [self._defaults.get(name, array) if name not in feeds else array for name, array in zip(names, arrays, strict=True)]
 
     def _fitting(self, arrays: list[Any]) -> list[Any]:
         """Those of the inputs that simplifying has left."""

@@ -38,7 +38,9 @@ def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
     out.say(f"cpu      {hardware['cores']} cores · {hardware['cpu']} · {' '.join(hardware['features'])}")
     sizes = [f"{human_size(value)} {name.replace('_', ' ')}" for name, value in memory.items() if value is not None]
     out.say(f"memory   {' · '.join(sizes)}")
-    out.say(f"cuda     {'driver loaded' if hardware['cuda_driver'] else 'no driver'}")
+    cuda = hardware["cuda"]
+    driver = f"driver {cuda['driver']}" if cuda["driver"] else "driver loaded" if hardware["cuda_driver"] else "no driver"
+    out.say(printable(f"cuda     {driver} · numba-cuda {cuda['numba_cuda'] or 'not installed'}{''.join(f' · {name}' for name in cuda['devices'])}"))
     for disk in found["disks"]:
         copy = "kernel copy" if disk["kernel_copy"] else "no kernel copy" if disk["writable"] else "not writable"
         out.say(f"disk     {human_size(disk['free'])} free · {copy} · {disk['what']} {printable(disk['path'])}")

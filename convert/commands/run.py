@@ -19,6 +19,7 @@ Examples
   candle-convert run model.onnx --input x=image.npy --output y.npz
   candle-convert run model.onnx --input x=1x3x224x224 --seed 7
   candle-convert run model.onnx --dim batch=4 --taps 'conv.*' --threads 2
+  candle-convert run model.onnx --device cuda:0
 """
 
 
@@ -30,6 +31,7 @@ Examples
 @click.option("-o", "--output", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option("--device", metavar="DEVICE", default="cpu", help="cpu (default), cuda or cuda:N.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @arguments.options(arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
@@ -43,7 +45,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
-    session = Session(graph, threads=values["threads"])
+    session = Session(graph, threads=values["threads"], device=values["device"])
     fed, told = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
     out = current()
     for line in told:
@@ -59,9 +61,17 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     rows += [_row(name, result) for name, result in named.items()]
     out.table(("value", "dtype", "shape", "min", "max", "mean", "NaN"), [_cells(row) for row in rows], right=(3, 4, 5, 6))
     out.say(f"{seconds:.3f} s")
+    placement = None
+    if values["device"] != "cpu":
+        from ...runtime.cuda.report import placement_of
+
+        placement = placement_of(session.program)
+        for line in placement.lines():
+            out.say(line)
     if values["output"] is not None:
         _save(named, values["output"], values["force"])
-    out.emit({"inputs": [model], "values": rows, "outputs": [values["output"]] if values["output"] else [], "timings": {"run": seconds}})
+    out.emit({"inputs": [model], "values": rows, "outputs": [values["output"]] if values["output"] else [], "timings": {"run": seconds}, **(
+        {} if placement is None else {"placement": placement.to_json()})})
 
 
 def _row(name: str, value: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import over
 from ...runtime.cuda.place import Planned, Step, cuda
 from ...runtime.cuda.product import Axes, product
@@ -14,7 +15,7 @@ from .linear import linear
 from .matmul import matmul
 
 
-def matrices(a: Buffer, b: Buffer, y: Buffer, stack: Sequence[int]) -> Planned:
+def matrices(a: Buffer, b: Buffer, y: Buffer, stack: Sequence[int]) -> Launch:
     """Products of two stacks of matrices that broadcast to `stack`; `y` is contiguous."""
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     inner = a.view((*a.shape[:-2], 1)), b.view((*b.shape[:-2], 1))

@@ -11,10 +11,10 @@ from ...runtime.cuda.element import computing
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, copied, mapped
+from ...runtime.cuda.zip import Chain, copied, identical, mapped
 from ...runtime.launch import Buffer, View
 from .concat import concat
-from .constant_of_shape import eye_like
+from .constant_of_shape import constant_of_shape, eye_like
 from .depth import depth_to_space, space_to_depth
 from .expand import expand, tile
 from .one_hot import one_hot
@@ -44,6 +44,14 @@ def constant_on_device(step: Step) -> Planned:
     result = step.results[0]
     assert result is not None
     return View(step.held(np.asarray(compute(np.broadcast_to(np.zeros((), x.dtype), x.shape), **step.node.attributes)).astype(result[0])))
+
+
+@cuda(constant_of_shape)
+def filled_on_device(step: Step) -> Planned:
+    """One number everywhere."""
+    value = step.attributes["value"]
+    y = step.output()
+    return mapped(identical, [step.held(np.zeros((), np.float32) if value is None else np.asarray(value).reshape(()))], y)
 
 
 def whole(buffer: Buffer) -> Operand:

@@ -21,6 +21,7 @@ from ..infer import MAX_DATA, Facts
 from ..launch import Buffer, Room, View
 from ..memory import place
 from ..plan import addressable, dtype_of, ints, known, size
+from ..tensor import Tensor
 from .element import holds
 from .kernel import Launch
 from .place import PLANNERS, Step, formula_of, placed, planned
@@ -121,10 +122,17 @@ class OnHost:
     shape: tuple[int, ...] | None
 
 
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """An input that has its default: a weight."""
+
+    tensor: Tensor
+
+
 class Planner:
     """Makes one plan."""
 
-    def __init__(self, program: Program, feeds: Sequence[OnDevice | OnHost], keep: frozenset[str]) -> None:
+    def __init__(self, program: Program, feeds: Sequence[OnDevice | OnHost | Fixed], keep: frozenset[str]) -> None:
         self.program = program
         self.keep = keep
         self.plan = Plan()
@@ -139,6 +147,7 @@ class Planner:
         self.uses: Counter[Value] = Counter(value for node in self.nodes_left for value in needed(node))
         self.results = [self._value(value) for value in program.outputs]
         self.uses.update(self.results)
+        self.uses.update(value for node in self.nodes_left for value in node.outputs if value.name in keep)
         for value, array in program.weights.items():
             self._constant(self._value(value), array, value.dtype)
         for value, feed in zip(program.inputs, feeds, strict=True):
@@ -151,7 +160,11 @@ class Planner:
         value.dtype, value.shape = dtype or dtype_of(array), array.shape
         self.constants[value] = array
 
-    def _feed(self, value: Value, feed: OnDevice | OnHost, described: Value) -> None:
+    def _feed(self, value: Value, feed: OnDevice | OnHost | Fixed, described: Value) -> None:
+        if isinstance(feed, Fixed):
+            self._constant(value, feed.tensor.numpy(), feed.tensor.dtype)
+            self.plan.fed.append(value)
+            return
         if isinstance(feed, OnDevice):
             from ..plan import dtype_of_numpy
 
@@ -191,7 +204,7 @@ class Planner:
     def _node(self, node: Node) -> bool:
         """Whether the node is done with; otherwise others stand for it."""
         self.facts.infer_node(node)
-        if self._folded(node):
+        if not any(value.name and self.uses[value] for value in node.outputs) or self._folded(node):
             return True
         why = placed(node.op)
         if why is None:

@@ -15,13 +15,14 @@ from ..errors import UsageError
 from ..graph import Graph, Node, Value
 from ..launch import Buffer
 from ..op import Call
-from ..plan import dtype_of, ints
+from ..plan import dtype_of
+from ..tensor import Tensor
 from .array import DeviceArray
 from .kernel import Launch
 from .machine import number_of
 from .memory import Memory, Pool
 from .place import kernels
-from .planner import Download, HostStep, OnDevice, OnHost, Plan, Planner, Upload
+from .planner import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Planner, Upload
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
@@ -47,6 +48,7 @@ class Program:
         self.pool = pool
         self.cache = cache
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._defaults: dict[int, Fixed] = {}
         self._lock = threading.Lock()
 
     def sub(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray]) -> Program:
@@ -61,7 +63,7 @@ class Program:
 
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
         """What runs feeds of these dtypes and shapes."""
-        signatures = tuple(map(_signature, feeds))
+        signatures = tuple(self._defaults.setdefault(id(feed), Fixed(feed)) if isinstance(feed, Tensor) else _signature(feed) for feed in feeds)
         runner = self._plans.get((signatures, keep))
         if runner is None:
             made = Runner(Planner(self, signatures, keep).made(), self)
@@ -72,17 +74,27 @@ class Program:
         return runner
 
     @property
+    def runners(self) -> list[Runner]:
+        """What has been planned."""
+        return list(self._plans.values())
+
+    @property
     def plans(self) -> list[Plan]:
         """The plans that are cached."""
-        return [runner.plan for runner in self._plans.values()]
+        return [runner.plan for runner in self.runners]
 
 
 def of_graph(graph: Graph, device: str, memory: int | None = None) -> Program:
     """The program of a whole graph on a device (``cuda``, ``cuda:1``); `memory` limits the bytes that it may hold there."""
+    pool = Pool(number_of(device), memory)
     kernels()
+    return Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), pool, {})
+
+
+def weights_of(graph: Graph) -> dict[Value, np.ndarray]:
+    """Weights that are not fed."""
     fed = {value.name for value in graph.inputs}
-    weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
-    return Program(graph.nodes, graph.inputs, graph.outputs, weights, Pool(number_of(device), memory), {})
+    return {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
 
 
 def _signature(feed: Any) -> OnDevice | OnHost:
@@ -103,6 +115,11 @@ class Runner:
         self._free: list[Memory] = []
         self._below: dict[int, Program] = {}
 
+    @property
+    def below(self) -> list[Program]:
+        """Programs of subgraphs that have run."""
+        return list(self._below.values())
+
     def run(self, feeds: Sequence[Any], on_tap: Tap | None = None) -> list[Any]:
         """Outputs on the host, which share no memory with anything else."""
         try:
@@ -120,7 +137,7 @@ class Runner:
         for place, feed in zip(plan.fed, feeds, strict=True):
             if isinstance(place, int):
                 memory.slots[place] = feed.bytes
-            else:
+            elif not isinstance(feed, Tensor):
                 objects[place] = feed
         zero = np.zeros(1, np.uint8)
         for flag, _ in plan.flags:
@@ -188,6 +205,3 @@ def _owned(result: Any, feeds: Sequence[Any], plan: Plan) -> Any:
         return result
     known = (*feeds, *plan.objects.values())
     return result.copy() if result.base is not None or any(result is array for array in known) else result
-
-
-__all__ = ["Program", "ints", "of_graph"]

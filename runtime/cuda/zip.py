@@ -111,7 +111,7 @@ def zipped(steps: Sequence[Apply], lengths: Sequence[int], operands: Sequence[Op
                 continue
             taken += 1
             box.load(2, taken, "k", f"v{taken}")
-            arguments.append(f"v{taken}")
+            arguments.append(_widened(f"v{taken}", operand, step.compute))
         for place, value in enumerate(step.numbers):
             arguments.append(number_in(writer.parameter(f"a{number}_{place}", value), step.compute))
         head.append(f"f{number} = scalar({key_of(step.function)!r}, {step.compute.name!r})")
@@ -121,6 +121,13 @@ def zipped(steps: Sequence[Apply], lengths: Sequence[int], operands: Sequence[Op
     box.store(2, 0, "k", f"t{len(steps) - 1}")
     title = " ".join(key_of(step.function).partition(" ")[0] for step in steps)
     return Launch(generated.made(title, "\n".join([*head, writer.text()]), (THREADS,)), writer.values, blocks_for(count))
+
+
+def _widened(name: str, operand: Buffer, compute: np.dtype[Any]) -> str:
+    """Integers are taken to the dtype that is computed in, except those of 64 bits to a float, which keep their digits."""
+    kind = computing(operand.dtype)
+    narrow = kind.kind in "iu" and kind != compute and (compute.kind in "iu" or (compute.kind == "f" and kind.itemsize <= 4))
+    return f"to_{compute.name}({name})" if narrow else name
 
 
 def number_in(name: str, dtype: np.dtype[Any]) -> str:

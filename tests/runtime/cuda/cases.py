@@ -70,9 +70,9 @@ def graphs():
 def host_steps(program):
     """Nodes that run on the CPU, in a program and those below it."""
     found = []
-    for runner in program._plans.values():
+    for runner in program.runners:
         found += [[step.node.op.name, step.why] for step in runner.plan.steps if isinstance(step, HostStep)]
-        for below in [*runner._below.values(), *([runner.plan.rest] if runner.plan.rest is not None else [])]:
+        for below in [*runner.below, *([runner.plan.rest] if runner.plan.rest is not None else [])]:
             found += host_steps(below)
     return found
 

@@ -1,0 +1,106 @@
+"""Without a card: one clear error; what runs where is said before anything runs, from the command line too."""
+
+import json
+import os
+import subprocess
+import sys
+
+import candle_convert as cc
+import numpy as np
+import onnx
+import pytest
+from candle_convert.convert.cli import run
+from candle_convert.runtime.errors import UnsupportedError, UsageError
+from onnx import TensorProto, helper
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+from candle_convert.runtime.cuda.machine import state
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A product, an activation, texts on the side, and a shape that is not known."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["y"]), helper.make_node("NonZero", ["y"], ["z"]),
+        helper.make_node("Cast", ["z"], ["f"], to=TensorProto.FLOAT),
+    ]
+    weights = [onnx.numpy_helper.from_array(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), "w")]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "f")]
+    path = tmp_path / "model.onnx"
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    return path
+
+
+def answer(capsys, *arguments):
+    assert run([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.skipif(state().why is None, reason="there is a card, or the simulator")
+def test_no_card_is_one_clear_error(model):
+    for asked in ("CUDAExecutionProvider", ("CUDAExecutionProvider", {"device_id": 0})):
+        with pytest.raises(UnsupportedError) as caught:
+            cc.InferenceSession(model, providers=[asked, "CPUExecutionProvider"])
+        assert caught.value.code == "E-DEVICE-NONE"
+        assert "--device cpu" in caught.value.hint
+    assert run(["run", str(model), "--device", "cuda:0"]) == 4
+    with pytest.raises(UsageError):
+        cc.InferenceSession(model, providers=["TensorrtExecutionProvider"])
+
+
+def test_devices_that_do_not_exist(model):
+    assert run(["run", str(model), "--device", "tpu"]) == 2
+    assert run(["ops", "--device", "tpu"]) == 2
+
+
+def test_the_cpu_is_what_nobody_asks_for(model):
+    assert cc.InferenceSession(model).get_providers() == ["CPUExecutionProvider"]
+    assert cc.InferenceSession(model, providers=["CPUExecutionProvider", "CUDAExecutionProvider"]).get_providers() == ["CPUExecutionProvider"]
+
+
+def test_every_operator_says_where_it_runs(capsys):
+    rows = answer(capsys, "ops", "--device", "cuda")["ops"]
+    assert {row["device"] for row in rows} == {"cuda", "cpu"}
+    assert all(row["why"] for row in rows if row["device"] == "cpu")
+    assert all(row["why"] is None for row in rows if row["device"] == "cuda")
+
+
+def test_what_a_model_costs_is_foreseen(model, capsys):
+    placement = answer(capsys, "ops", str(model), "--device", "cuda", "--dim", "batch=2")["placement"]
+    assert placement["device"] == {"MatMul": 1, "Relu": 1}
+    assert [row["op"] for row in placement["host"]] == ["NonZero"]
+    assert placement["copied"] == {"to_device": 0, "to_host": 24, "inputs": 32, "outputs": 0}
+    assert placement["device_bytes"]["weights"] == 48
+    assert placement["waiting"] == 1
+
+
+def test_a_run_says_what_it_copied(model):
+    script = (
+        "import sys; from candle_convert.convert.cli import run; "
+        f"sys.exit(run(['run', {str(model)!r}, '--device', 'cuda', '--dim', 'batch=2', '--json']))"
+    )
+    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    placement = json.loads(done.stdout)["placement"]
+    assert placement["device"]["MatMul"] == 1
+    assert placement["copied"]["to_host"] == 24
+
+
+def test_memory_that_is_not_there_is_refused_by_the_plan(model):
+    script = (
+        "import sys, numpy as np, candle_convert as cc\n"
+        "from candle_convert.runtime.cuda.program import of_graph\n"
+        f"graph = cc.open({str(model)!r})\n"
+        "program = of_graph(graph, 'cuda', memory=100)\n"
+        "try:\n"
+        "    program.run([np.ones((2, 4), np.float32)])\n"
+        "except cc.LimitError as error:\n"
+        "    print(error.code, error.message)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
+    assert done.stdout.startswith("E-DEVICE-MEMORY"), done.stderr
+    assert "(48 of weights" in done.stdout
