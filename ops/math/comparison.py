@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.graph import Dim
 from ...runtime.op import case
 from .elementwise import binary, elementwise, followed, truth
 
 NANS = np.array([1, np.nan, 3, -np.inf, np.inf], np.float32)
 
 
+def _equal_lengths(items: Sequence[Dim]) -> Dim:
+    """Whether elements are the same where they are lengths by name: one name is, a length and a negative number never are."""
+    one, other = items
+    if one == other and one is not None:
+        return 1
+    negative = any(isinstance(item, int) and item < 0 for item in items)
+    return 0 if negative and any(isinstance(item, str) for item in items) else None
+
+
 @binary(
     "Equal", 19, case("i64[2,3]", "i64[3]"), case("f32[5]", NANS), case("string[2,3]", "string[3]"), case("bool[2,3]", "bool[3]"),
-    case("f32[0,3]", "f32[3]"), scalar=lambda a, b: a == b, infer=followed(truth, lambda a, b: a == b),
+    case("f32[0,3]", "f32[3]"), scalar=lambda a, b: a == b, infer=followed(truth, lambda a, b: a == b, _equal_lengths),
 )
 def equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Where a == b; NaN equals nothing."""

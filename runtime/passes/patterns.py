@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from . import activations, layer_norm
+from . import activations, attention, layer_norm, redundant, reshapes, rotary, transposes
 
-PATTERNS = (*layer_norm.RULES, *activations.RULES)
+TIDYING = (*redundant.RULES, *reshapes.RULES, *transposes.RULES)
+"""What can be left out or merged."""
+MEANINGS = (*rotary.RULES, *attention.RULES, *layer_norm.RULES, *activations.RULES)
+"""Operators that exporters take apart."""

@@ -10,8 +10,9 @@ from typing import Any
 from ..build import Builder
 from ..errors import Error
 from ..graph import Graph, Node, Value
-from ..infer import Facts, Inference, infer
+from ..infer import Facts
 from .dead import DropDead
+from .naming import Names
 from .pattern import Found, Pattern, View
 from .rewrite import constant, graphs
 
@@ -26,6 +27,7 @@ class Match:
     root: Node
     graph: Graph
     facts: Facts
+    view: View
 
     def __getitem__(self, name: str) -> Value:
         """The value of a variable."""
@@ -116,8 +118,11 @@ class Recognise:
             return False
         work = _Work(graph, by_head)
         changed = False
-        for inner in list(graphs(graph)):
-            changed |= work.tree(inner)
+        try:
+            for inner in list(graphs(graph)):
+                changed |= work.tree(inner)
+        finally:
+            work.facts.forget()
         if changed:
             DropDead().run(graph)
         return changed
@@ -125,7 +130,7 @@ class Recognise:
 
 class _Work:
     def __init__(self, graph: Graph, by_head: dict[str, list[Rule]]) -> None:
-        self.facts = infer(graph)
+        self.facts = Names(graph)
         self.view = View(graph)
         self.by_head = by_head
 
@@ -146,7 +151,7 @@ class _Work:
         for rule in self.by_head.get(node.op.name, ()):
             for found in rule.pattern.matches(node.outputs[0], Found(), self.view):
                 if self.closed(found, node):
-                    made = self.built(rule, Match(found, node, graph, self.facts))
+                    made = self.built(rule, Match(found, node, graph, self.facts, self.view))
                     if made is not None:
                         for inner in (*found.inner, node):
                             self.view.home.pop(inner, None)
@@ -193,8 +198,7 @@ class _Checked(Builder):
 
     def keep(self, node: Node) -> None:
         super().keep(node)
-        if node.op.infer is not None:
-            node.op.infer(Inference(node, self.facts))
+        self.facts.infer_node(node)
 
     def undo(self) -> None:
         """Leave the graph as it was."""

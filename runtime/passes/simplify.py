@@ -14,10 +14,11 @@ from .fold import FoldConstants
 from .gemm import MergeBias
 from .identity import DropIdentities
 from .merge_norm import MergeNorm
-from .patterns import PATTERNS
+from .patterns import MEANINGS, TIDYING
 from .recognise import Recognise
+from .transposes import CancelTransposes
 
-PASSES = ("inline", "fold", "identities", "common", "norm", "bias", "patterns", "dead")
+PASSES = ("inline", "fold", "identities", "common", "norm", "bias", "tidy", "patterns", "transposes", "dead")
 ROUNDS = 20
 """Rounds after which it is enough; each one but the last has found something."""
 
@@ -51,7 +52,7 @@ class Simplify:
         """Whether anything changed. The graph is checked before, and after every pass."""
         passes: tuple[Callable[[Graph], bool], ...] = (
             inline, FoldConstants(self.max_fold).run, DropIdentities().run, ShareCommon().run, MergeNorm().run, MergeBias().run,
-            Recognise(PATTERNS, self.opset).run, DropDead().run,
+            Recognise(TIDYING, self.opset).run, Recognise(MEANINGS, self.opset).run, CancelTransposes().run, DropDead().run,
         )
         check(graph)
         changed = _fix_weights(graph)
