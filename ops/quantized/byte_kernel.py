@@ -1,0 +1,159 @@
+"""The heart of products of bytes: a tile of 32-bit sums kept in registers while it runs along the common dimension, four elements at a time.
+
+Rows are signed bytes, read where they lie; the other factor is unsigned, in panels of `PANEL` columns with four elements of a column together.
+Bytes of the other kind are moved by 128, and so are their zero points. Rows are padded to fours with zeros. With VNNI one instruction
+multiplies and adds; elsewhere 16-bit products, which hold any product of these bytes, are added by vectors. Both give the same sums.
+"""
+
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ...runtime.kernel import inner
+
+FEATURES = binding.get_host_cpu_features()
+VNNI = bool(FEATURES.get("avx512vnni", False))
+ROWS = 12 if FEATURES.get("avx512f", False) else 3
+PANEL = 32
+MIDDLE = 128
+"""What the bytes of one kind are more than those of the other."""
+
+_INT, _BYTE = ir.IntType(64), ir.IntType(8)
+_SUMS = ir.VectorType(ir.IntType(32), 16)
+_FOURS = ir.VectorType(_BYTE, 64)
+
+
+def _address(builder: Any, base: Any, step: Any, index: int) -> Any:
+    return builder.add(base, builder.mul(step, ir.Constant(_INT, index)))
+
+
+def _multiplied(builder: Any, sums: Any, columns: Any, four: Any) -> Any:
+    """Sums with the products of sixteen columns and one row's four elements, an i32."""
+    undefined = ir.Constant(_SUMS, ir.Undefined)
+    spread = builder.shuffle_vector(
+        builder.insert_element(undefined, four, ir.Constant(ir.IntType(32), 0)), undefined, ir.Constant(_SUMS, [0] * 16)
+    )
+    if VNNI:
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_SUMS, [_SUMS] * 3), "llvm.x86.avx512.vpdpbusd.512")
+        return builder.call(function, [sums, columns, spread])
+    return _plainly(builder, sums, columns, spread)
+
+
+def _plainly(builder: Any, sums: Any, columns: Any, spread: Any) -> Any:
+    """The same by vectors that every processor has."""
+    short = ir.VectorType(ir.IntType(16), 64)
+    product = builder.mul(builder.zext(builder.bitcast(columns, _FOURS), short), builder.sext(builder.bitcast(spread, _FOURS), short))
+    for count in (32, 16):
+        wide = ir.VectorType(ir.IntType(32), count)
+        lanes = [ir.Constant(wide, list(range(start, 2 * count, 2))) for start in (0, 1)]
+        halves = [builder.shuffle_vector(product, product, part) for part in lanes]
+        product = builder.add(*(builder.sext(half, wide) if count == 32 else half for half in halves))
+    return builder.add(sums, product)
+
+
+def _tile(rows: int, multiplied: Any) -> Any:
+    """A tile of `rows` rows; steps in bytes; `fours` is how many fours a row has."""
+
+    @intrinsic
+    def tile(typing: Any, a: Any, a_row: Any, b: Any, fours: Any, c: Any, c_row: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            a, a_row, b, fours, c, c_row = args
+            word = lambda value: ir.Constant(_INT, value)  # noqa: E731
+            lines = [_address(builder, a, a_row, row) for row in range(rows)]
+            before = builder.block
+            loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
+            zero = ir.Constant(_SUMS, [0] * 16)
+            builder.cbranch(builder.icmp_signed(">", fours, word(0)), loop, after)
+            builder.position_at_end(loop)
+            step, at = builder.phi(_INT), builder.phi(_INT)
+            sums = [builder.phi(_SUMS) for _ in range(2 * rows)]
+            for phi, start in zip((step, at, *sums), (word(0), b, *[zero] * (2 * rows)), strict=True):
+                phi.add_incoming(start, before)
+            halves = []
+            for half in range(2):
+                columns = builder.load(builder.inttoptr(builder.add(at, word(64 * half)), _SUMS.as_pointer()))
+                columns.align = 1
+                halves.append(columns)
+            made = []
+            offset = builder.mul(step, word(4))
+            for row in range(rows):
+                four = builder.load(builder.inttoptr(builder.add(lines[row], offset), ir.IntType(32).as_pointer()))
+                four.align = 1
+                made += [multiplied(builder, sums[2 * row + half], halves[half], four) for half in range(2)]
+            following = builder.add(step, word(1))
+            step.add_incoming(following, loop)
+            at.add_incoming(builder.add(at, word(4 * PANEL)), loop)
+            for phi, value in zip(sums, made, strict=True):
+                phi.add_incoming(value, loop)
+            builder.cbranch(builder.icmp_signed("<", following, fours), loop, after)
+            builder.position_at_end(after)
+            for index, value in enumerate(made):
+                found = builder.phi(_SUMS)
+                found.add_incoming(zero, before)
+                found.add_incoming(value, loop)
+                made[index] = found
+            for index, found in enumerate(made):
+                row, half = divmod(index, 2)
+                place = builder.add(_address(builder, c, c_row, row), word(64 * half))
+                builder.store(found, builder.inttoptr(place, _SUMS.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), lower
+
+    return tile
+
+
+def _column(multiplied: Any) -> Any:
+    main, four, one = _tile(ROWS, multiplied), _tile(min(4, ROWS), multiplied), _tile(1, multiplied)
+    middle = min(4, ROWS)
+
+    @inner
+    def column_of_byte_tiles(a: Any, a_row: Any, b: Any, fours: Any, c: Any, rows: Any) -> None:
+        """Sums [rows, PANEL] at `c` of rows `a_row` bytes apart with one panel."""
+        row = 0
+        while row < rows:
+            left = rows - row
+            at, to = a + row * a_row, c + row * 4 * PANEL
+            if left >= ROWS:
+                main(at, a_row, b, fours, to, np.int64(4 * PANEL))
+                row += ROWS
+            elif left >= middle:
+                four(at, a_row, b, fours, to, np.int64(4 * PANEL))
+                row += middle
+            else:
+                one(at, a_row, b, fours, to, np.int64(4 * PANEL))
+                row += 1
+
+    return column_of_byte_tiles
+
+
+def _spread_plainly(builder: Any, sums: Any, columns: Any, four: Any) -> Any:
+    undefined = ir.Constant(_SUMS, ir.Undefined)
+    one = builder.insert_element(undefined, four, ir.Constant(ir.IntType(32), 0))
+    return _plainly(builder, sums, columns, builder.shuffle_vector(one, undefined, ir.Constant(_SUMS, [0] * 16)))
+
+
+column_of_byte_tiles = _column(_multiplied)
+column_of_plain_byte_tiles = _column(_spread_plainly)
+
+
+def byte_panels(matrix: np.ndarray) -> np.ndarray:
+    """A matrix of bytes [depth, columns] as panels [columns / PANEL, depth / 4, PANEL, 4], unsigned, zeros where there is nothing."""
+    depth, columns = matrix.shape
+    moved = matrix if matrix.dtype == np.uint8 else (matrix.astype(np.int16) + MIDDLE).astype(np.uint8)
+    whole = np.zeros((-(-depth // 4) * 4, -(-columns // PANEL) * PANEL), np.uint8)
+    whole[:depth, :columns] = moved
+    return np.ascontiguousarray(whole.reshape(len(whole) // 4, 4, -1, PANEL).transpose(2, 0, 3, 1))
+
+
+def byte_rows(matrix: np.ndarray) -> np.ndarray:
+    """Rows of bytes [rows, depth], signed, padded to fours."""
+    moved = matrix if matrix.dtype == np.int8 else (matrix.astype(np.int16) - MIDDLE).astype(np.int8)
+    return np.pad(moved, [(0, 0), (0, -matrix.shape[1] % 4)])
