@@ -85,7 +85,9 @@ class Chain:
             layout = "".join("s" if step == 0 else "c" if step == 1 else "g" for step in within)
         else:
             layout, flat = "g" * len(operands), False
-        shapes = ((step.key, step.compute, step.result, len(step.attributes), *(item and item.dtype for item in step.operands)) for step in self.steps)
+        shapes = (
+            (step.key, step.compute, step.result, len(step.attributes), *(item and item.dtype for item in step.operands)) for step in self.steps
+        )
         structure = (tuple(shapes), layout, flat, self.output.dtype)
         address = _KERNELS.get(structure)
         if address is None:
