@@ -10,6 +10,7 @@ from .layers.decoder import Decoder
 from .layers.layouts import Plus
 from .layers.mlp import gated
 from .layers.norm import norm
+from .layers.parts import EMBED, GATED, HEAD, attention
 from .layers.rope import PLAIN, Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
 
@@ -32,18 +33,8 @@ GEMMA3_KEYS = (
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 0.0, float),
 )
 
-EMBED = matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden"))
-LAYER = (
-    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", hf_layout=Plus(1)),
-    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
-    *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
-    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
-    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
-)
-END = (*matrix("norm", "model.norm", "output_norm", hf_layout=Plus(1)), *matrix("head", "lm_head", "output", optional=True))
+LAYER = (*matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", hf_layout=Plus(1)), *attention(), *GATED)
+END = (*matrix("norm", "model.norm", "output_norm", hf_layout=Plus(1)), *HEAD)
 WEIGHTS = (*EMBED, *LAYER, *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1)), *END)
 GEMMA2_WEIGHTS = (
     *EMBED, *LAYER,

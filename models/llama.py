@@ -8,11 +8,11 @@ from ..runtime.arch import Architecture, Config, Key, Weight
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
-from .layers.layouts import RotaryPairs
 from .layers.mlp import gated
 from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling, llama3_factors, llama3_scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
@@ -36,20 +36,7 @@ def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
 
 WEIGHTS = (
     Weight("rope.factors", (), "rope_freqs.weight", optional=True, made=rope_factors),
-    *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
-    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden"),
-            gguf_layout=RotaryPairs("heads")),
-    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden"),
-            gguf_layout=RotaryPairs("kv_heads")),
-    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm"),
-    *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
-    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
-    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
-    *matrix("norm", "model.norm", "output_norm"),
-    *matrix("head", "lm_head", "output", optional=True),
+    *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
     Weight("classifier.weight", "score.weight", (), optional=True),
 )  # fmt: skip
 

@@ -6,9 +6,9 @@ from ..runtime.arch import Architecture, Key
 from ..runtime.graph import Value
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
-from .layers.layouts import RotaryPairs
 from .layers.moe import gated_experts, softmax_router
 from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, VALUE_DIM, Windows, act, experts, matrix
 
@@ -23,21 +23,12 @@ KEYS = (
 )  # fmt: skip
 EXPERT = "model.layers.{i}.block_sparse_moe.experts.{e}."
 WEIGHTS = (
-    *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
-    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden"),
-            gguf_layout=RotaryPairs("heads")),
-    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden"),
-            gguf_layout=RotaryPairs("kv_heads")),
-    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm"),
+    *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM,
     *matrix("layers.{i}.mlp.router", "model.layers.{i}.block_sparse_moe.gate", "blk.{i}.ffn_gate_inp", shape=("experts", "hidden")),
     experts("layers.{i}.mlp.experts.gate", EXPERT + "w1", "blk.{i}.ffn_gate_exps", shape=("experts", "intermediate", "hidden")),
     experts("layers.{i}.mlp.experts.up", EXPERT + "w3", "blk.{i}.ffn_up_exps", shape=("experts", "intermediate", "hidden")),
     experts("layers.{i}.mlp.experts.down", EXPERT + "w2", "blk.{i}.ffn_down_exps", shape=("experts", "hidden", "intermediate")),
-    *matrix("norm", "model.norm", "output_norm"),
-    *matrix("head", "lm_head", "output", optional=True),
+    *NORM, *HEAD,
 )  # fmt: skip
 
 

@@ -7,8 +7,9 @@ from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated
 from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act
 
 KEYS = (
     *DECODER, KV_HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
@@ -18,22 +19,7 @@ KEYS = (
 QWEN2_KEYS = (*KEYS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads))
 QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM)
 
-WEIGHTS = (
-    *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
-    *matrix("layers.{i}.attn.q", "model.layers.{i}.self_attn.q_proj", "blk.{i}.attn_q", shape=("heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.k", "model.layers.{i}.self_attn.k_proj", "blk.{i}.attn_k", shape=("kv_heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.v", "model.layers.{i}.self_attn.v_proj", "blk.{i}.attn_v", shape=("kv_heads*head_dim", "hidden")),
-    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", optional=True),
-    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", optional=True),
-    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm"),
-    *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
-    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
-    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
-    *matrix("norm", "model.norm", "output_norm"),
-    *matrix("head", "lm_head", "output", optional=True),
-)
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *GATED, *NORM, *HEAD)
 
 
 def build(net: Decoder) -> None:
@@ -49,5 +35,5 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("qwen2", "Qwen 1.5, 2, 2.5", ("qwen2",), ("qwen2",), QWEN2_KEYS, WEIGHTS, build),
-    Architecture("qwen3", "Qwen 3", ("qwen3",), ("qwen3",), QWEN3_KEYS, WEIGHTS, build),
+    Architecture("qwen3", "Qwen 3", ("qwen3",), ("qwen3",), QWEN3_KEYS, (*WEIGHTS, *QK_NORM), build),
 )

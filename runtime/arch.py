@@ -108,8 +108,19 @@ class Layout(Protocol):
         """The `count` tensors of the file, from ours."""
         ...
 
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """One tensor of the file, from the pieces that several rows give it."""
+        ...
 
-class Same:
+
+class Whole:
+    """What layouts have in common that never share a tensor with another row."""
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        raise TypeError("two rows have the same tensor")
+
+
+class Same(Whole):
     """One tensor, as it is."""
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:

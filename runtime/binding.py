@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import registry
-from .arch import GGUF, HF, Architecture, Config, Stored, Weight, parameters, slots
+from .arch import GGUF, HF, Architecture, Config, Layout, Stored, Weight, parameters, slots
 from .errors import FormatError, UnsupportedError
 from .tensor import Tensor
 
@@ -75,13 +75,16 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
 
 def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:
     """The weights under the names of files of the other kind, in the order of the rows; those that such files do not have are left out."""
-    found: dict[str, Tensor] = {}
+    found: dict[str, list[Tensor]] = {}
+    layouts: dict[str, Layout] = {}
     for row, layer, ours in slots(architecture, config):
         ways = row.stored(names)
         if ways and ours in bound:
             stored = ways[0].expanded(config, layer)
-            found.update(zip(stored, ways[0].layout.split(bound[ours], config, len(stored)), strict=True))
-    return found
+            for name, tensor in zip(stored, ways[0].layout.split(bound[ours], config, len(stored)), strict=True):
+                found.setdefault(name, []).append(tensor)
+                layouts[name] = ways[0].layout
+    return {name: pieces[0] if len(pieces) == 1 else layouts[name].together(pieces) for name, pieces in found.items()}
 
 
 def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from ...runtime.graph import Value
 from .decoder import Decoder
 from .linear import linear
-from .norm import head_norm
+from .norm import head_norm, norm
 from .rope import Rotary
 
 
 def self_attention(
-    net: Decoder, x: Value, i: int, rotary: Rotary | None, mask: Value, *, scale: float | None = None, softcap: float = 0.0
+    net: Decoder, x: Value, i: int, rotary: Rotary | None, mask: Value, *, scale: float | None = None, softcap: float = 0.0,
+    whole_norm: bool = False,
 ) -> Value:
-    """Attention of layer `i` with the weights ``layers.I.attn.{q,k,v,o}``; heads of queries and keys are normed where the model has
-    ``q_norm`` and ``k_norm``, then turned."""
+    """Attention of layer `i` with the weights ``layers.I.attn.{q,k,v,o}``; heads of queries and keys (or all at once, `whole_norm`) are normed
+    where the model has ``q_norm`` and ``k_norm``, then turned."""
     config, name = net.config, f"layers.{i}.attn"
 
     def turned(part: str, heads: int) -> Value:
-        y = head_norm(net, linear(net, x, f"{name}.{part}"), f"{name}.{part}_norm", heads, config.head_dim, config.eps)
+        y = linear(net, x, f"{name}.{part}")
+        if net.has(f"{name}.{part}_norm.weight"):
+            y = norm(net, y, f"{name}.{part}_norm") if whole_norm else head_norm(net, y, f"{name}.{part}_norm", heads, config.head_dim, config.eps)
         return rotary.turn(net, y, heads, net.positions) if rotary else y
 
     q, k, v = turned("q", config.heads), turned("k", config.kv_heads), linear(net, x, f"{name}.v")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.arch import Config
+from ...runtime.arch import Config, Whole
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor, exact_nbytes
 
 
-def take_rows(tensor: Tensor, order: np.ndarray) -> Tensor:
-    """Rows of a matrix in another order, whatever they are stored in."""
-    row = exact_nbytes(tensor.dtype, tensor.shape[1:])
-    assert row is not None, "rows of a weight fill whole blocks"
+def take_rows(tensor: Tensor, order: np.ndarray, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Rows (runs along the last dimension) in another order, whatever they are stored in; as a matrix unless a shape is given."""
+    row = _row(tensor)
     inner = tensor.storage
 
     def read(start: int, stop: int) -> memoryview:
@@ -24,7 +24,38 @@ def take_rows(tensor: Tensor, order: np.ndarray) -> Tensor:
         data = np.frombuffer(inner.read(low * row, high * row), np.uint8).reshape(-1, row)
         return data[wanted - low].reshape(-1).data
 
-    return Tensor(tensor.dtype, (len(order), *tensor.shape[1:]), Derived(row * len(order), row, read, sequential=inner.sequential))
+    storage = Derived(row * len(order), row, read, sequential=inner.sequential)
+    return Tensor(tensor.dtype, shape or (len(order), tensor.shape[-1]), storage)
+
+
+def concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors of one dtype, whole rows, one behind the other along an axis that is not the last."""
+    first = pieces[0]
+    row = _row(first)
+    lengths = [math.prod(piece.shape[axis:-1]) for piece in pieces]
+    period = sum(lengths)
+    starts = [sum(lengths[:index]) for index in range(len(pieces))]
+    shape = (*first.shape[:axis], sum(piece.shape[axis] for piece in pieces), *first.shape[axis + 1 :])
+    size = math.prod(shape[:-1]) * row
+
+    def read(start: int, stop: int) -> bytes:
+        parts, at, end = [], start // row, stop // row
+        while at < end:
+            turn, place = divmod(at, period)
+            index = max(number for number, begin in enumerate(starts) if begin <= place)
+            count = min(starts[index] + lengths[index] - place, end - at)
+            begin = turn * lengths[index] + place - starts[index]
+            parts.append(bytes(pieces[index].storage.read(begin * row, (begin + count) * row)))
+            at += count
+        return b"".join(parts)
+
+    return Tensor(first.dtype, shape, Derived(size, row, read, sequential=first.storage.sequential))
+
+
+def _row(tensor: Tensor) -> int:
+    row = exact_nbytes(tensor.dtype, tensor.shape[-1:])
+    assert row is not None, "rows of a weight fill whole blocks"
+    return row
 
 
 def changed(tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray], dtype: str | None = None) -> Tensor:
@@ -41,7 +72,7 @@ def changed(tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray
 
 
 @dataclass(frozen=True)
-class RotaryPairs:
+class RotaryPairs(Whole):
     """Rows of each head in pairs that are turned together, as llama.cpp stores them; ours are in halves. `heads` names the parameter."""
 
     heads: str
@@ -61,7 +92,7 @@ class RotaryPairs:
 
 
 @dataclass(frozen=True)
-class Plus:
+class Plus(Whole):
     """A weight that files of one kind store less a constant: Gemma's norms, by which 1 + weight is multiplied."""
 
     constant: float
@@ -73,7 +104,7 @@ class Plus:
         return [changed(whole, whole.shape, lambda x: x - np.float32(self.constant), "f32")]
 
 
-class Stacked:
+class Stacked(Whole):
     """One tensor for each expert; ours is all of them along a first dimension."""
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
@@ -96,7 +127,7 @@ class Stacked:
         return [whole[index] for index in range(count)]
 
 
-class Transposed:
+class Transposed(Whole):
     """A matrix [in, out], as GPT-2 stores it; ours is [out, in]."""
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
@@ -104,3 +135,38 @@ class Transposed:
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
         return [changed(whole, whole.shape[::-1], lambda x: x.T)]
+
+
+class Flat(Whole):
+    """A vector [in]; ours is a matrix [1, in]."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return Tensor(parts[0].dtype, (1, *parts[0].shape[-1:]), parts[0].storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [Tensor(whole.dtype, whole.shape[1:], whole.storage)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of `count` equal parts of a tensor along an axis: gates and what they gate in one matrix. Another row has the next part."""
+
+    index: int
+    count: int = 2
+    axis: int = 0
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        whole = parts[0]
+        if whole.shape[self.axis] % self.count or len(whole.shape) <= self.axis + 1:
+            raise ValueError(f"a tensor {list(whole.shape)} has no {self.count} equal parts of rows")
+        length = whole.shape[self.axis] // self.count
+        shape = (*whole.shape[: self.axis], length, *whole.shape[self.axis + 1 :])
+        rows = np.arange(math.prod(whole.shape[:-1])).reshape(whole.shape[:-1])
+        return take_rows(whole, rows.take(range(self.index * length, (self.index + 1) * length), self.axis).reshape(-1), shape)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor that has all parts."""
+        return concatenated(pieces, self.axis)

@@ -27,5 +27,5 @@ def layer_norm(net: Net, x: Value, name: str, epsilon: float, width: int | None 
 
 
 def head_norm(net: Net, x: Value, name: str, heads: int, size: int, epsilon: float) -> Value:
-    """`x` [batch, length, heads x size] with each head normed by its root mean square, where the model has ``NAME.weight`` [size]."""
-    return net.heads_together(rms_norm(net, net.heads_apart(x, heads, size), name, epsilon)) if net.has(f"{name}.weight") else x
+    """`x` [batch, length, heads x size] with each head normed by its root mean square, ``NAME.weight`` [size]."""
+    return net.heads_together(rms_norm(net, net.heads_apart(x, heads, size), name, epsilon))

@@ -104,6 +104,6 @@ def matrix(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...] | None
     return rows[0], rows[1]
 
 
-def experts(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...] | None = None) -> Weight:
+def experts(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...], when: Callable[[Config, int], bool] | None = None) -> Weight:
     """Row of the matrices ``NAME.weight`` [experts, out, in] of all experts; Hugging Face has one for each, ``{e}``. Names without endings."""
-    return Weight(f"{name}.weight", Stored((f"{hf}.weight",), Stacked()), f"{gguf}.weight", shape=shape)
+    return Weight(f"{name}.weight", Stored((f"{hf}.weight",), Stacked()), f"{gguf}.weight", shape=shape, when=when)

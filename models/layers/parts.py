@@ -1,0 +1,39 @@
+"""Rows of weights that most decoders have under the same names: embedding, attention, gated feed-forward network, last norm, head."""
+
+from __future__ import annotations
+
+from ...runtime.arch import SAME, Weight
+from .layouts import RotaryPairs
+from .rows import matrix
+
+EMBED = matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden"))
+ATTN_NORM = matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm")
+MLP_NORM = matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm")
+QK_NORM = (
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm"),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm"),
+)
+NORM = matrix("norm", "model.norm", "output_norm")
+HEAD = matrix("head", "lm_head", "output", optional=True)
+GATED = (
+    *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+)
+
+
+def attention(*, pairs: bool = False, output: str = "o_proj") -> tuple[Weight, ...]:
+    """Queries, keys, values and output, each a matrix of its own.
+
+    Args:
+        pairs: whether GGUF files have the rows of queries and keys in rotary pairs.
+        output: what Hugging Face's files call the output's matrix.
+    """
+    hf, gguf, name = "model.layers.{i}.self_attn.", "blk.{i}.attn_", "layers.{i}.attn."
+    layout = (RotaryPairs("heads"), RotaryPairs("kv_heads")) if pairs else (SAME, SAME)
+    return (
+        *matrix(f"{name}q", f"{hf}q_proj", f"{gguf}q", shape=("heads*head_dim", "hidden"), gguf_layout=layout[0]),
+        *matrix(f"{name}k", f"{hf}k_proj", f"{gguf}k", shape=("kv_heads*head_dim", "hidden"), gguf_layout=layout[1]),
+        *matrix(f"{name}v", f"{hf}v_proj", f"{gguf}v", shape=("kv_heads*head_dim", "hidden")),
+        *matrix(f"{name}o", f"{hf}{output}", f"{gguf}output", shape=("hidden", "heads*head_dim")),
+    )

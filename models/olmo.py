@@ -1,0 +1,71 @@
+"""OLMo (arXiv:2402.00838), OLMo 2 and 3 (arXiv:2501.00656): norms without weights at first, then norms behind each part."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Key
+from ..runtime.graph import Value
+from .layers.attention import attend, self_attention
+from .layers.decoder import Decoder
+from .layers.linear import linear
+from .layers.mlp import gated
+from .layers.net import Net
+from .layers.norm import layer_norm, norm
+from .layers.parts import EMBED, GATED, HEAD, NORM, QK_NORM, attention
+from .layers.rope import PLAIN, Rotary, Scaling
+from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, Windows, act, matrix
+
+KEYS = (
+    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, THETA, Scaling(), act("silu"),
+)  # fmt: skip
+OLMO_KEYS = (*KEYS, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, float))
+OLMO2_KEYS = (*KEYS, RMS_EPS, Windows(lambda config, i: (i + 1) % 4 != 0))
+WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
+OLMO2_WEIGHTS = (
+    *EMBED, *attention(), *QK_NORM,
+    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm"),
+    *GATED,
+    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm"),
+    *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build_olmo(net: Decoder) -> None:
+    """Layer norms without weights in front of each part; queries, keys and values are clipped."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+
+    def bare(net: Net, x: Value, name: str) -> Value:
+        return layer_norm(net, x, name, config.eps, config.hidden)
+
+    def clipped(x: Value, name: str) -> Value:
+        y = linear(net, x, name)
+        return net.Clip(y, -config.clip, config.clip) if config.clip else y
+
+    x = net.begin()
+    for i in range(config.layers):
+        h = bare(net, x, f"layers.{i}.attn_norm")
+        q, k, v = (clipped(h, f"layers.{i}.attn.{part}") for part in "qkv")
+        q, k = rotary.turn(net, q, config.heads, net.positions), rotary.turn(net, k, config.kv_heads, net.positions)
+        y = attend(net, q, k, v, i, heads=config.heads, kv_heads=config.kv_heads, size=config.head_dim)
+        x = net.Add(x, linear(net, y, f"layers.{i}.attn.o"))
+        x = net.Add(x, gated(net, bare(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, bare)
+
+
+def build_olmo2(net: Decoder) -> None:
+    """Norms behind each part and of queries and keys as a whole; layers with a window turn by unscaled angles."""
+    config = net.config
+    whole = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    local = Rotary(config.head_dim, config.theta, PLAIN, config.context)
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        y = self_attention(net, x, i, local if window else whole, net.visible(window), whole_norm=True)
+        x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
+        x = net.Add(x, norm(net, gated(net, x, f"layers.{i}.mlp", config.act), f"layers.{i}.after_mlp"))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (
+    Architecture("olmo", "OLMo", ("olmo",), ("olmo",), OLMO_KEYS, WEIGHTS, build_olmo),
+    Architecture("olmo2", "OLMo 2", ("olmo2", "olmo3"), ("olmo2",), OLMO2_KEYS, OLMO2_WEIGHTS, build_olmo2),
+)

@@ -1,0 +1,94 @@
+"""Qwen 1.5, 2 and 3 with experts: Qwen's attention, mixtures of experts, and in Qwen 1.5 and 2 a gated network that every token passes through."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Config, Key, Stored, Weight
+from ..runtime.graph import Value
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import Flat
+from .layers.linear import linear
+from .layers.mlp import gated
+from .layers.moe import gated_experts, softmax_router
+from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, experts, matrix
+
+KEYS = (
+    *DECODER, KV_HEADS, RMS_EPS, THETA, Scaling(), act("silu"),
+    Key("full_layers", "max_window_layers", (), 28),
+    Windows(lambda config, i: i >= config.full_layers),
+    Key("intermediate", "intermediate_size", "feed_forward_length", 0),
+    Key("experts", ("num_experts", "num_local_experts"), "expert_count"),
+    Key("experts_used", "num_experts_per_tok", "expert_used_count"),
+    Key("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length"),
+    Key("sparse_step", "decoder_sparse_step", (), 1),
+    Key("dense_layers", "mlp_only_layers", (), [], kind=list),
+)  # fmt: skip
+QWEN2_KEYS = (
+    *KEYS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
+    Key("shared_intermediate", "shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+    Key("normalize", "norm_topk_prob", (), False, bool),
+)  # fmt: skip
+QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM, Key("normalize", "norm_topk_prob", (), lambda config: config.names == "gguf", bool))
+
+
+def sparse(config: Config, i: int) -> bool:
+    """Whether layer `i` has experts."""
+    return i not in config.dense_layers and config.experts > 0 and (i + 1) % config.sparse_step == 0
+
+
+def dense(config: Config, i: int) -> bool:
+    """Whether layer `i` has one gated network."""
+    return not sparse(config, i)
+
+
+HF, GGUF, OURS = "model.layers.{i}.mlp.", "blk.{i}.ffn_", "layers.{i}.mlp."
+MIXTURE = (
+    *matrix(f"{OURS}gate", f"{HF}gate_proj", f"{GGUF}gate", shape=("intermediate", "hidden"), when=dense),
+    *matrix(f"{OURS}up", f"{HF}up_proj", f"{GGUF}up", shape=("intermediate", "hidden"), when=dense),
+    *matrix(f"{OURS}down", f"{HF}down_proj", f"{GGUF}down", shape=("hidden", "intermediate"), when=dense),
+    *matrix(f"{OURS}router", f"{HF}gate", f"{GGUF}gate_inp", shape=("experts", "hidden"), when=sparse),
+    experts(f"{OURS}experts.gate", HF + "experts.{e}.gate_proj", f"{GGUF}gate_exps", shape=("experts", "expert_intermediate", "hidden"), when=sparse),
+    experts(f"{OURS}experts.up", HF + "experts.{e}.up_proj", f"{GGUF}up_exps", shape=("experts", "expert_intermediate", "hidden"), when=sparse),
+    experts(f"{OURS}experts.down", HF + "experts.{e}.down_proj", f"{GGUF}down_exps", shape=("experts", "hidden", "expert_intermediate"), when=sparse),
+)
+SHARED = (
+    *matrix(f"{OURS}shared.gate", f"{HF}shared_expert.gate_proj", f"{GGUF}gate_shexp", shape=("shared_intermediate", "hidden"), when=sparse),
+    *matrix(f"{OURS}shared.up", f"{HF}shared_expert.up_proj", f"{GGUF}up_shexp", shape=("shared_intermediate", "hidden"), when=sparse),
+    *matrix(f"{OURS}shared.down", f"{HF}shared_expert.down_proj", f"{GGUF}down_shexp", shape=("hidden", "shared_intermediate"), when=sparse),
+    Weight(f"{OURS}shared_gate.weight", f"{HF}shared_expert_gate.weight", Stored((f"{GGUF}gate_inp_shexp.weight",), Flat()), when=sparse),
+)
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *MIXTURE, *NORM, *HEAD)
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with rotary embedding, and mixtures of gated networks, one of which may be everybody's."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        h = norm(net, x, f"layers.{i}.mlp_norm")
+        x = net.Add(x, _mixture(net, h, f"layers.{i}.mlp") if sparse(config, i) else gated(net, h, f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+def _mixture(net: Decoder, x: Value, name: str) -> Value:
+    config = net.config
+
+    def route(logits: Value) -> tuple[Value, Value]:
+        return softmax_router(net, logits, config.experts_used, normalize=config.normalize)
+
+    y = gated_experts(net, x, name, route, hidden=config.hidden, act=config.act)
+    if not net.has(f"{name}.shared.up.weight"):
+        return y
+    everybody = net.Mul(net.Sigmoid(linear(net, x, f"{name}.shared_gate")), gated(net, x, f"{name}.shared", config.act))
+    return net.Add(y, everybody)
+
+
+ARCHITECTURES = (
+    Architecture("qwen2_moe", "Qwen 1.5 and 2 with experts", ("qwen2_moe",), ("qwen2moe",), QWEN2_KEYS, (*WEIGHTS, *SHARED), build),
+    Architecture("qwen3_moe", "Qwen 3 with experts", ("qwen3_moe",), ("qwen3moe",), QWEN3_KEYS, (*WEIGHTS, *QK_NORM), build),
+)
