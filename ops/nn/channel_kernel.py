@@ -55,7 +55,7 @@ def _copied(source: Any, height: Any, width: Any, first: Any, rows: Any, pad: An
 
 
 @inner
-def _sums(source: Any, step: Any, weights: Any, start: Any, kernel_y: Any, kernel_x: Any, row: Any, dilation: Any) -> Any:
+def window_sums(source: Any, step: Any, weights: Any, start: Any, kernel_y: Any, kernel_x: Any, row: Any, dilation: Any) -> Any:
     """Sixteen outputs `step` elements of the input apart."""
     spare = room(np.float32, 1)
     total = splat(start)
@@ -77,7 +77,7 @@ def _sums(source: Any, step: Any, weights: Any, start: Any, kernel_y: Any, kerne
 def _four(read: Any) -> Any:
     @inner
     def sums(source: Any, below: Any, weights: Any, start: Any, kernel_y: Any, kernel_x: Any, row: Any, dilation: Any) -> Any:
-        """As `_sums` for four rows, `below` bytes of the input apart."""
+        """As `window_sums` for four rows, `below` bytes of the input apart."""
         a, b, c, d = splat(start), splat(start), splat(start), splat(start)
         for ky in range(kernel_y):
             for kx in range(kernel_x):
@@ -92,7 +92,7 @@ def _four(read: Any) -> Any:
     return sums
 
 
-_four_near, _four_apart = _four(load_single), _four(load_even)
+four_rows, four_rows_apart = _four(load_single), _four(load_even)
 
 
 @inner
@@ -137,12 +137,12 @@ def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
             for j in range(0, out_width, LANES):
                 source, target = scratch + row * down + 4 * j * stride_x, base + 4 * (row * out_width + j)
                 if not four:
-                    _put(target, out_width - j, _sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x), low, high)
+                    _put(target, out_width - j, window_sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x), low, high)
                     continue
                 if stride_x == 1:
-                    a, b, c, d = _four_near(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
+                    a, b, c, d = four_rows(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
                 else:
-                    a, b, c, d = _four_apart(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
+                    a, b, c, d = four_rows_apart(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
                 _put(target, out_width - j, a, low, high)
                 _put(target + 4 * out_width, out_width - j, b, low, high)
                 _put(target + 8 * out_width, out_width - j, c, low, high)

@@ -1,6 +1,5 @@
 """Native QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear between f32 and bytes."""
 
-# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any
@@ -10,8 +9,10 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i8, i32, share, u8
+from ...runtime.simd import LANES, splat
 from ..contrib.quantize_linear import dequantize_linear as contrib_dequantize
 from ..contrib.quantize_linear import quantize_linear as contrib_quantize
+from ..math.lane_kernel import larger, largest, load_single
 from .dynamic import dynamic_quantize_linear
 from .linear import dequantize_linear, quantize_linear
 from .result_kernel import byte_at, rounded
@@ -65,20 +66,23 @@ def real_rows(args: Any, part: Any, parts: Any) -> None:
                 y[j] = np.float32(np.int32(u8(x)[j]) - zero) * scale
 
 
-@range_kernel(fastmath={"reassoc"})
+@range_kernel
 def extremes(args: Any, part: Any, parts: Any) -> None:
     """Values, how many; for each chunk the smallest and the largest, zero among them; NaN where one is NaN."""
     x, count, found = f32(args[0]), args[1], f32(args[2])
     chunks = (count + CHUNK - 1) // CHUNK
     first, last = share(chunks, part, parts)
     for chunk in range(first, last):
-        low, high, nans = np.float32(0), np.float32(0), np.int64(0)
-        for j in range(chunk * CHUNK, min(count, chunk * CHUNK + CHUNK)):
-            low = x[j] if x[j] < low else low
-            high = x[j] if x[j] > high else high
-            nans += 0 if x[j] == x[j] else 1
-        found[2 * chunk] = low if nans == 0 else np.float32(np.nan)
-        found[2 * chunk + 1] = high if nans == 0 else np.float32(np.nan)
+        begin, end = chunk * CHUNK, min(count, chunk * CHUNK + CHUNK)
+        whole = begin + (end - begin) // LANES * LANES
+        below, above = splat(np.float32(0)), splat(np.float32(0))
+        for j in range(begin, whole, LANES):
+            values = load_single(args[0] + 4 * j)
+            below, above = larger(below, -values), larger(above, values)
+        low, high = largest(below), largest(above)
+        for j in range(whole, end):
+            low, high = larger(low, -x[j]), larger(high, x[j])
+        found[2 * chunk], found[2 * chunk + 1] = -low, high
 
 
 @range_kernel

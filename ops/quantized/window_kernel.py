@@ -10,9 +10,12 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, share, u8, u32
-from ..nn.conv_kernel import plan_window
+from ...runtime.simd import LANES
+from ..nn.channel_kernel import band_room, band_rows
+from ..nn.conv_kernel import POINT, plan_window
 from ..nn.window import Axis
 from .byte_kernel import MIDDLE, PANEL, byte_rows, column_of_byte_tiles, column_of_plain_byte_tiles
+from .channel_kernel import MOST_TAPS, convolved_bytes_by_channel
 from .conv import conv_integer, qlinear_conv
 from .result_kernel import BYTES, INTEGERS, SIGNED_BYTES, byte_at, results
 
@@ -178,22 +181,33 @@ def convolution(
     images, channels, outputs = x.shape[0], w.shape[1], w.shape[0] // groups
     taps = math.prod(geometry[6:9])
     fours = taps * -(-channels // 4)
-    zeros = np.broadcast_to(np.asarray(0 if w_zero is None else w_zero, np.int32).reshape(-1), (w.shape[0],)) - (MIDDLE if held.dtype == U8 else 0)
+    zero = 0 if w_zero is None else w_zero
+    zeros = np.broadcast_to(np.asarray(zero, np.int32).reshape(-1), (w.shape[0],)) - (MIDDLE if held.dtype == U8 else 0)
     moved = held.astype(np.int64) - (MIDDLE if held.dtype == U8 else 0)
     sums = moved.reshape(len(held), -1).sum(1).astype(np.int32)
     panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
+    singly = channels == 1 and axes[0] is POINT and taps <= MOST_TAPS
     slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
     parts = step.parts(panels * slices, y.count * channels * taps / 32)
+    room = 4 * PANEL * (fours + outputs + 2) + 4 * outputs
+    if singly:
+        slices = band_rows(geometry)
+        parts = step.parts(images * w.shape[0] * -(-geometry[4] // slices), y.count * taps / 4)
+        room = 4 * (band_room(geometry) + 4 * (geometry[5] + LANES))
+        own = np.broadcast_to(np.asarray(zero, np.int64).reshape(-1), (w.shape[0],))
+        weights = step.held((held.astype(np.int64).reshape(len(held), -1) - own[:, None]).astype(np.float32))
+    else:
+        weights = step.packed(w_index, "fours", _fours_of_channels)
     one = step.held(np.ones(1, np.float32))
     x_scale, w_scale, y_scale = (one, np.ones(w.shape[0], np.float32), one) if scales is None else scales
     arguments = (
-        x, step.packed(w_index, "fours", _fours_of_channels), y, 0 if bias is None else bias, 0, 0, images, groups, channels, outputs, *geometry,
-        0, 0, slices, step.scratch(parts * (4 * PANEL * (fours + outputs + 2) + 4 * outputs)), int(x.dtype == I8), form,
+        x, weights, y, 0 if bias is None else bias, 0, 0, images, groups, channels, outputs, *geometry,
+        0, 0, slices, step.scratch(parts * room), int(x.dtype == I8), form,
         0 if x_zero is None else x_zero,
         step.held(zeros.astype(np.int32)), step.held(sums), x_scale, step.held(np.broadcast_to(w_scale.astype(np.float32), (w.shape[0],))), y_scale,
         0 if y_zero is None else y_zero, int(not zeros.any()),
     )
-    return Launch(kernel, arguments, parts)
+    return Launch(convolved_bytes_by_channel if singly else kernel, arguments, parts)
 
 
 def _geometry(axes: list[Axis]) -> list[int]:
