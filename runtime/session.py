@@ -69,11 +69,13 @@ class Session:
             from .passes.linear import UseLinear
 
             graph = copied_graph(graph, {}, typed=True)
-            UseLinear(activations).run(graph)
+            UseLinear(activations, biases=False).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
             from .passes.simplify import Simplify
             made = copied_graph(graph, {}, typed=True)
+            if device == "cpu":
+                UseLinear().run(made)
             Simplify(MOST_FOLDED).run(made)
         self.program: Any = None
         self.program = self._program(made)

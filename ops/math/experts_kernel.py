@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.kernel import RangeKernel, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, i32, i64
-from .linear_kernel import FEW, rounded, rounded_whole, weight_of
+from .linear_kernel import FEW, rounded, rounded_whole, weight_of, with_sums
 from .matmul_experts import matmul_experts
 from .rows_kernel import Floats, Products, few
 from .whole_kernel import RUN, Whole, available, rounded_nbytes
@@ -75,7 +75,7 @@ def plan_experts(step: Step) -> Planned:
     batch = 1 if pairs == chosen else FEW
     before: list[Launch] = []
     products: Products = Floats
-    x_bytes = 4 * length
+    x_bytes = 0
     if step.attributes["activations"] == "q8":
         if length % RUN:
             return None
@@ -83,6 +83,9 @@ def plan_experts(step: Step) -> Planned:
             (before, x), products, x_bytes = rounded_whole(step, x, name), Whole, rounded_nbytes(length)
         else:
             before, x = rounded(step, x)
+    if products is Floats:
+        again, x, x_bytes = with_sums(step, x, name)
+        before = [*before, *again]
     jobs, number = step.scratch(8 * pairs * (1 + 2 * batch)), step.scratch(8)
     scratch = step.scratch(8 * (experts + 1 + pairs))
     grouped = (

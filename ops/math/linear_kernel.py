@@ -12,7 +12,7 @@ from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, share
 from ..quants.products import codes, rows
 from .linear import linear
-from .rows_kernel import PANEL, TILE, few, many, scratch_nbytes
+from .rows_kernel import PANEL, TILE, few, many, scratch_nbytes, summed, sums_group
 from .whole_kernel import RUN, Whole, available, rounded_floats, rounded_nbytes, rounding
 
 FEW = 4
@@ -77,7 +77,8 @@ def plan_linear(step: Step) -> Planned:
         parts = step.parts(count, 3 * work)
         if not whole or not available(name):
             before, x = rounded(step, x) if whole else ([], x)
-            return [*before, Launch(few(name, tokens), (weight, x, y, bias, count, row_bytes, length, 4 * length, 4 * count), parts)]
+            again, x, x_bytes = with_sums(step, x, name)
+            return [*before, *again, Launch(few(name, tokens), (weight, x, y, bias, count, row_bytes, length, x_bytes, 4 * count), parts)]
         before, x = rounded_whole(step, x, name)
         arguments = (weight, x, y, bias, count, row_bytes, length, rounded_nbytes(length), 4 * count)
         return [*before, Launch(few(name, tokens, products=Whole), arguments, parts)]
@@ -91,10 +92,21 @@ def plan_linear(step: Step) -> Planned:
     return [*before, pack, Launch(many(name), (weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit), parts)]
 
 
+def with_sums(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer, int]:
+    """The rows as products with a type take them, and the bytes of one."""
+    length, group = x.shape[-1], sums_group(name)
+    if not group:
+        return [], x, 4 * length
+    row = 4 * length + 4 * length // group
+    tokens = x.count // length
+    made = step.scratch(tokens * row)
+    return [Launch(summed(group), (x, made, tokens, length), step.parts(tokens, x.count / 8))], made, row
+
+
 def rounded(step: Step, x: Buffer) -> tuple[list[Launch], Buffer]:
     """The rows with their values rounded to 8 bits."""
     length = x.shape[-1]
-    near = step.scratch(x.nbytes)
+    near = step.scratch(x.nbytes).view(x.shape, dtype=x.dtype)
     return [Launch(rounded_floats(), (x, near, x.count // length, length), step.parts(x.count // RUN, x.count / 4))], near
 
 

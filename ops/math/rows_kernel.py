@@ -15,8 +15,9 @@ from llvmlite import ir
 from ...runtime.dtype import DTYPES, BlockType
 from ...runtime.emit import EmittedKernel, features
 from ...runtime.vector import F32, I16, I32, I64, LANES, Code, Vector, vector_type
-from ..quants.products import Block, rows
+from ..quants.products import Block, Group, codes, rows
 
+EIGHT = vector_type(F32, 8)
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
 UNROLLED = 128
 """Elements of a row between two turns of a loop, where a block is shorter."""
@@ -44,7 +45,7 @@ class Stored:
         self.length = LANES if self.plain else dtype.block
         self.size = LANES * dtype.bits // 8 if self.plain else dtype.block_nbytes
 
-    def vectors(self, code: Code, address: Any) -> Iterator[Vector]:
+    def groups(self, code: Code, address: Any) -> Iterator[Group]:
         """The numbers of the block at an address."""
         return rows()[self.name](Block(code, address))
 
@@ -89,8 +90,89 @@ def smaller(code: Code, one: Any, other: Any) -> Any:
     return code.builder.select(code.builder.icmp_signed("<", one, other), one, other)
 
 
+class Minima:
+    """The minima of blocks times sums of activations, which are subtracted from products.
+
+    Args:
+        sums: addresses of the sums of rows, f32, one for each `sums_group` elements.
+    """
+
+    def __init__(self, code: Code, stored: Stored, sums: list[Any]) -> None:
+        self.code, self.sums = code, sums
+        self.kind = codes().get(stored.name)
+        self.lanes = stored.length // self.kind.group if self.kind is not None and self.kind.minima is not None else 0
+        self.nothing = ir.Constant(F32, 0.0) if self.lanes == 1 else ir.Constant(EIGHT, [0.0] * 8)
+        self.places = [code.variable(self.nothing) for _ in sums] if self.lanes else []
+
+    def reset(self) -> None:
+        """Begin a row."""
+        for place in self.places:
+            self.code.builder.store(self.nothing, place)
+
+    def block(self, block: Block, element: Any) -> None:
+        """Add a block's."""
+        if not self.lanes or self.kind is None or self.kind.minima is None:
+            return
+        code, build = self.code, self.code.builder
+        minima = self.kind.minima(block)
+        for sums, place in zip(self.sums, self.places, strict=True):
+            at = build.add(sums, build.lshr(element, code.word(2 if self.kind.group == 16 else 3)))
+            if self.lanes == 1:
+                least = build.extract_element(minima.value, ir.Constant(I32, 0))
+                build.store(build.fadd(build.load(place), build.fmul(least, code.load(at, F32))), place)
+                continue
+            for first in range(0, self.lanes, 8):
+                part = build.shuffle_vector(minima.value, minima.value, ir.Constant(vector_type(I32, 8), list(range(first, first + 8))))
+                build.store(code.call("llvm.fma.v8f32", EIGHT, part, code.load(at, EIGHT, 4 * first), build.load(place)), place)
+
+    def subtracted(self, totals: list[Any]) -> list[Any]:
+        """Products without them."""
+        build = self.code.builder
+        if not self.lanes:
+            return totals
+        held = [build.load(place) for place in self.places]
+        taken = held if self.lanes == 1 else [sum_of_eight(self.code, each) for each in held]
+        return [build.fsub(total, each) for total, each in zip(totals, taken, strict=True)]
+
+
+def sum_of_eight(code: Code, value: Any) -> Any:
+    """Eight lanes added up, in a fixed order."""
+    build = code.builder
+    for half in (4, 2, 1):
+        order = [*range(half, 2 * half), *[0] * (8 - half)]
+        value = build.fadd(value, build.shuffle_vector(value, value, ir.Constant(vector_type(I32, 8), order)))
+    return build.extract_element(value, ir.Constant(I32, 0))
+
+
+def sums_group(name: str) -> int:
+    """How many neighbours of a row are added up for a type whose blocks have minima, 0 for others."""
+    kind = codes().get(name)
+    return kind.group if kind is not None and kind.minima is not None else 0
+
+
+@functools.cache
+def summed(group: int) -> EmittedKernel:
+    """Copies rows of f32 and puts the sums of each `group` neighbours behind them: from, to, rows, elements of a row."""
+
+    def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
+        code = Code(builder)
+        source, target, count, length = words(code, arguments, 4)
+        row_bytes = builder.shl(length, code.word(2))
+        wide = builder.add(row_bytes, builder.sdiv(row_bytes, code.word(group)))
+        with code.loop(*spread(code, count, part, parts)) as row:
+            x, to = builder.add(source, builder.mul(row, row_bytes)), builder.add(target, builder.mul(row, wide))
+            with code.loop(code.word(0), length, group) as element:
+                offset = builder.shl(element, code.word(2))
+                held = [code.floats(builder.add(x, offset), 64 * index) for index in range(group // LANES)]
+                for index, numbers in enumerate(held):
+                    code.store(numbers.value, builder.add(to, offset), 64 * index)
+                code.store(_added(held).sum(), builder.add(builder.add(to, row_bytes), builder.sdiv(offset, code.word(group))))
+
+    return EmittedKernel(f"summed_{group}", write)
+
+
 class Floats:
-    """Products of the numbers of blocks with rows of f32.
+    """Products of the numbers of blocks with rows of f32, behind which their sums are where blocks have minima.
 
     Args:
         xs: addresses of the rows.
@@ -98,6 +180,7 @@ class Floats:
 
     def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any) -> None:
         self.code, self.stored, self.xs = code, stored, xs
+        self.minima = Minima(code, stored, [code.builder.add(x, code.builder.shl(length, code.word(2))) for x in xs])
         self.chains = 4 if len(xs) == 1 else 2
         self.sums = [[code.variable(ZERO) for _ in range(self.chains)] for _ in xs]
 
@@ -105,16 +188,33 @@ class Floats:
         """Begin a row."""
         for place in (place for group in self.sums for place in group):
             self.code.builder.store(ZERO, place)
+        self.minima.reset()
 
     def block(self, address: Any, element: Any) -> None:
         """Add the products of a block whose first element is at a place of the rows."""
         code, build = self.code, self.code.builder
         offset = build.shl(element, code.word(2))
-        for index, numbers in enumerate(self.stored.vectors(code, address)):
-            for x, places in zip(self.xs, self.sums, strict=True):
+        rows_of = [build.add(x, offset) for x in self.xs]
+        at = 0
+        for index, group in enumerate(self.stored.groups(code, address)):
+            for x, places in zip(rows_of, self.sums, strict=True):
                 place = places[index % self.chains]
                 known = Vector(code, build.load(place))
-                build.store(code.fma(numbers, code.floats(build.add(x, offset), 64 * index), known).value, place)
+                build.store(self._times(group, x, 64 * at, known).value, place)
+            at += len(group.numbers)
+        self.minima.block(Block(code, address), element)
+
+    def _times(self, group: Group, x: Any, at: int, known: Vector) -> Vector:
+        """What is known, and the products of a group with sixteen elements of x at a time."""
+        code = self.code
+        if group.scale is None or (group.minimum is not None and not self.minima.lanes):
+            for index, numbers in enumerate(group.values()):
+                known = code.fma(numbers, code.floats(x, at + 64 * index), known)
+            return known
+        total = group.numbers[0] * code.floats(x, at)
+        for index, numbers in enumerate(group.numbers[1:], 1):
+            total = code.fma(numbers, code.floats(x, at + 64 * index), total)
+        return code.fma(total, group.scale, known)
 
     def totals(self, address: Any, blocks: Any, length: Any) -> list[Any]:
         """The sums, products behind the last whole block included."""
@@ -126,7 +226,7 @@ class Floats:
                 for x, total in zip(self.xs, found, strict=True):
                     value = code.load(build.add(x, build.shl(element, code.word(2))), F32)
                     build.store(build.fadd(build.load(total), build.fmul(number, value)), total)
-        return [build.load(total) for total in found]
+        return self.minima.subtracted([build.load(total) for total in found])
 
 
 def _added(vectors: list[Vector]) -> Vector:
@@ -256,7 +356,7 @@ def _decode(code: Code, stored: Stored, source: Any, row_bytes: Any, height: Any
 
         def each(block: Any, element: Any) -> None:
             place = build.add(target, build.shl(element, code.word(2)))
-            for index, numbers in enumerate(stored.vectors(code, block)):
+            for index, numbers in enumerate(value for group in stored.groups(code, block) for value in group.values()):
                 code.store(numbers.value, place, 64 * index)
 
         blocks = build.sdiv(depth, code.word(stored.length))

@@ -14,10 +14,10 @@ from llvmlite import ir
 from ...runtime.emit import EmittedKernel, features
 from ...runtime.vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ..quants.products import Block, codes
-from .rows_kernel import Stored, spread, words
+from .rows_kernel import EIGHT, Minima, Stored, spread, sum_of_eight, words
 
 RUN = 32
-INTS, EIGHT, BYTES = vector_type(I32, 8), vector_type(F32, 8), vector_type(I8, RUN)
+INTS, BYTES = vector_type(I32, 8), vector_type(I8, RUN)
 NOTHING = ir.Constant(EIGHT, [0.0] * 8)
 
 
@@ -63,8 +63,7 @@ class Whole:
         self.starts, self.steps, self.sums = ([code.builder.add(x, place) for x in xs] for place in _places(code, length))
         self.chains = 2
         self.totals_of = [[code.variable(NOTHING) for _ in range(self.chains)] for _ in xs]
-        self.lanes = stored.length // self.kind.group if self.kind.minima else 0
-        self.minima = [code.variable(ir.Constant(F32, 0.0)) if self.lanes == 1 else code.variable(NOTHING) for _ in xs]
+        self.minima = Minima(code, stored, self.sums)
 
     def reset(self) -> None:
         """Begin a row."""
@@ -72,8 +71,7 @@ class Whole:
         for places in self.totals_of:
             for place in places:
                 build.store(NOTHING, place)
-        for place in self.minima:
-            build.store(ir.Constant(place.type.pointee, 0.0 if self.lanes == 1 else [0.0] * 8), place)
+        self.minima.reset()
 
     def block(self, address: Any, element: Any) -> None:
         """Add the products of a block whose first element is at a place of the rows."""
@@ -87,40 +85,13 @@ class Whole:
                 step = _all(code, code.load(build.add(self.steps[t], build.lshr(element, code.word(3))), F32, 4 * index))
                 place = self.totals_of[t][index % self.chains]
                 build.store(_fma(code, product, build.fmul(run.scale, step), build.load(place)), place)
-        if self.kind.minima is not None:
-            self._subtract(self.kind.minima(block), element)
-
-    def _subtract(self, minima: Vector, element: Any) -> None:
-        code, build = self.code, self.code.builder
-        shift = {16: 2, 32: 3}[self.kind.group]
-        for sums, place in zip(self.sums, self.minima, strict=True):
-            at = build.add(sums, build.lshr(element, code.word(shift)))
-            if self.lanes == 1:
-                least = build.extract_element(minima.value, ir.Constant(I32, 0))
-                build.store(build.fadd(build.load(place), build.fmul(least, code.load(at, F32))), place)
-                continue
-            for first in range(0, self.lanes, 8):
-                part = build.shuffle_vector(minima.value, minima.value, ir.Constant(vector_type(I32, 8), list(range(first, first + 8))))
-                build.store(_fma(code, part, code.load(at, EIGHT, 4 * first), build.load(place)), place)
+        self.minima.block(block, element)
 
     def totals(self, address: Any, blocks: Any, length: Any) -> list[Any]:
         """The sums."""
         build = self.code.builder
-        found = []
-        for places, minima in zip(self.totals_of, self.minima, strict=True):
-            total = build.fadd(build.load(places[0]), build.load(places[1]))
-            if self.lanes > 1:
-                total = build.fsub(total, build.load(minima))
-            value = self._sum(total)
-            found.append(build.fsub(value, build.load(minima)) if self.lanes == 1 else value)
-        return found
-
-    def _sum(self, value: Any) -> Any:
-        build = self.code.builder
-        for half in (4, 2, 1):
-            order = [*range(half, 2 * half), *[0] * (8 - half)]
-            value = build.fadd(value, build.shuffle_vector(value, value, ir.Constant(vector_type(I32, 8), order)))
-        return build.extract_element(value, ir.Constant(I32, 0))
+        totals = [sum_of_eight(self.code, build.fadd(*map(build.load, places))) for places in self.totals_of]
+        return self.minima.subtracted(totals)
 
 
 @functools.cache

@@ -16,13 +16,15 @@ DOMAIN = "candle"
 
 @dataclass(frozen=True)
 class UseLinear:
-    """MatMul and Gemm of rows and a transposed constant become Linear, a bias added to them its third input.
+    """MatMul and Gemm of rows and a transposed constant become Linear.
 
     Attributes:
         activations: what rows are rounded to that meet a quantized weight, ``f32`` for none; those of MatMulExperts too.
+        biases: whether an Add of a constant becomes Linear's third input.
     """
 
     activations: str = "f32"
+    biases: bool = True
 
     def run(self, graph: Graph) -> bool:
         """Whether any did."""
@@ -38,14 +40,14 @@ class UseLinear:
 
         if attributes:
             rewrite(graph, experts)
-        if not any(_weight(node, inner) for inner in graphs(graph) for node in inner.nodes):
-            return False
-        infer(graph)
-        changed = rewrite(graph, by_operator({"MatMul": product, "Gemm": product}))
-        if changed:
+        changed = False
+        if any(_weight(node, inner) for inner in graphs(graph) for node in inner.nodes):
             infer(graph)
+            changed = rewrite(graph, by_operator({"MatMul": product, "Gemm": product}))
+        if self.biases:
             single = only_uses(graph)
-            rewrite(graph, by_operator({"Add": lambda node, build: _bias(node, build, single)}))
+            changed |= rewrite(graph, by_operator({"Add": lambda node, build: _bias(node, build, single)}))
+        if changed:
             DropDead().run(graph)
         return changed
 

@@ -1,7 +1,7 @@
 """Products with quantized rows: for each type, how the sixteen numbers of a vector are made of the bytes of a block.
 
-A module defines ``ROWS``: by the name of a type, a generator that gets a `Block` and gives its numbers in order, sixteen at a time, bit for
-bit those of the type's codec. It runs while a kernel is made; kernels that multiply and decode rows are made of it. ``CODES`` has, for types
+A module defines ``ROWS``: by the name of a type, a generator that gets a `Block` and gives its numbers in order, in groups, bit for bit those of
+the type's codec. It runs while a kernel is made; kernels that multiply and decode rows are made of it. ``CODES`` has, for types
 that have them, the whole numbers that the values are multiples of, which are multiplied with activations of 8 bits.
 """
 
@@ -68,7 +68,27 @@ def build_mask(order: list[int]) -> Any:
     return ir.Constant(vector_type(I32, len(order)), order)
 
 
-Rows = Callable[[Block], Iterator[Vector]]
+@dataclass
+class Group:
+    """Neighbours that share a scale: ``number * scale - minimum``.
+
+    Attributes:
+        numbers: sixteen at a time.
+        scale, minimum: the same number in all lanes, None for 1 and 0.
+    """
+
+    numbers: list[Vector]
+    scale: Vector | None = None
+    minimum: Vector | None = None
+
+    def values(self) -> Iterator[Vector]:
+        """The numbers that are meant."""
+        for number in self.numbers:
+            scaled = number if self.scale is None else number * self.scale
+            yield scaled if self.minimum is None else scaled - self.minimum
+
+
+Rows = Callable[[Block], Iterator[Group]]
 
 
 @dataclass

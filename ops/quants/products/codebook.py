@@ -10,14 +10,13 @@ from ....runtime.vector import F32, I32, I64, Vector
 from ..fp4 import VALUES as FP4
 from ..fp4 import ue4m3_half
 from ..iq4 import VALUES as IQ4
-from . import Block, Codes, Run, eight
+from . import Block, Codes, Group, Run, eight
 
 
-def iq4_nl(block: Block) -> Iterator[Vector]:
+def iq4_nl(block: Block) -> Iterator[Group]:
     """``d * VALUES[q]``."""
-    scale, packed = block.half(0), block.bytes(2)
-    for codes in (packed, packed >> 4):
-        yield block.code.table(codes, IQ4) * scale
+    packed = block.bytes(2)
+    yield Group([block.code.table(codes, IQ4) for codes in (packed, packed >> 4)], block.half(0))
 
 
 def _iq4_xs_scales(block: Block) -> Vector:
@@ -29,13 +28,12 @@ def _iq4_xs_scales(block: Block) -> Vector:
     return block.half(0) * ((low | (high << 4)).as_float() - 32)
 
 
-def iq4_xs(block: Block) -> Iterator[Vector]:
+def iq4_xs(block: Block) -> Iterator[Group]:
     """``d * (scale - 32) * VALUES[q]``."""
     code, scales = block.code, _iq4_xs_scales(block)
     for group in range(8):
-        packed, scale = block.bytes(8 + 16 * group), scales.lane(group)
-        for codes in (packed, packed >> 4):
-            yield code.table(codes, IQ4) * scale
+        packed = block.bytes(8 + 16 * group)
+        yield Group([code.table(codes, IQ4) for codes in (packed, packed >> 4)], scales.lane(group))
 
 
 def _mxfp4_scale(block: Block) -> Vector:
@@ -48,21 +46,20 @@ def _mxfp4_scale(block: Block) -> Vector:
     return block.code.splat(build.bitcast(bits, F32))
 
 
-def mxfp4(block: Block) -> Iterator[Vector]:
+def mxfp4(block: Block) -> Iterator[Group]:
     """``VALUES[q] * 2 ** (e - 128)``, whose two lowest exponents are below the normal numbers."""
-    scale, packed = _mxfp4_scale(block), block.bytes(1)
-    for codes in (packed, packed >> 4):
-        yield block.code.table(codes, FP4) * scale
+    packed = block.bytes(1)
+    yield Group([block.code.table(codes, FP4) for codes in (packed, packed >> 4)], _mxfp4_scale(block))
 
 
-def nvfp4(block: Block) -> Iterator[Vector]:
+def nvfp4(block: Block) -> Iterator[Group]:
     """``VALUES[q] * scale / 2``, a scale for each sixteen."""
     code = block.code
     halves = code.constant([float(value) for value in ue4m3_half()], F32)
     for group in range(4):
         place = code.builder.add(halves, code.builder.shl(code.builder.zext(block.integer(group, 8), I64), code.word(2)))
         scale = code.splat(code.load(place, F32))
-        yield code.table(block.some_bytes(4 + 8 * group, 8) >> code.ints_of([0] * 8 + [4] * 8), FP4) * scale
+        yield Group([code.table(block.some_bytes(4 + 8 * group, 8) >> code.ints_of([0] * 8 + [4] * 8), FP4)], scale)
 
 
 ROWS = {"iq4_nl": iq4_nl, "iq4_xs": iq4_xs, "mxfp4": mxfp4, "nvfp4": nvfp4}

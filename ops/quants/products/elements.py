@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....runtime.vector import I16, Vector, vector_type
-from . import Block, Codes
+from . import Block, Codes, Group
 
 
-def f32(block: Block) -> Iterator[Vector]:
+def f32(block: Block) -> Iterator[Group]:
     """As they are."""
-    yield block.code.floats(block.address)
+    yield Group([block.code.floats(block.address)])
 
 
-def f16(block: Block) -> Iterator[Vector]:
+def f16(block: Block) -> Iterator[Group]:
     """Widened."""
-    yield Vector(block.code, block.code.from_half(block.code.load(block.address, vector_type(I16))))
+    yield Group([Vector(block.code, block.code.from_half(block.code.load(block.address, vector_type(I16))))])
 
 
-def bf16(block: Block) -> Iterator[Vector]:
+def bf16(block: Block) -> Iterator[Group]:
     """The upper halves of f32."""
-    yield (block.code.widened(block.code.load(block.address, vector_type(I16))) << 16).bits_as_float()
+    yield Group([(block.code.widened(block.code.load(block.address, vector_type(I16))) << 16).bits_as_float()])
 
 
 ROWS = {"f32": f32, "f16": f16, "bf16": bf16}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llvmlite import ir
 
 from ....runtime.vector import I32, Vector, vector_type
-from . import Block, Codes, Run, eight
+from . import Block, Codes, Group, Run, eight
 
 FOUR = [0, 1, 2, 3] * 4
 LOW, HIGH = range(16), range(16, 32)
@@ -30,18 +30,17 @@ def _six_bits(block: Block) -> Vector:
     return codes.as_float() * code.select(code.mask(ir.Constant(ir.IntType(16), 0x00FF)), block.half(0), block.half(2))
 
 
-def q4_k(block: Block) -> Iterator[Vector]:
+def q4_k(block: Block) -> Iterator[Group]:
     """``d * scale * q - dmin * min``."""
     scales = _six_bits(block)
     for pair in range(4):
         packed = [block.bytes(16 + 32 * pair + 16 * half) for half in range(2)]
         for group in range(2):
             scale, least = scales.lane(2 * pair + group), scales.lane(8 + 2 * pair + group)
-            for codes in packed:
-                yield block.code.table(codes >> 4 if group else codes, LOW) * scale - least
+            yield Group([block.code.table(codes >> 4 if group else codes, LOW) for codes in packed], scale, least)
 
 
-def q5_k(block: Block) -> Iterator[Vector]:
+def q5_k(block: Block) -> Iterator[Group]:
     """``d * scale * q - dmin * min``."""
     scales = _six_bits(block)
     fifth = [block.bytes(16 + 16 * half) for half in range(2)]
@@ -49,13 +48,13 @@ def q5_k(block: Block) -> Iterator[Vector]:
         packed = [block.bytes(48 + 32 * pair + 16 * half) for half in range(2)]
         for group in range(2):
             scale, least = scales.lane(2 * pair + group), scales.lane(8 + 2 * pair + group)
-            for bits, codes in zip(fifth, packed, strict=True):
-                low = codes >> 4 if group else codes
-                code = block.code.select(_any(block, bits, 2 * pair + group), block.code.table(low, HIGH), block.code.table(low, LOW))
-                yield code * scale - least
+            lows = [codes >> 4 if group else codes for codes in packed]
+            above = [_any(block, bits, 2 * pair + group) for bits in fifth]
+            tables = [(block.code.table(low, HIGH), block.code.table(low, LOW)) for low in lows]
+            yield Group([block.code.select(mask, *both) for mask, both in zip(above, tables, strict=True)], scale, least)
 
 
-def q6_k(block: Block) -> Iterator[Vector]:
+def q6_k(block: Block) -> Iterator[Group]:
     """``d * scale * (q - 32)``."""
     scales = block.half(208) * block.bytes(192, signed=True).as_float()
     for half in range(2):
@@ -66,10 +65,10 @@ def q6_k(block: Block) -> Iterator[Vector]:
                 packed = low[2 * (quarter & 1) + side]
                 upper = high[side] << 4 if quarter == 0 else high[side] << 2 if quarter == 1 else high[side] >> 2 * quarter - 4
                 codes = ((packed >> 4 if quarter > 1 else packed & 15) | (upper & 48)).as_float() - 32
-                yield codes * scales.lane(8 * half + 2 * quarter + side)
+                yield Group([codes], scales.lane(8 * half + 2 * quarter + side))
 
 
-def q2_k(block: Block) -> Iterator[Vector]:
+def q2_k(block: Block) -> Iterator[Group]:
     """``d * scale * q - dmin * min``."""
     packed = block.bytes(0)
     scales, minima = block.half(80) * (packed & 15).as_float(), block.half(82) * (packed >> 4).as_float()
@@ -78,7 +77,7 @@ def q2_k(block: Block) -> Iterator[Vector]:
         for plane in range(4):
             for side in range(2):
                 group = 8 * half + 2 * plane + side
-                yield block.code.table(bytes_of[side] >> 2 * plane, FOUR) * scales.lane(group) - minima.lane(group)
+                yield Group([block.code.table(bytes_of[side] >> 2 * plane, FOUR)], scales.lane(group), minima.lane(group))
 
 
 def _q3_k_scales(block: Block) -> Vector:
@@ -90,7 +89,7 @@ def _q3_k_scales(block: Block) -> Vector:
     return block.half(108) * ((low | (high << 4)).as_float() - 32)
 
 
-def q3_k(block: Block) -> Iterator[Vector]:
+def q3_k(block: Block) -> Iterator[Group]:
     """``d * (scale - 32) * (q - 4)``."""
     code, scales = block.code, _q3_k_scales(block)
     upper = [block.bytes(16 * side) for side in range(2)]
@@ -100,7 +99,8 @@ def q3_k(block: Block) -> Iterator[Vector]:
             for side in range(2):
                 codes = bytes_of[side] >> 2 * plane
                 above = _any(block, upper[side], 4 * half + plane)
-                yield code.select(above, code.table(codes, FOUR), code.table(codes, [-4, -3, -2, -1] * 4)) * scales.lane(8 * half + 2 * plane + side)
+                numbers = code.select(above, code.table(codes, FOUR), code.table(codes, [-4, -3, -2, -1] * 4))
+                yield Group([numbers], scales.lane(8 * half + 2 * plane + side))
 
 
 ROWS = {"q2_k": q2_k, "q3_k": q3_k, "q4_k": q4_k, "q5_k": q5_k, "q6_k": q6_k}

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from ....runtime.vector import F32, I8, I16, I32, I64, Vector, vector_type
 from ..layout import grids
-from . import Block, Codes
+from . import Block, Codes, Group
 
 
 def _points(block: Block, grid: grids.Grid, codes: Sequence[Any]) -> Vector:
@@ -58,7 +58,7 @@ def _odd(block: Block, d: Vector, code: Any) -> Vector:
     return d * block.code.splat(number)
 
 
-def iq2_xxs(block: Block) -> Iterator[Vector]:
+def iq2_xxs(block: Block) -> Iterator[Group]:
     """Four points, then four sign codes and a scale."""
     d = block.half(0)
     for at in range(2, 66, 8):
@@ -66,20 +66,20 @@ def iq2_xxs(block: Block) -> Iterator[Vector]:
         scale = _scaled(block, d, _bits(block, tail, 28, 4), 0.25)
         for pair in range(2):
             points = _points(block, grids.IQ2_XXS, [block.integer(at + 2 * pair + side, 8) for side in range(2)])
-            yield _signed(block, scale * points, _even(block, [_bits(block, tail, 14 * pair + 7 * side, 7) for side in range(2)]))
+            yield Group([_signed(block, points, _even(block, [_bits(block, tail, 14 * pair + 7 * side, 7) for side in range(2)]))], scale)
 
 
-def iq2_xs(block: Block) -> Iterator[Vector]:
+def iq2_xs(block: Block) -> Iterator[Group]:
     """Points of nine bits with their sign codes; scales of four bits for sixteen elements."""
     d = block.half(0)
     for group in range(16):
         codes = [block.integer(2 + 4 * group + 2 * side, 16) for side in range(2)]
         scale = _scaled(block, d, _bits(block, block.integer(66 + group // 2, 8), 4 * (group & 1), 4), 0.25)
         points = _points(block, grids.IQ2_XS, [_bits(block, each, 0, 9) for each in codes])
-        yield _signed(block, scale * points, _even(block, [_bits(block, each, 9, 7) for each in codes]))
+        yield Group([_signed(block, points, _even(block, [_bits(block, each, 9, 7) for each in codes]))], scale)
 
 
-def iq2_s(block: Block) -> Iterator[Vector]:
+def iq2_s(block: Block) -> Iterator[Group]:
     """Points of ten bits, signs apart; scales of four bits for sixteen elements."""
     d, build = block.half(0), block.code.builder
     for group in range(16):
@@ -88,10 +88,10 @@ def iq2_s(block: Block) -> Iterator[Vector]:
         for index in (2 * group, 2 * group + 1):
             high = _bits(block, block.integer(66 + index // 4, 8), 2 * (index % 4), 2)
             codes.append(build.or_(block.integer(2 + index, 8), build.shl(high, ir.Constant(I32, 8))))
-        yield _signed(block, scale * _points(block, grids.IQ2_S, codes), block.bits(34 + 2 * group))
+        yield Group([_signed(block, _points(block, grids.IQ2_S, codes), block.bits(34 + 2 * group))], scale)
 
 
-def iq3_xxs(block: Block) -> Iterator[Vector]:
+def iq3_xxs(block: Block) -> Iterator[Group]:
     """Points of four, then four sign codes and a scale for each 32 elements."""
     d = block.half(0)
     for group in range(8):
@@ -99,10 +99,10 @@ def iq3_xxs(block: Block) -> Iterator[Vector]:
         scale = _scaled(block, d, _bits(block, tail, 28, 4), 0.5)
         for pair in range(2):
             points = _points(block, grids.IQ3_XXS, [block.integer(2 + 8 * group + 4 * pair + side, 8) for side in range(4)])
-            yield _signed(block, scale * points, _even(block, [_bits(block, tail, 14 * pair + 7 * side, 7) for side in range(2)]))
+            yield Group([_signed(block, points, _even(block, [_bits(block, tail, 14 * pair + 7 * side, 7) for side in range(2)]))], scale)
 
 
-def iq3_s(block: Block) -> Iterator[Vector]:
+def iq3_s(block: Block) -> Iterator[Group]:
     """Points of nine bits, signs apart; scales of four bits for 32 elements."""
     d, build = block.half(0), block.code.builder
     for half in range(16):
@@ -112,7 +112,7 @@ def iq3_s(block: Block) -> Iterator[Vector]:
         for index in range(4 * half, 4 * half + 4):
             high = _bits(block, block.integer(66 + index // 8, 8), index % 8, 1)
             codes.append(build.or_(block.integer(2 + index, 8), build.shl(high, ir.Constant(I32, 8))))
-        yield _signed(block, scale * _points(block, grids.IQ3_S, codes), block.bits(74 + 2 * half))
+        yield Group([_signed(block, _points(block, grids.IQ3_S, codes), block.bits(74 + 2 * half))], scale)
 
 
 def _shift(block: Block, negative: Any) -> Vector:
@@ -122,7 +122,7 @@ def _shift(block: Block, negative: Any) -> Vector:
     return block.code.splat(build.select(down, ir.Constant(F32, -0.125), ir.Constant(F32, 0.125)))
 
 
-def iq1_s(block: Block) -> Iterator[Vector]:
+def iq1_s(block: Block) -> Iterator[Group]:
     """Points of eleven bits; scale and shift for 32 elements."""
     d, build = block.half(0), block.code.builder
     for group in range(8):
@@ -133,10 +133,10 @@ def iq1_s(block: Block) -> Iterator[Vector]:
             for side in range(2):
                 high = _bits(block, tail, 3 * (2 * pair + side), 3)
                 codes.append(build.or_(block.integer(2 + 4 * group + 2 * pair + side, 8), build.shl(high, ir.Constant(I32, 8))))
-            yield scale * (_points(block, grids.IQ1, codes) + shift)
+            yield Group([_points(block, grids.IQ1, codes) + shift], scale)
 
 
-def iq1_m(block: Block) -> Iterator[Vector]:
+def iq1_m(block: Block) -> Iterator[Group]:
     """Points of eleven bits, each with its shift; scales of three bits for sixteen elements, the common one in pieces between them."""
     code, build = block.code, block.code.builder
     tails = [block.integer(48 + 2 * index, 16) for index in range(4)]
@@ -153,7 +153,7 @@ def iq1_m(block: Block) -> Iterator[Vector]:
             high = _bits(block, highs, 4 * side, 3)
             codes.append(build.or_(block.integer(2 * group + side, 8), build.shl(high, ir.Constant(I32, 8))))
         shifts = [_shift(block, _bits(block, highs, 4 * side + 3, 1)) for side in range(2)]
-        yield scale * (_points(block, grids.IQ1, codes) + code.select(first, shifts[0], shifts[1]))
+        yield Group([_points(block, grids.IQ1, codes) + code.select(first, shifts[0], shifts[1])], scale)
 
 
 ROWS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....runtime.vector import F32, Vector
-from . import Block, Codes, Rows
+from . import Block, Codes, Group, Rows
 from .linear import SIGNED, UNSIGNED
 
 HALVES = [lane // 2 for lane in range(16)]
@@ -24,7 +24,7 @@ def _pairs(block: Block, at: int, count: int) -> Iterator[Vector]:
 def _four_bits(scale: int, least: int | None, packed: int, count: int, wide: bool, paired: bool) -> Rows:
     """Bytes where scale and smallest number are, in single precision where `wide`; where the codes are, and how many bytes of them."""
 
-    def rows(block: Block) -> Iterator[Vector]:
+    def rows(block: Block) -> Iterator[Group]:
         number = _single if wide else Block.half
         factor = number(block, scale)
         if paired:
@@ -32,30 +32,26 @@ def _four_bits(scale: int, least: int | None, packed: int, count: int, wide: boo
         else:
             held = block.bytes(packed)
             codes = [held, held >> 4]
-        for code in codes:
-            if least is None:
-                yield block.code.table(code, SIGNED) * factor
-            else:
-                yield block.code.table(code, UNSIGNED) * factor + number(block, least)
+        values = [block.code.table(code, SIGNED if least is None else UNSIGNED) for code in codes]
+        yield Group(values, factor, None if least is None else number(block, least) * -1)
 
     return rows
 
 
 def _five_bits(least: int | None, bits: int, packed: int) -> Rows:
-    def rows(block: Block) -> Iterator[Vector]:
-        scale, start = block.half(0), -16 if least is None else 0
+    def rows(block: Block) -> Iterator[Group]:
+        values, start = [], -16 if least is None else 0
         for half, code in enumerate(_pairs(block, packed, 16)):
             high, low = (block.code.table(code, range(first, first + 16)) for first in (start + 16, start))
-            value = block.code.select(block.bits(bits + 2 * half), high, low) * scale
-            yield value if least is None else value + block.half(least)
+            values.append(block.code.select(block.bits(bits + 2 * half), high, low))
+        yield Group(values, block.half(0), None if least is None else block.half(least) * -1)
 
     return rows
 
 
-def q8_0_v1(block: Block) -> Iterator[Vector]:
+def q8_0_v1(block: Block) -> Iterator[Group]:
     """``q * d``, d in single precision."""
-    for at in (4, 20):
-        yield block.bytes(at, signed=True).as_float() * _single(block, 0)
+    yield Group([block.bytes(at, signed=True).as_float() for at in (4, 20)], _single(block, 0))
 
 
 ROWS: dict[str, Rows] = {

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ....runtime.vector import F32, Vector
-from . import Block, Codes, Run, eight
+from . import Block, Codes, Group, Run, eight
 
 UNSIGNED, SIGNED = range(16), range(-8, 8)
 
 
-def q4_0(block: Block) -> Iterator[Vector]:
+def q4_0(block: Block) -> Iterator[Group]:
     """``(q - 8) * d``."""
-    scale, packed = block.half(0), block.bytes(2)
-    for codes in (packed, packed >> 4):
-        yield block.code.table(codes, SIGNED) * scale
+    packed = block.bytes(2)
+    yield Group([block.code.table(codes, SIGNED) for codes in (packed, packed >> 4)], block.half(0))
 
 
-def q4_1(block: Block) -> Iterator[Vector]:
+def q4_1(block: Block) -> Iterator[Group]:
     """``q * d + m``."""
-    scale, least, packed = block.half(0), block.half(2), block.bytes(4)
-    for codes in (packed, packed >> 4):
-        yield block.code.table(codes, UNSIGNED) * scale + least
+    packed = block.bytes(4)
+    yield Group([block.code.table(codes, UNSIGNED) for codes in (packed, packed >> 4)], block.half(0), _minimum(block))
 
 
 def _five_bits(block: Block, bits: int, packed: int, start: int) -> Iterator[Vector]:
@@ -31,54 +29,46 @@ def _five_bits(block: Block, bits: int, packed: int, start: int) -> Iterator[Vec
         yield block.code.select(mask, block.code.table(low, range(start + 16, start + 32)), block.code.table(low, range(start, start + 16)))
 
 
-def q5_0(block: Block) -> Iterator[Vector]:
+def q5_0(block: Block) -> Iterator[Group]:
     """``(q - 16) * d``."""
-    scale = block.half(0)
-    for code in _five_bits(block, 2, 6, -16):
-        yield code * scale
+    yield Group(list(_five_bits(block, 2, 6, -16)), block.half(0))
 
 
-def q5_1(block: Block) -> Iterator[Vector]:
+def q5_1(block: Block) -> Iterator[Group]:
     """``q * d + m``."""
-    scale, least = block.half(0), block.half(2)
-    for code in _five_bits(block, 4, 8, 0):
-        yield code * scale + least
+    yield Group(list(_five_bits(block, 4, 8, 0)), block.half(0), _minimum(block))
 
 
-def _bytes(block: Block, scale: Vector, at: int, count: int) -> Iterator[Vector]:
-    for index in range(at, at + count, 16):
-        yield block.bytes(index, signed=True).as_float() * scale
+def _bytes(block: Block, scale: Vector, at: int, count: int) -> Iterator[Group]:
+    yield Group([block.bytes(index, signed=True).as_float() for index in range(at, at + count, 16)], scale)
 
 
-def q8_0(block: Block) -> Iterator[Vector]:
+def q8_0(block: Block) -> Iterator[Group]:
     """``q * d``."""
     yield from _bytes(block, block.half(0), 2, 32)
 
 
-def q8_1(block: Block) -> Iterator[Vector]:
+def q8_1(block: Block) -> Iterator[Group]:
     """``q * d``."""
     yield from _bytes(block, block.half(0), 4, 32)
 
 
-def q8_k(block: Block) -> Iterator[Vector]:
+def q8_k(block: Block) -> Iterator[Group]:
     """``q * d``, d in single precision."""
     yield from _bytes(block, block.code.splat(block.code.load(block.address, F32)), 4, 256)
 
 
-def q1_0(block: Block) -> Iterator[Vector]:
+def q1_0(block: Block) -> Iterator[Group]:
     """``d`` where a bit is set, else ``-d``."""
-    scale = block.half(0)
-    for at in range(2, 18, 2):
-        yield block.code.select(block.bits(at), scale, scale * -1)
+    one = block.code.floats_of([1] * 16)
+    yield Group([block.code.select(block.bits(at), one, one * -1) for at in range(2, 18, 2)], block.half(0))
 
 
-def q2_0(block: Block) -> Iterator[Vector]:
+def q2_0(block: Block) -> Iterator[Group]:
     """``(q - 1) * d``, four neighbours in a byte."""
-    scale = block.half(0)
     shifts = block.code.ints_of([0, 2, 4, 6] * 4)
-    for at in range(2, 18, 4):
-        codes = block.some_bytes(at, 4).lanes([lane // 4 for lane in range(16)]) >> shifts
-        yield block.code.table(codes, [-1, 0, 1, 2] * 4) * scale
+    codes = [block.some_bytes(at, 4).lanes([lane // 4 for lane in range(16)]) >> shifts for at in range(2, 18, 4)]
+    yield Group([block.code.table(code, [-1, 0, 1, 2] * 4) for code in codes], block.half(0))
 
 
 ROWS = {"q4_0": q4_0, "q4_1": q4_1, "q5_0": q5_0, "q5_1": q5_1, "q8_0": q8_0, "q8_1": q8_1, "q8_k": q8_k, "q1_0": q1_0, "q2_0": q2_0}
