@@ -193,7 +193,7 @@ def joined(step: Step, past: Buffer | None, new: Heads, target: Buffer | None, l
     return in_heads(made, None)
 
 
-def _difference(length: int, queries: float) -> int:
+def _difference(length: int, queries: int) -> int:
     return length - queries
 
 

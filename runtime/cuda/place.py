@@ -102,6 +102,16 @@ Planned: TypeAlias = "Launch | Chain | View | list[Launch | Chain] | str"
 Planner = Callable[[Step], Planned]
 Formula = Callable[["Node", "Builder"], None]
 
+DECIDING: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "TopK", "CumSum", "CumProd", "CenterCropPad", "Upsample"), (1,)),
+    **{f"Reduce{name}": (1,) for name in ("Sum", "Mean", "Prod", "Max", "Min", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")},
+    **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow", "ConstantOfShape"), (0,)),
+    "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (1, 2, 3), "Range": (0, 1, 2), "OneHot": (1,), "Col2Im": (1, 2), "DFT": (1, 2), "STFT": (1, 3),
+    "Dropout": (1, 2), "AffineGrid": (1,), "MelWeightMatrix": (0, 1, 2, 3, 4), "MaxUnpool": (2,),
+}
+"""Inputs whose values decide what a node is: a plan is made for the very values that are fed there."""
+DECIDING_ELEMENTS = 4096
+
 PLANNERS: dict[Op, Planner] = {}
 FORMULAS: dict[Op, Formula] = {}
 REASONS: dict[Op, str] = {}

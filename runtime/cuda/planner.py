@@ -116,10 +116,15 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class OnHost:
-    """What a plan has to know of an input on the host; None stands for what is not known or no tensor."""
+    """What a plan has to know of an input on the host; None stands for what is not known or no tensor.
+
+    Attributes:
+        data: the bytes of an input whose values decide what a node is.
+    """
 
     dtype: DType | None
     shape: tuple[int, ...] | None
+    data: bytes | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +177,10 @@ class Planner:
             slot = len(self.plan.fed)
             self.device[value] = Buffer(feed.dtype, feed.shape, Room(size(feed.shape) * feed.dtype.itemsize, slot=slot))
             self.plan.fed.append(slot)
+            return
+        if feed.data is not None and feed.dtype is not None and feed.shape is not None:
+            self._constant(value, np.frombuffer(feed.data, feed.dtype.as_numpy()).reshape(feed.shape), feed.dtype)
+            self.plan.fed.append(value)
             return
         value.container, value.dtype, value.shape = described.container, feed.dtype or described.dtype, feed.shape
         self.host.add(value)

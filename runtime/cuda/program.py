@@ -21,7 +21,7 @@ from .array import DeviceArray
 from .kernel import Launch
 from .machine import number_of
 from .memory import Memory, Pool
-from .place import kernels
+from .place import DECIDING, DECIDING_ELEMENTS, kernels
 from .planner import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Planner, Upload
 
 PLANS = 32
@@ -49,6 +49,9 @@ class Program:
         self.cache = cache
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._defaults: dict[int, Fixed] = {}
+        asked = ((node, place) for node in self.nodes if not node.op.domain for place in DECIDING.get(node.op.name, ()))
+        deciding = {node.inputs[place] for node, place in asked if place < len(node.inputs)}
+        self._decides = [value in deciding for value in self.inputs]
         self._lock = threading.Lock()
 
     def sub(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray]) -> Program:
@@ -63,7 +66,10 @@ class Program:
 
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
         """What runs feeds of these dtypes and shapes."""
-        signatures = tuple(self._defaults.setdefault(id(feed), Fixed(feed)) if isinstance(feed, Tensor) else _signature(feed) for feed in feeds)
+        signatures = tuple(
+            self._defaults.setdefault(id(feed), Fixed(feed)) if isinstance(feed, Tensor) else _signature(feed, decides)
+            for feed, decides in zip(feeds, self._decides, strict=True)
+        )
         runner = self._plans.get((signatures, keep))
         if runner is None:
             made = Runner(Planner(self, signatures, keep).made(), self)
@@ -97,11 +103,12 @@ def weights_of(graph: Graph) -> dict[Value, np.ndarray]:
     return {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
 
 
-def _signature(feed: Any) -> OnDevice | OnHost:
+def _signature(feed: Any, decides: bool) -> OnDevice | OnHost:
     if isinstance(feed, DeviceArray):
         return OnDevice(feed.dtype, feed.shape)
     if isinstance(feed, np.ndarray):
-        return OnHost(dtype_of(feed), feed.shape)
+        data = feed.tobytes() if decides and feed.dtype.kind in "fiub" and feed.size <= DECIDING_ELEMENTS else None
+        return OnHost(dtype_of(feed), feed.shape, data)
     return OnHost(None, None)
 
 
