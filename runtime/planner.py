@@ -197,6 +197,8 @@ class Planner:
         tapped = [] if self.keep is None else [value for value in node.outputs if value.name and self.keep.search(task.path + value.name)]
         self.uses.update(tapped)
         self.facts.infer_node(node)
+        if not any(self.uses[value] for value in node.outputs):
+            return
         control = CONTROLS.get(node.op)
         if not (control and control(self, task, tasks)) and not self._folded(node) and not (self.native and self._planned(node)):
             self._python(task)
