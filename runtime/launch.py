@@ -215,12 +215,18 @@ PLANNERS: dict[Op, Planner] = {}
 """What says how to compute an operator natively, from the files named ``*_kernel.py``."""
 
 
-def native(*operators: Op) -> Callable[[Planner], Planner]:
-    """Register the planner of operators."""
+EMPTY: set[Op] = set()
+"""Operators whose planners cope with inputs without elements."""
+
+
+def native(*operators: Op, empty: bool = False) -> Callable[[Planner], Planner]:
+    """Register the planner of operators; one that says `empty` is handed inputs without elements too."""
 
     def registered(planner: Planner) -> Planner:
         for operator in operators:
             PLANNERS[operator] = planner
+            if empty:
+                EMPTY.add(operator)
         return planner
 
     return registered

@@ -24,7 +24,7 @@ from .encoding import described, encoded
 from .errors import UnsupportedError
 from .graph import Graph, Node, Value
 from .infer import MAX_DATA, Facts
-from .launch import PLANNERS, Buffer, Launch, Room, Step, View, refusal
+from .launch import EMPTY, PLANNERS, Buffer, Launch, Room, Step, View, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
 from .work import operations
 
@@ -264,7 +264,7 @@ class Planner:
         inputs: list[Buffer | None] = []
         for value in node.inputs:
             home = None if value is None else self._stored(value) if node.op.stored else self.buffer(value)
-            if value is not None and (home is None or not home.count):
+            if value is not None and (home is None or (not home.count and node.op not in EMPTY)):
                 return False
             inputs.append(home)
         results: list[tuple[np.dtype[Any], tuple[int, ...]] | None] = []

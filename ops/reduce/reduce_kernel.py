@@ -248,12 +248,12 @@ def as_bytes(buffer: Buffer) -> Buffer:
     return buffer.view(buffer.shape, dtype=np.dtype(np.uint8)) if buffer.dtype == np.bool_ else buffer
 
 
-@native(*REDUCTIONS)
+@native(*REDUCTIONS, empty=True)
 def plan_reduction(step: Step) -> Planned:
     """Axes that are computed, and logarithms and exponentials of integers, are left to NumPy."""
     x = step.inputs[0]
     reduction = REDUCTIONS[step.node.op]
-    if x is None or element(x.dtype) is None:
+    if x is None or not x.count or element(x.dtype) is None:
         return None
     x, y = as_bytes(x), as_bytes(step.output())
     axes = axes_of(step, len(x.shape))

@@ -1,17 +1,26 @@
 """Native operators that move elements: views where nothing moves, and one strided copy for the rest."""
 
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from ...runtime.kernel import RangeKernel, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, View, native
 from ...runtime.native import share, u8, u16, u32, u64
 from .concat import concat
+from .depth import depth_to_space, space_to_depth
+from .expand import expand, tile
 from .reshape import flatten, reshape
 from .slice import slice_
+from .split import equal_parts, split
 from .squeeze import squeeze, unsqueeze
 from .transpose import transpose
 
@@ -44,6 +53,77 @@ def _copying(pointer: Any) -> RangeKernel:
 COPIES = {1: _copying(u8), 2: _copying(u16), 4: _copying(u32), 8: _copying(u64)}
 
 
+WORDS = ir.VectorType(ir.IntType(32), 16)
+
+
+@intrinsic
+def _turn_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: Any) -> Any:
+    """Sixteen lines of sixteen words become the columns of sixteen other lines; addresses and steps in bytes."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, step_from, target, step_to = args
+        place = lambda start, step, line: builder.inttoptr(  # noqa: E731
+            builder.add(start, builder.mul(step, ir.Constant(ir.IntType(64), line))), WORDS.as_pointer()
+        )
+        lines = []
+        for line in range(16):
+            lines.append(builder.load(place(source, step_from, line)))
+            lines[-1].align = 4
+        for far in (1, 2, 4, 8):
+            upper = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane if not lane & far else 16 + lane - far for lane in range(16)])
+            lower_half = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane + far if not lane & far else 16 + lane for lane in range(16)])
+            for line in range(16):
+                if not line & far:
+                    one, other = lines[line], lines[line + far]
+                    lines[line], lines[line + far] = builder.shuffle_vector(one, other, upper), builder.shuffle_vector(one, other, lower_half)
+        for line in range(16):
+            builder.store(lines[line], place(target, step_to, line), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), lower
+
+
+TILE = 16
+"""Elements along both sides of what is turned at a time."""
+
+
+def _turning(pointer: Any, words: bool = False) -> RangeKernel:
+    @range_kernel
+    def turned_copy(args: Any, part: Any, parts: Any) -> None:
+        """From, to, boxes; elements that lie together in the source, their stride in the target; those that lie together in the target, their
+        stride in the source; outer dims; lengths (last first), strides from, strides to."""
+        source, target = pointer(args[0]), pointer(args[1])
+        boxes, near, step_to, far, step_from, outer = args[2], args[3], args[4], args[5], args[6], args[7]
+        tiles_near, tiles_far = (near + TILE - 1) // TILE, (far + TILE - 1) // TILE
+        first, last = share(boxes * tiles_near * tiles_far, part, parts)
+        for unit in range(first, last):
+            box, tile = unit // (tiles_near * tiles_far), unit % (tiles_near * tiles_far)
+            begin_near, begin_far = tile // tiles_far * TILE, tile % tiles_far * TILE
+            rest, begin, end = box, begin_near + begin_far * step_from, begin_near * step_to + begin_far
+            for axis in range(outer):
+                length = args[8 + axis]
+                index = rest % length
+                rest = rest // length
+                begin += index * args[8 + outer + axis]
+                end += index * args[8 + 2 * outer + axis]
+            width, height = min(TILE, far - begin_far), min(TILE, near - begin_near)
+            if words and width == TILE and height == TILE:
+                _turn_words(args[0] + 4 * begin, 4 * step_from, args[1] + 4 * end, 4 * step_to)
+            elif width == TILE:
+                for i in range(height):
+                    for j in range(TILE):
+                        target[end + i * step_to + j] = source[begin + i + j * step_from]
+            else:
+                for i in range(height):
+                    for j in range(width):
+                        target[end + i * step_to + j] = source[begin + i + j * step_from]
+
+    return turned_copy
+
+
+TURNS = {1: _turning(u8), 2: _turning(u16), 4: _turning(u32, words=True), 8: _turning(u64)}
+
+
 def copy(
     step: Step, source: Buffer, target: Buffer, lengths: Sequence[int], strides_from: Sequence[int], strides_to: Sequence[int],
 ) -> Launch:
@@ -56,6 +136,11 @@ def copy(
             axes[-1] = (axes[-1][0] * length, one, other)
         else:
             axes.append((length, one, other))
+    near = next((index for index, axis in enumerate(axes[:-1]) if axis[1] == 1), None)
+    if near is not None and axes[-1][2] == 1 and axes[-1][1] != 0 and min(axes[near][0], axes[-1][0]) >= TILE // 2:
+        return _turned(step, source, target, axes.pop(near), axes)
+    if near is not None and axes[-1][0] < TILE // 2 < axes[near][0]:
+        axes.append(axes.pop(near))
     count, step_from, step_to = axes.pop() if axes else (1, 1, 1)
     rows = math.prod(length for length, _, _ in axes)
     outer = [item for column in zip(*axes[::-1], strict=True) for item in column] if axes else []
@@ -63,10 +148,19 @@ def copy(
     return Launch(COPIES[source.dtype.itemsize], (source, target, rows, count, step_from, step_to, len(axes), *outer), step.parts(rows, work))
 
 
-@native(reshape, flatten, squeeze, unsqueeze)
+def _turned(step: Step, source: Buffer, target: Buffer, near: tuple[int, int, int], axes: list[tuple[int, int, int]]) -> Launch:
+    far = axes.pop()
+    boxes = math.prod(length for length, _, _ in axes)
+    outer = [item for column in zip(*axes[::-1], strict=True) for item in column] if axes else []
+    units = boxes * -(-near[0] // TILE) * -(-far[0] // TILE)
+    arguments = (source, target, boxes, near[0], near[2], far[0], far[1], len(axes), *outer)
+    return Launch(TURNS[source.dtype.itemsize], arguments, step.parts(units, boxes * near[0] * far[0] * 1.0))
+
+
+@native(reshape, flatten, squeeze, unsqueeze, empty=True)
 def plan_view(step: Step) -> Planned:
     """The same elements."""
-    return View(step.inputs[0]) if step.inputs[0] is not None else None
+    return View(step.inputs[0]) if step.inputs[0] is not None and step.inputs[0].count else None
 
 
 @native(transpose)
@@ -83,21 +177,93 @@ def plan_transpose(step: Step) -> Planned:
     return copy(step, x, y, y.shape, [x.strides[axis] for axis in order], y.strides)
 
 
-@native(concat)
+@native(concat, empty=True)
 def plan_concat(step: Step) -> Planned:
-    """One copy for each input."""
+    """One copy for each input that has elements."""
     y = step.output()
     axis = step.attributes["axis"] % len(y.shape)
     launches, start = [], 0
     for x in step.inputs:
         if x is None or x.dtype != y.dtype or x.dtype.itemsize not in COPIES:
             return None
+        if not x.count:
+            continue
         place = y.view(x.shape, start * y.strides[axis])
         launches.append(copy(step, x, place, x.shape, x.strides, y.strides))
         start += x.shape[axis]
     return launches
 
 
+@native(expand, empty=True)
+def plan_expand(step: Step) -> Planned:
+    """Elements that are read again and again."""
+    x, y = step.inputs[0], step.output()
+    if x is None or x.dtype.itemsize not in COPIES:
+        return None
+    if x.count == y.count:
+        return View(x)
+    shape = (1,) * (len(y.shape) - len(x.shape)) + x.shape
+    steps = [0 if length == 1 else stride for length, stride in zip(shape, x.view(shape).strides, strict=True)]
+    return copy(step, x, y, y.shape, steps, y.strides)
+
+
+@native(tile)
+def plan_tile(step: Step) -> Planned:
+    """Each axis as an axis of repeats, whose elements are the same, and the axis itself."""
+    x, y = step.inputs[0], step.output()
+    if x is None or x.dtype.itemsize not in COPIES:
+        return None
+    lengths, strides, places = [], [], []
+    for length, whole, one, other in zip(x.shape, y.shape, x.strides, y.strides, strict=True):
+        lengths += [whole // length, length]
+        strides += [0, one]
+        places += [other * length, other]
+    return copy(step, x, y, lengths, strides, places)
+
+
+@native(split)
+def plan_split(step: Step) -> Planned:
+    """Parts that lie together are views."""
+    x = step.inputs[0]
+    if x is None or x.dtype.itemsize not in COPIES:
+        return None
+    axis, lengths = step.attributes["axis"] % len(x.shape), step.constant(1)
+    if lengths is None and len(step.inputs) > 1 and step.inputs[1] is not None:
+        return None
+    parts = equal_parts(x.shape[axis], step.attributes["num_outputs"] or len(step.results)) if lengths is None else [int(item) for item in lengths]
+    if len(parts) != len(step.results) or sum(parts) != x.shape[axis] or min(parts) < 1:
+        return None
+    launches: list[Launch] = []
+    for index, start in enumerate(itertools.accumulate(parts[:-1], initial=0)):
+        if not step.wanted(index):
+            continue
+        shape = (*x.shape[:axis], parts[index], *x.shape[axis + 1 :])
+        place = x.view(shape, start * x.strides[axis])
+        if math.prod(x.shape[:axis]) == 1:
+            step.outputs[index] = place
+        else:
+            launches.append(copy(step, place, step.output(index), shape, x.strides, step.output(index).strides))
+    return launches
+
+
+@native(depth_to_space, space_to_depth)
+def plan_blocks(step: Step) -> Planned:
+    """Six axes in another order."""
+    x, block = step.inputs[0], step.attributes["blocksize"]
+    if x is None or len(x.shape) != 4 or x.dtype.itemsize not in COPIES:
+        return None
+    n, c, h, w = x.shape
+    row_major = step.attributes["mode"] == "DCR"
+    if step.node.op is depth_to_space:
+        left = c // (block * block)
+        shape = (n, block, block, left, h, w) if row_major else (n, left, block, block, h, w)
+        order = (0, 3, 4, 1, 5, 2) if row_major else (0, 1, 4, 2, 5, 3)
+    else:
+        shape = (n, c, h // block, block, w // block, block)
+        order = (0, 3, 5, 1, 2, 4) if row_major else (0, 1, 3, 5, 2, 4)
+    seen, y = x.view(shape), step.output()
+    turned = y.view([shape[axis] for axis in order])
+    return copy(step, x, turned, turned.shape, [seen.strides[axis] for axis in order], turned.strides)
 
 
 @native(slice_)
