@@ -33,6 +33,8 @@ def translated(graph: Graph, format: Format, directory: bool) -> Rules:
     Args:
         directory: whether the output is a model directory.
     """
+    if graph.format == format.name == "gguf":
+        return ()
     from .modelling import described, modelled
 
     found = None if graph.nodes else described(graph)
