@@ -42,14 +42,14 @@ def _product(states: Any, width: Any, rows: Any, depth: Any, weights: Any, colum
 
 
 @inner
-def _copied(source: Any, target: Any, count: Any) -> None:
+def copied_row(source: Any, target: Any, count: Any) -> None:
     one, other = f32(source), f32(target)
     for j in range(count):
         other[j] = one[j]
 
 
 @inner
-def _filled(given: Any, at: Any, row: Any, target: Any, width: Any, rows: Any, hidden: Any) -> None:
+def filled_states(given: Any, at: Any, row: Any, target: Any, width: Any, rows: Any, hidden: Any) -> None:
     """States [rows, width] from those given `row` bytes apart, zero where there are none."""
     for index in range(rows):
         state = f32(target + 4 * width * index)
@@ -85,8 +85,8 @@ def recurred(args: Any, part: Any, parts: Any) -> None:
         for index in range(rows):
             if lengths != 0 and (i32(lengths)[start + index] < 0 or i32(lengths)[start + index] > times):
                 i64(args[32])[0] = 1
-        _filled(h_first, place, state_batch, h, width, rows, hidden)
-        _filled(c_first, place, state_batch, c, width, rows, hidden)
+        filled_states(h_first, place, state_batch, h, width, rows, hidden)
+        filled_states(c_first, place, state_batch, c, width, rows, hidden)
         for turn in range(times):
             time = turn if (backwards >> direction) & 1 == 0 else times - 1 - turn
             _product(h, width, rows, hidden, weights + direction * gate_bytes, first_columns, gates, row, zero, spare)
@@ -111,15 +111,15 @@ def recurred(args: Any, part: Any, parts: Any) -> None:
                 else:
                     rnn_row(line, opened, hidden, state, table, clip)
                 if y != 0:
-                    _copied(state, out, hidden)
+                    copied_row(state, out, hidden)
         for index in range(rows):
             if h_last != 0:
-                _copied(h + 4 * width * index, h_last + place + index * state_batch, hidden)
+                copied_row(h + 4 * width * index, h_last + place + index * state_batch, hidden)
             if c_last != 0:
-                _copied(c + 4 * width * index, c_last + place + index * state_batch, hidden)
+                copied_row(c + 4 * width * index, c_last + place + index * state_batch, hidden)
 
 
-def _table(step: Step, directions: int, what: str) -> np.ndarray | None:
+def activation_table(step: Step, directions: int, what: str) -> np.ndarray | None:
     """Kind, alpha and beta of each activation [directions, activations, 3]; None where one is unknown or missing."""
     count = CELLS[what][2] * directions
     names = list(step.attributes["activations"] or DEFAULTS[what] * directions)
@@ -168,12 +168,12 @@ def _constants(step: Step, indices: tuple[int, ...]) -> list[np.ndarray | None] 
     return found
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
+def padded_rows(rows: np.ndarray) -> np.ndarray:
     """Rows with room behind each for a vector that starts in it."""
     return np.pad(rows, [(0, 0), (0, LANES)]).astype(np.float32)
 
 
-def _state(step: Step, index: int, shape: tuple[int, ...]) -> Buffer | int | None:
+def initial_state(step: Step, index: int, shape: tuple[int, ...]) -> Buffer | int | None:
     """An initial state, 0 where none is given, None where it does not fit."""
     given = step.inputs[index] if index < len(step.inputs) else None
     if given is None:
@@ -188,7 +188,7 @@ def plan_recurrent(step: Step) -> Planned:
     cell, gates, _ = CELLS[what]
     lengths = _lengths(step, gates)
     constants = _constants(step, (1, 2, 3, 7) if what == "LSTM" else (1, 2, 3))
-    table = None if lengths is None else _table(step, lengths.directions, what)
+    table = None if lengths is None else activation_table(step, lengths.directions, what)
     if lengths is None or constants is None or table is None:
         return None
     w, r, b, *peepholes = constants
@@ -199,7 +199,7 @@ def plan_recurrent(step: Step) -> Planned:
     p = peepholes[0] if peepholes else None
     batch_first = bool(step.attributes["layout"])
     shape = (lengths.batch, directions, hidden) if batch_first else (directions, lengths.batch, hidden)
-    states = [_state(step, 5, shape), _state(step, 6, shape) if what == "LSTM" else 0]
+    states = [initial_state(step, 5, shape), initial_state(step, 6, shape) if what == "LSTM" else 0]
     counted = step.inputs[4] if len(step.inputs) > 4 else None
     ok = b.shape == (directions, 2 * columns) and (p is None or p.shape == (directions, 3 * hidden)) and None not in states
     if not ok or (counted is not None and (counted.shape != (lengths.batch,) or counted.dtype != np.int32)):
@@ -229,9 +229,9 @@ def plan_recurrent(step: Step) -> Planned:
         (
             cell, lengths.times, lengths.batch, directions, hidden, gates, backwards, flag, added, 4 * rows * columns, *steps, weights, candidate,
             ends[0], *y_steps, states[0] or 0, states[1] or 0, *state_steps, ends[1], ends[2] if what == "LSTM" else 0,
-            counted if counted is not None else 0, step.held(_padded(p)) if p is not None else 0,
-            step.held(_padded(b[:, columns:][:, -hidden:])), step.held(table), CELLS[what][2], zeros(step), float(step.attributes["clip"] or np.inf),
-            room, step.refusal,
+            counted if counted is not None else 0, step.held(padded_rows(p)) if p is not None else 0,
+            step.held(padded_rows(b[:, columns:][:, -hidden:])), step.held(table), CELLS[what][2], zeros(step),
+            float(step.attributes["clip"] or np.inf), room, step.refusal,
         ),
         parts,
     ))  # fmt: skip

@@ -111,9 +111,22 @@ def _columns(step: Step, index: int, columns: int, otherwise: float) -> np.ndarr
         found = step.constant(index)
     if found is None or found.size not in (1, columns) or (found.ndim > 1 and found.shape[-1] != found.size):
         return None
+    return for_columns(found, columns, otherwise)
+
+
+def for_columns(values: np.ndarray, columns: int, otherwise: float) -> np.ndarray:
+    """One number, or one for each column, as one for each column of the panels."""
     whole = np.full(-(-columns // PANEL) * PANEL, otherwise, np.float64)
-    whole[:columns] = found.reshape(-1)
+    whole[:columns] = values.reshape(-1)
     return whole
+
+
+def zero_terms(matrix: np.ndarray, zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each column of the panels of a matrix: its zero point as panels have it, and what `results` takes as its term."""
+    depth, columns = matrix.shape
+    terms = np.zeros(len(zeros), np.int64)
+    terms[:columns] = matrix.astype(np.int64).sum(0) - depth * zeros[:columns].astype(np.int64)
+    return (zeros + (0 if matrix.dtype == U8 else MIDDLE)).astype(np.int32), terms.astype(np.int32)
 
 
 def _scalar(buffer: Buffer | None) -> bool:
@@ -132,19 +145,25 @@ def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_by
     singles = (factors.a_scale, factors.a_zero, factors.y_scale, factors.y_zero)
     if scales is None or zeros is None or a.shape[-1] != depth or not all(map(_scalar, singles)) or y.count != a.count // depth * columns:
         return None
-    moved = 0 if matrix.dtype == U8 else MIDDLE
-    terms = np.zeros(len(zeros), np.int64)
-    terms[:columns] = matrix.astype(np.int64).sum(0) - depth * zeros[:columns].astype(np.int64)
-    rows, wide = a.count // depth, -(-depth // 4) * 4
     panels = step.packed(factors.b, ("bytes", factors.turned), lambda array: byte_panels(array.T if factors.turned else array))
+    return multiplied(step, y, factors, matrix, panels, scales, zeros, kernel)
+
+
+def multiplied(
+    step: Step, y: Buffer, factors: Factors, matrix: np.ndarray, panels: Buffer, scales: np.ndarray, zeros: np.ndarray, kernel: Any = product_of_bytes
+) -> list[Launch]:
+    """Launches of a product with a matrix that is in panels, and a scale and a zero point for each of their columns."""
+    a, (depth, columns) = factors.a, matrix.shape
+    moved, terms = zero_terms(matrix, zeros)
+    rows, wide = a.count // depth, -(-depth // 4) * 4
     lines, own = step.scratch(rows * wide), step.scratch(8 * rows)
     units = -(-columns // PANEL) * -(-rows // TALL)
     parts = step.parts(units, rows * columns * depth / 64)
     padded = [None if item is None else np.pad(item.reshape(-1), (0, len(zeros) - columns)) for item in (factors.integers, factors.reals)]
     held = [0 if item is None else step.held(item) for item in padded]
     arguments = (
-        lines, own, own.view((4 * rows,), 4 * rows), panels, rows, columns, depth, step.held((zeros + moved).astype(np.int32)),
-        step.held(terms.astype(np.int32)), step.held(scales.astype(np.float32)), *held,
+        lines, own, own.view((4 * rows,), 4 * rows), panels, rows, columns, depth, step.held(moved),
+        step.held(terms), step.held(scales.astype(np.float32)), *held,
         _or(factors.a_scale, step.held(np.ones(1, np.float32))), _or(factors.y_scale, 0), float(factors.alpha), factors.form,
         _or(factors.y_zero, 0), y, step.scratch(parts * 4 * PANEL * (TALL + 1)),
     )

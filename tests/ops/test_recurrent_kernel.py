@@ -45,3 +45,18 @@ def test_drawn_recurrence(name):
         example = drawn(rng, name)
         constant = [index for index in (1, 2, 3, 7) if index < len(example.inputs) and example.inputs[index] is not None]
         natively(name, example, 22, rtol=2e-4, atol=2e-5, constant=constant)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_dynamic_quantize_lstm(direction):
+    """States come from the same integers; what is rounded may differ by one where powers of e differ in the last place."""
+    rng = np.random.default_rng(7)
+    count, times, batch, size, hidden = 1 + (direction == "bidirectional"), 6, 3, 10, 19
+    w, r = (rng.integers(-128, 128, (count, rows, 4 * hidden)).astype(np.int8) for rows in (size, hidden))
+    states = [rng.normal(0, 0.3, (count, batch, hidden)).astype(np.float32) for _ in range(2)]
+    each = [rng.uniform(0.001, 0.003, (count, 4 * hidden)).astype(np.float32), rng.integers(-9, 9, (count, 4 * hidden)).astype(np.int8)]
+    whole = [np.full(count, 0.002, np.float32), np.full(count, 3, np.int8)]
+    inputs = [rng.normal(0, 1, (times, batch, size)).astype(np.float32), w, r, rng.normal(0, 0.2, (count, 8 * hidden)).astype(np.float32)]
+    inputs += [np.array([6, 2, 4], np.int32), *states, rng.normal(0, 0.2, (count, 3 * hidden)).astype(np.float32), *each, *whole]
+    example = Example(tuple(inputs), {"direction": direction, "hidden_size": hidden}, 3)
+    natively("DynamicQuantizeLSTM", example, 21, "com.microsoft", rtol=1e-3, atol=2e-3, constant=[1, 2, 3, 7, 8, 9, 10, 11])
