@@ -29,17 +29,18 @@ def stored_narrower(compute: F) -> F:
 
 
 def widened(compute: F) -> F:
-    """Compute f16, bf16 and f8 inputs in f32; f32 results are rounded to the dtype of the first narrow input."""
+    """Compute f16, bf16 and f8 inputs in f32; f32 results are rounded to the dtype of the first floating-point input where that is one of them."""
 
     @functools.wraps(compute)
     def wide(*inputs: Any, **attributes: Any) -> Any:
-        narrow = next((item.dtype for item in inputs if is_narrow(item)), None)
-        if narrow is None:
+        if not any(is_narrow(item) for item in inputs):
             return compute(*inputs, **attributes)
+        first = next(item for item in inputs if isinstance(item, np.ndarray) and (item.dtype.kind == "f" or is_narrow(item)))
         results = compute(*(item.astype(np.float32) if is_narrow(item) else item for item in inputs), **attributes)
 
         def rounded(item: Any) -> Any:
-            return item.astype(narrow) if isinstance(item, np.ndarray | np.generic) and item.dtype == np.float32 else item
+            fits = isinstance(item, np.ndarray | np.generic) and item.dtype == np.float32 and is_narrow(first)
+            return item.astype(first.dtype) if fits else item
 
         return tuple(rounded(item) for item in results) if isinstance(results, tuple) else rounded(results)
 

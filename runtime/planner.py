@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .applying import applied
 from .blocks import Blocks, numbers
 from .control import CONTROLS, Unplanned
 from .copies import captures, copied, needed
@@ -248,7 +249,7 @@ class Planner:
         if sum(self.constants[value].size for value in inputs) > FOLDED_ELEMENTS:
             return False
         given = [None if value is None else self.constants[value] for value in node.inputs]
-        results = node.op.compute(*(given if node.op.stored else map(numbers, given)), **node.attributes)
+        results = applied(node, given if node.op.stored else list(map(numbers, given)), node.attributes)
         results = results if isinstance(results, tuple) else (results,)
         if any(isinstance(result, list | dict) or result is None for result in results):
             return False

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .applying import applied
 from .blocks import Blocks, held, numbers
 from .copies import captures, needed
 from .dtype import STRING, of_numpy
@@ -274,8 +275,7 @@ class Runner:
         if node.op.asks:
             call = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, memory, step, run))
             attributes = {**attributes, "call": call}
-        assert node.op.compute is not None
-        results = node.op.compute(*inputs, **attributes)
+        results = applied(node, inputs, attributes)
         for value, slot, result in zip(node.outputs, step.slots, results if isinstance(results, tuple) else (results,), strict=False):
             found = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
             found = memory.apart(found)

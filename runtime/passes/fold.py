@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..applying import applied
 from ..dtype import I64
 from ..errors import Error
 from ..graph import Graph, Node, Value
@@ -61,7 +62,7 @@ class FoldConstants:
             return None
         inputs = [None if held is None else held.numpy() for held in (constant(graph, value) for value in node.inputs)]
         try:
-            results = node.op.compute(*inputs, **node.attributes)
+            results = applied(node, inputs, node.attributes)
         except Error:
             return None
         return list(results) if isinstance(results, tuple) else [results]
