@@ -21,9 +21,12 @@ from ..math.lane_kernel import load_single, store_single
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles
 from .channel_kernel import band_room, band_rows, convolved_by_channel
 from .conv import conv
+from .few_kernel import ENOUGH, FEW, convolved_few, padded_bias, weight_panels
 from .window import Axis, window
 
 F32 = np.dtype(np.float32)
+MANY = 4
+"""Outputs of one channel from which a product of matrices is faster."""
 POINT = Axis(size=1, kernel=1, stride=1, dilation=1, begin=0, end=0, out=1)
 
 
@@ -140,13 +143,21 @@ def plan_conv(step: Step) -> Planned:
     columns = zip(*((axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin) for axis in axes), strict=True)
     geometry = [length for column in columns for length in column]
     outs, depth = geometry[3:6], channels * math.prod(geometry[6:9])
-    by_channel = channels == 1 and axes[0] is POINT
+    by_channel = channels == 1 and axes[0] is POINT and outputs <= MANY
     panels = images * groups * -(-math.prod(outs) // PANEL)
     slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // ROWS, -(-4 * step.threads // panels)))
     parts = step.parts(panels * slices, y.count * depth / 16)
     zero = step.held(np.zeros(PANEL, np.float32))
-    if by_channel:
-        bands = images * groups * outputs * -(-outs[1] // band_rows(geometry))
+    few = math.prod(outs) <= FEW and outputs >= ENOUGH and step.constant(1) is not None and (b is None or step.constant(2) is not None)
+    kernel, weights, bias, bias_step = convolved, w, b if b is not None else zero, 4 if b is not None else 0
+    if few:
+        kernel, weights = convolved_few, step.packed(1, ("few", groups), lambda array: weight_panels(array, groups))
+        bias = step.held(padded_bias(step.constant(2), groups, outputs))
+        parts = step.parts(images * groups * -(-outputs // PANEL), y.count * depth / 8)
+        scratch = step.scratch(parts * 4 * math.prod(outs) * (depth + PANEL))
+    elif by_channel:
+        kernel, slices = convolved_by_channel, band_rows(geometry)
+        bands = images * groups * outputs * -(-outs[1] // slices)
         parts = step.parts(bands, y.count * depth / 4)
         scratch = step.scratch(parts * 4 * band_room(geometry))
     else:
@@ -154,9 +165,9 @@ def plan_conv(step: Step) -> Planned:
 
     def launch(finish: Finish, result: Buffer) -> Launch:
         arguments = (
-            x, w, result, b if b is not None else zero, 4 if b is not None else 0, zero, images, groups, channels, outputs, *geometry,
-            *finish.limits, slices if not by_channel else band_rows(geometry), scratch, *finish.arguments(0),
+            x, weights, result, bias, bias_step, zero, images, groups, channels, outputs, *geometry, *finish.limits, slices, scratch,
+            *finish.arguments(0),
         )
-        return Launch(convolved_by_channel if by_channel else convolved, arguments, parts)
+        return Launch(kernel, arguments, parts)
 
     return finishing(launch, y, 0)

@@ -31,6 +31,18 @@ def test_drawn_convolutions(depthwise):
         natively("Conv", drawn(rng, depthwise), 22, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("biased", [True, False])
+def test_few_positions(biased):
+    rng = np.random.default_rng(3)
+    cases = [(1, [1, 1], [1, 1], [0] * 4), (2, [5, 4], [3, 3], [1, 0, 0, 1]), (1, [700], [256], [0] * 2), (1, [2, 3, 2], [2] * 3, [1] * 6)]
+    for groups, sizes, kernel, pads in cases:
+        strides = [128] if len(sizes) == 1 else [2] * len(sizes)
+        x, w = rng.normal(size=(2, 3 * groups, *sizes)).astype("f4"), rng.normal(size=(40 * groups, 3, *kernel)).astype("f4")
+        inputs = (x, w, rng.normal(size=len(w)).astype("f4")) if biased else (x, w)
+        attributes = {"group": groups, "strides": strides, "pads": pads}
+        natively("Conv", Example(inputs, attributes), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
+
+
 FOLLOWING = [
     [("Relu", [], {})], [("Clip", [-0.5, 0.7], {})], [("LeakyRelu", [], {"alpha": 0.3})], [("HardSwish", [], {})], [("Sigmoid", [], {})],
     [("HardSigmoid", [], {"alpha": 0.3, "beta": 0.4})], [("Swish", [], {"alpha": 1.5})], [("Tanh", [], {})], [("Add", ["like"], {})],
@@ -43,11 +55,12 @@ def with_following(kind, following, rng):
     """A model of a product and what follows it, and its feeds."""
     shape, node, weight = {
         "conv": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (7, 5, 3, 3)),
+        "few": ([2, 5, 3, 4], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (33, 5, 3, 3)),
         "depthwise": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1], group=5), (5, 1, 3, 3)),
         "matmul": ([2, 9, 40], helper.make_node("MatMul", ["x", "w"], ["y0"]), (40, 37)),
         "gemm": ([130, 40], helper.make_node("Gemm", ["x", "w"], ["y0"], transB=1), (45, 40)),
     }[kind]  # fmt: skip
-    out = {"conv": [2, 7, 9, 11], "depthwise": shape, "matmul": [2, 9, 37], "gemm": [130, 45]}[kind]
+    out = {"conv": [2, 7, 9, 11], "few": [2, 33, 3, 4], "depthwise": shape, "matmul": [2, 9, 37], "gemm": [130, 45]}[kind]
     weights = {"w": rng.normal(size=weight).astype("f4"), "row": rng.normal(size=out[-1]).astype("f4")}
     nodes = [node]
     for operator, others, attributes in following:
@@ -65,7 +78,7 @@ def with_following(kind, following, rng):
 
 
 @pytest.mark.parametrize("following", FOLLOWING, ids=lambda item: "-".join(name for name, *_ in item))
-@pytest.mark.parametrize("kind", ["conv", "depthwise", "matmul", "gemm"])
+@pytest.mark.parametrize("kind", ["conv", "few", "depthwise", "matmul", "gemm"])
 def test_what_follows_is_one_launch(kind, following):
     rng = np.random.default_rng(0)
     model, feeds = with_following(kind, following, rng)
