@@ -80,15 +80,15 @@ def scaled(dim: Dim, scale: float) -> Dim:
     return lengths_by_scale([dim], [scale])[0] if isinstance(dim, int) else dim if scale == 1 else None
 
 
-def _axes_of(
-    x: np.ndarray, roi: np.ndarray | None, scales: np.ndarray | None, sizes: np.ndarray | None, axes: Sequence[int] | None, policy: str
+def axes_to_resample(
+    before: Sequence[int], roi: np.ndarray | None, scales: np.ndarray | None, sizes: np.ndarray | None, axes: Sequence[int] | None, policy: str
 ) -> dict[int, Axis]:
-    """How each axis of `x` is resampled."""
-    dims = resized_axes(axes, x.ndim)
+    """How each axis of a tensor of that shape is resampled."""
+    dims = resized_axes(axes, len(before))
     scales, sizes, roi = (None if item is None or not item.size else item for item in (scales, sizes, roi))
     if (scales is None) == (sizes is None):
         raise refuse("either scales or sizes have to be given")
-    shape = [x.shape[dim] for dim in dims]
+    shape = [before[dim] for dim in dims]
     for name, given, count in (("scales", scales, len(dims)), ("sizes", sizes, len(dims)), ("roi", roi, 2 * len(dims))):
         if given is not None and given.shape != (count,):
             raise refuse(f"{name} of shape {given.shape} do not fit {len(dims)} axes")
@@ -139,7 +139,7 @@ def resize(
     extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
 ) -> np.ndarray:
     """Lengths ``floor(scales * before)`` or `sizes`. Nearest moves elements of any dtype; sums are made in f32 (f64, i32 and i64 in f64)."""
-    plan = _axes_of(x, roi, scales, sizes, axes, keep_aspect_ratio_policy)
+    plan = axes_to_resample(x.shape, roi, scales, sizes, axes, keep_aspect_ratio_policy)
     allowed([plan[dim].out if dim in plan else size for dim, size in enumerate(x.shape)], x.itemsize, "Resize")
     place = chosen(POSITIONS, coordinate_transformation_mode, "coordinate_transformation_mode")
     crops = coordinate_transformation_mode == "tf_crop_and_resize"

@@ -15,8 +15,7 @@ from ...runtime.cuda.zip import Chain, copied, identical, mapped
 from ...runtime.launch import Buffer, View
 from ..math.unary import _round as to_even
 from .resample import NEAREST, POSITIONS, taps
-from .resize import _axes_of as axes_of
-from .resize import resize
+from .resize import axes_to_resample, resize
 
 
 def _product(x: float, weight: float) -> float:
@@ -68,8 +67,7 @@ def resize_on_device(step: Step) -> Planned:
     if any(item is None and step.given(index) is not None and step.input(index).count for index, item in enumerate(given, 1)):
         return "its scales or sizes are computed"
     mode = "linear" if attributes["mode"] == "bilinear" else attributes["mode"]
-    shape = np.broadcast_to(np.zeros((), x.dtype), x.shape)
-    plan = axes_of(shape, given[0], given[1], given[2], attributes["axes"], attributes["keep_aspect_ratio_policy"])
+    plan = axes_to_resample(x.shape, given[0], given[1], given[2], attributes["axes"], attributes["keep_aspect_ratio_policy"])
     place = POSITIONS[attributes["coordinate_transformation_mode"]]
     crops = attributes["coordinate_transformation_mode"] == "tf_crop_and_resize"
     wide = x.dtype if mode == "nearest" or x.dtype == np.float32 else np.dtype(np.float64 if x.dtype.itemsize > 2 else np.float32)

@@ -52,6 +52,14 @@ def _source(mode: str, length: int, before: int, after: int) -> np.ndarray:
     return np.where(folded >= length, period - folded, folded)
 
 
+def source_places(mode: str, length: int, before: int, after: int) -> np.ndarray:
+    """For each place of an axis with its pads, the place of its element, -1 for one that is new. Negative pads crop first."""
+    start, stop = max(0, -before), length + min(0, after)
+    kept, before, after = stop - start, max(0, before), max(0, after)
+    places = np.arange(-before, kept + after) if mode == "constant" else _source(mode, kept, before, after)
+    return np.where((places >= 0) & (places < kept), places + start, -1)
+
+
 def _extended(x: np.ndarray, mode: str, befores: Sequence[int], afters: Sequence[int]) -> np.ndarray:
     """Negative pads crop first; the others repeat what is left."""
     x = x[tuple(slice(max(0, -b), length + min(0, a)) for length, b, a in zip(x.shape, befores, afters, strict=True))]

@@ -1,0 +1,128 @@
+"""Native Resize: nearest elements by tables, and weighted sums along one axis after another."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from ...runtime.element import element
+from ...runtime.errors import Error
+from ...runtime.kernel import RangeKernel, range_kernel
+from ...runtime.launch import Buffer, Launch, Planned, Step, native
+from ...runtime.native import i64, share
+from ...runtime.simd import room
+from ..math.cast_kernel import conversion
+from ..math.elementwise_kernel import floating
+from ..nn.statistics_kernel import as_numbers
+from ..shape.layout_kernel import COPIES
+from ..shape.mapped_kernel import mapping
+from .resample import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps
+from .resize import axes_to_resample, resize
+
+WIDTH = 256
+"""Elements that are computed at a time."""
+
+
+@functools.cache
+def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
+    kind = element(dtype)
+    assert kind is not None
+    pointer, number = kind.pointer, kind.number
+
+    @range_kernel(fastmath={"contract"})
+    def weighted(args: Any, part: Any, parts: Any) -> None:
+        """From, to, stacks, length before and after, columns, taps of an element, their places and weights: [taps, length after]."""
+        x, y, stacks, length, after, columns, count = pointer(args[0]), pointer(args[1]), args[2], args[3], args[4], args[5], args[6]
+        places, weights = i64(args[7]), pointer(args[8])
+        total = room(number, 16)
+        if columns == 1:
+            blocks = (after + WIDTH - 1) // WIDTH
+            first, last = share(stacks * blocks, part, parts)
+            for unit in range(first, last):
+                stack, begin = unit // blocks, unit % blocks * WIDTH
+                width, base = min(WIDTH, after - begin), stack * length
+                for j in range(width):
+                    total[j] = number(0)
+                for tap in range(count):
+                    table = tap * after + begin
+                    for j in range(width):
+                        total[j] += weights[table + j] * x[base + places[table + j]]
+                for j in range(width):
+                    y[stack * after + begin + j] = total[j]
+            return
+        blocks = (columns + WIDTH - 1) // WIDTH
+        first, last = share(stacks * after * blocks, part, parts)
+        for unit in range(first, last):
+            row, begin = unit // blocks, unit % blocks * WIDTH
+            stack, line, width = row // after, row % after, min(WIDTH, columns - begin)
+            for j in range(width):
+                total[j] = number(0)
+            for tap in range(count):
+                weight, base = weights[tap * after + line], (stack * length + places[tap * after + line]) * columns + begin
+                for j in range(width):
+                    total[j] += weight * x[base + j]
+            for j in range(width):
+                y[row * columns + begin + j] = total[j]
+
+    return weighted
+
+
+def _along(step: Step, x: Buffer, y: Buffer, dim: int, indices: np.ndarray, weights: np.ndarray) -> Launch:
+    """Weighted sums along one axis; taps without weight are left out."""
+    used = (weights != 0).any(0)
+    places, factors = step.held(indices[:, used].T), step.held(weights[:, used].T.astype(x.dtype))
+    stacks, columns, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :]), y.shape[dim]
+    blocks = -(-after // WIDTH) if columns == 1 else after * -(-columns // WIDTH)
+    arguments = (x, y, stacks, x.shape[dim], after, columns, int(used.sum()), places, factors)
+    return Launch(_kernel(x.dtype), arguments, step.parts(stacks * blocks, y.count * (1.0 + used.sum() / 2)))
+
+
+def _axes(step: Step, x: Buffer) -> dict[int, Axis] | None:
+    """How axes are resampled, None where that is not known or wrong."""
+    given = [step.constant(index) if index < len(step.inputs) else None for index in (1, 2, 3)]
+    if any(known is None and index < len(step.inputs) and step.inputs[index] is not None for index, known in enumerate(given, 1)):
+        return None
+    try:
+        roi, scales, sizes = given
+        return axes_to_resample(x.shape, roi, scales, sizes, step.attributes["axes"], step.attributes["keep_aspect_ratio_policy"])
+    except Error:
+        return None
+
+
+@native(resize, empty=True)
+def plan_resize(step: Step) -> Planned:
+    """Scales or sizes that are known; crops, and weighted sums of integers, are left to NumPy."""
+    x, y = step.inputs[0], step.output()
+    asked = step.attributes
+    mode = "linear" if asked["mode"] == "bilinear" else asked["mode"]
+    crops = asked["coordinate_transformation_mode"] not in POSITIONS or asked["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    axes = None if x is None or crops or not x.count else _axes(step, x)
+    if x is None or axes is None or any(axis.out != y.shape[dim] for dim, axis in axes.items()):
+        return None
+    place = chosen(POSITIONS, asked["coordinate_transformation_mode"], "coordinate_transformation_mode")
+    moved = {dim: axis for dim, axis in axes.items() if axis.scale != 1 or axis.out != axis.size}
+    positions = {dim: np.asarray(place(np.arange(axis.out, dtype=np.float32), axis)) for dim, axis in moved.items()}
+    if mode == "nearest" and x.dtype.itemsize in COPIES and asked["nearest_mode"] in NEAREST:
+        tables = [np.arange(length) for length in x.shape]
+        for dim, axis in moved.items():
+            tables[dim] = np.clip(NEAREST[asked["nearest_mode"]](positions[dim]), 0, axis.size - 1).astype(np.int64)
+        return mapping(step, x, y, tables, step.held(np.zeros(1, x.dtype)))
+    if mode not in FILTERS or not floating(x.dtype) or not moved:
+        return None
+    made: list[Any] = []
+    seen = as_numbers(step, x, made)
+    order = sorted(moved, key=lambda dim: moved[dim].out / moved[dim].size)
+    for dim in order:
+        shape = (*seen.shape[:dim], moved[dim].out, *seen.shape[dim + 1 :])
+        direct = dim == order[-1] and seen.dtype == y.dtype
+        target = y if direct else step.scratch(math.prod(shape) * seen.dtype.itemsize).view(shape, dtype=seen.dtype)
+        found = taps(positions[dim], moved[dim], mode, asked["cubic_coeff_a"], bool(asked["antialias"]), bool(asked["exclude_outside"]))
+        made.append(_along(step, seen, target, dim, *found))
+        seen = target
+    if seen is not y:
+        made.append(conversion(seen, y))
+    return made
