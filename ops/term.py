@@ -167,12 +167,16 @@ class Term:
         return self._with("GreaterOrEqual", other)
 
 
-def lowered(formula: Callable[..., Term]) -> Rule:
-    """The rule that builds a formula of a node's inputs and attributes in place of the node."""
+def lowered(formula: Callable[..., Term | None]) -> Rule:
+    """The rule that builds a formula of a node's inputs and attributes in place of the node; nothing where the formula gives None."""
 
     def rule(node: Node, build: Builder) -> None:
-        inputs = [None if value is None else Term(value, build) for value in node.inputs]
-        found = formula(*inputs, **{**node.op.defaults, **node.attributes}).value
+        known = Inferring(build)
+        inputs = [None if value is None else Term(value, known) for value in node.inputs]
+        made = formula(*inputs, **{**node.op.defaults, **node.attributes})
+        if made is None:
+            return
+        found = made.value
         last = found.producer
         assert last is not None
         build.graph.values.pop(found.name, None)

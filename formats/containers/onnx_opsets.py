@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.build import Builder
 from ...runtime.errors import Error, UnsupportedError
 from ...runtime.functions import Function, nodes_below
 from ...runtime.graph import Graph, Node, Value
@@ -244,6 +245,8 @@ def lower(graph: Graph, opset: int | None = None) -> None:
         raise UnsupportedError("E-ONNX-OPSET", None, f"opset {opset} is not written", hint=f"Opsets from {LOWEST} to {NEWEST['']} are")
     try:
         infer(graph)
+        if opset is not None and _express(graph, opset):
+            infer(graph)
     except Error as error:
         graph.note("W-ONNX-INFER", f"types are not all known: {error.why}")
     found = [(node, inner, _options(node, inner)) for inner, node in _everything(graph) if history(node.op.name, node.op.domain)]
@@ -263,6 +266,24 @@ def lower(graph: Graph, opset: int | None = None) -> None:
         inner.opsets = {domain: chosen.get(domain, version) for domain, version in inner.opsets.items()}
         for node in nodes_below(inner):
             inner.opsets.setdefault(node.op.domain, chosen[node.op.domain])
+
+
+def _express(graph: Graph, opset: int) -> bool:
+    """Put operators that an opset has in place of those that it lacks, where these say how; whether there were any."""
+    changed = False
+    for inner in {id(found): found for found, _ in _everything(graph)}.values():
+        made: list[Node] = []
+        for node in inner.nodes:
+            build = Builder(inner, made, node.name or node.op.name)
+            count = len(made)
+            single = not any(value.name for value in node.outputs[1:])
+            if node.op.lower is not None and single and history(node.op.name, node.op.domain) and _options(node, inner)[-1][0] > opset:
+                node.op.lower(node, build)
+            if len(made) == count:
+                build.keep(node)
+        changed |= len(made) > len(inner.nodes)
+        inner.nodes = made
+    return changed
 
 
 Options = list[tuple[int, int, Form]]

@@ -13,6 +13,8 @@ from ...runtime.op import Call, Tolerance, case, op
 from ..math.elementwise import quiet
 from ..nn.window import refuse
 from ..precision import is_narrow
+from ..term import lowered
+from .lowered import attention_of_terms
 from .scaled_dot import PROBABILITIES, Scoring, Sight, attend
 
 PRECISIONS = tuple(dtype.onnx for dtype in (F32, F16, F64, BF16))
@@ -86,7 +88,7 @@ def working(q: np.ndarray, precision: np.dtype[Any] | None) -> type[np.floating[
 
 
 @op(
-    "Attention", since=25, infer=_infer, tolerance=Tolerance(1e-5, 1e-5),
+    "Attention", since=25, infer=_infer, lower=lowered(attention_of_terms), tolerance=Tolerance(1e-5, 1e-5),
     examples=[
         case("f32[2,3,4,8]", "f32[2,3,6,8]", "f32[2,3,6,5]", outputs=3),
         case("f32[2,4,24]", "f32[2,6,8]", "f32[2,6,5]", "f32[4,6]", q_num_heads=3, kv_num_heads=1, scale=0.3),

@@ -9,6 +9,8 @@ from ...runtime.op import case, op
 from ..math.elementwise import quiet
 from ..nn.window import refuse
 from ..precision import widened
+from ..term import lowered
+from .lowered import rotary_of_terms
 
 
 def _infer(node: Inference) -> None:
@@ -21,7 +23,7 @@ def _infer(node: Inference) -> None:
 
 
 @op(
-    "RotaryEmbedding", since=23, infer=_infer,
+    "RotaryEmbedding", since=23, infer=_infer, lower=lowered(rotary_of_terms),
     examples=[
         case("f32[2,3,4,8]", "f32[10,4]", "f32[10,4]", np.array([[0, 3, 5, 1], [9, 2, 2, 7]])),
         case("f32[2,4,24]", "f32[2,4,2]", "f32[2,4,2]", num_heads=3, rotary_embedding_dim=4),

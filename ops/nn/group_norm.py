@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...runtime.build import Builder
@@ -11,6 +13,7 @@ from ...runtime.op import case, op, upgrade
 from ..math.elementwise import quiet
 from ..precision import widened
 from ..rules import same_as_input
+from ..term import Term, lowered
 from .window import refuse
 
 
@@ -43,8 +46,24 @@ def _normalized(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray,
     return y
 
 
+def _group_norm_of_terms(x: Term, scale: Term, bias: Term, *, num_groups: int, epsilon: float, stash_type: int) -> Term | None:
+    if x.rank is None:
+        return None
+    shape = x.value.shape or ()
+    if 0 in shape:
+        count = math.prod(dim for dim in shape[2:] if isinstance(dim, int)) * int(shape[1] or 0) // num_groups
+        groups = x.call("Reshape", x.integers([int(shape[0] or 0), num_groups, count]), allowzero=1)
+    else:
+        groups = x.call("Reshape", x.integers([0, num_groups, -1]))
+    axes = x.integers([2])
+    centred = groups - groups.call("ReduceMean", axes, keepdims=1)
+    y = (centred / ((centred * centred).call("ReduceMean", axes, keepdims=1) + epsilon).call("Sqrt")).call("Reshape", x.shape)
+    along = x.integers([-1, *(1,) * (x.rank - 2)])
+    return y * scale.call("Reshape", along) + bias.call("Reshape", along)
+
+
 @op(
-    "GroupNormalization", since=21, infer=_infer,
+    "GroupNormalization", since=21, infer=_infer, lower=lowered(_group_norm_of_terms),
     examples=[
         case("f32[2,6,4,3]", "f32[6]", "f32[6]", num_groups=3), case("f32[2,4,5]", "f32[4]", "f32[4]", num_groups=1, epsilon=0.1, stash_type=1),
         case("f32[0,4,5]", "f32[4]", "f32[4]", num_groups=2),

@@ -10,6 +10,7 @@ from ...runtime.dtype import BY_ONNX, F32
 from ...runtime.infer import Inference, Shape
 from ...runtime.op import case, op
 from ..math.elementwise import quiet
+from ..term import Term, lowered
 from .window import refuse
 
 
@@ -57,8 +58,36 @@ def _scaled(y: np.ndarray, scale: np.ndarray, bias: np.ndarray | None, what: str
     return y
 
 
+def _wide(x: Term, axis: int) -> tuple[Term, Term] | None:
+    """The input in the dtype of the statistics, and the axes that they are taken over."""
+    if x.rank is None or x.value.dtype is None:
+        return None
+    narrow = x.value.dtype.name in ("f16", "bf16")
+    return x.call("Cast", to=F32.onnx) if narrow else x, x.integers(list(range(axis % x.rank, x.rank)))
+
+
+def _over_root(x: Term, squared: Term, axes: Term, epsilon: float, like: Term) -> Term:
+    found = x / (squared.call("ReduceMean", axes, keepdims=1) + epsilon).call("Sqrt")
+    return found if like.value.dtype is x.value.dtype or like.value.dtype is None else found.call("Cast", to=like.value.dtype.onnx)
+
+
+def _layer_norm_of_terms(x: Term, scale: Term, b: Term | None = None, *, axis: int, epsilon: float, stash_type: int) -> Term | None:
+    found = _wide(x, axis)
+    if found is None:
+        return None
+    wide, axes = found
+    centred = wide - wide.call("ReduceMean", axes, keepdims=1)
+    y = _over_root(centred, centred * centred, axes, epsilon, x) * scale
+    return y if b is None else y + b
+
+
+def _rms_norm_of_terms(x: Term, scale: Term, *, axis: int, epsilon: float, stash_type: int) -> Term | None:
+    found = _wide(x, axis)
+    return None if found is None else _over_root(found[0], found[0] * found[0], found[1], epsilon, scale) * scale
+
+
 @op(
-    "LayerNormalization", since=17, infer=_infer,
+    "LayerNormalization", since=17, infer=_infer, lower=lowered(_layer_norm_of_terms),
     examples=[
         case("f32[2,3,4]", "f32[4]", "f32[4]", outputs=3), case("f32[2,3,4]", "f32[3,4]", axis=1, epsilon=0.1),
         case("f32[2,3,4,5]", "f32[3,4,5]", "f32[3,4,5]", axis=-3, stash_type=1, outputs=3), case("f32[0,3]", "f32[3]", "f32[3]"),
@@ -80,7 +109,7 @@ def layer_normalization(
 
 
 @op(
-    "RMSNormalization", since=23, infer=_infer_rms,
+    "RMSNormalization", since=23, infer=_infer_rms, lower=lowered(_rms_norm_of_terms),
     examples=[
         case("f32[2,3,4]", "f32[4]"), case("f32[2,3,4]", "f32[3,4]", axis=1, epsilon=0.1), case("f32[2,3,4]", "f32[1]", axis=0, stash_type=1),
         case("f32[0,3]", "f32[3]"),
