@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.cuda.element import computing
-from ...runtime.cuda.place import Planned, Step, cuda
+from ...runtime.cuda.place import Planned, Step, cuda, on_cpu, within
 from ...runtime.cuda.zip import Chain, applied
 from ...runtime.launch import View
+from . import det
 from .cast import bit_cast
 from .variadic import mean
+
+on_cpu("no kernel has been written for it yet", *within(det))
 
 
 def _sum(a: float, b: float) -> float:

@@ -14,6 +14,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -106,7 +107,7 @@ DECIDING: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "TopK", "CumSum", "CumProd", "CenterCropPad", "Upsample"), (1,)),
     **{f"Reduce{name}": (1,) for name in ("Sum", "Mean", "Prod", "Max", "Min", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")},
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow", "ConstantOfShape"), (0,)),
-    "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (1, 2, 3), "Range": (0, 1, 2), "OneHot": (1,), "Col2Im": (1, 2), "DFT": (1, 2), "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (1, 2, 3), "Range": (0, 1, 2), "OneHot": (1,), "Col2Im": (1, 2), "DFT": (1, 2), "STFT": (1, 2, 3),
     "Dropout": (1, 2), "AffineGrid": (1,), "MelWeightMatrix": (0, 1, 2, 3, 4), "MaxUnpool": (2,),
 }
 """Inputs whose values decide what a node is: a plan is made for the very values that are fed there."""
@@ -140,6 +141,13 @@ def composed(*found: Op) -> Callable[[Formula], Formula]:
 def on_cpu(why: str, *found: Op) -> None:
     """Say why operators run on the CPU."""
     REASONS.update(dict.fromkeys(found, why))
+
+
+def within(*modules: ModuleType) -> list[Op]:
+    """The operators that modules define."""
+    from ..op import Op
+
+    return [item for module in modules for item in vars(module).values() if isinstance(item, Op)]
 
 
 @functools.cache

@@ -1,0 +1,36 @@
+"""Pictures on the device: grids of positions; what else works on pictures runs on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.cuda.place import Planned, Step, cuda, on_cpu
+from ...runtime.cuda.product import Axes, product
+from .affine_grid import affine_grid
+from .grid_sample import grid_sample
+from .image_decoder import image_decoder
+from .non_max_suppression import non_max_suppression
+from .resize_history import upsample
+from .roi_align import roi_align
+
+on_cpu("it decodes files", image_decoder)
+on_cpu("how many boxes are left depends on data", non_max_suppression)
+on_cpu("no kernel has been written for it yet", grid_sample, roi_align)
+on_cpu("it is taken to Resize when a model is opened", upsample)
+
+
+@cuda(affine_grid)
+def affine_grid_on_device(step: Step) -> Planned:
+    """A product of the matrices with the points of a whole grid, which the operator itself gives for the identity."""
+    theta, size, y = step.input(0), step.constant(1), step.output()
+    if size is None:
+        return "its size is computed"
+    n, rank, width = theta.shape
+    assert affine_grid.compute is not None
+    identity = np.eye(rank, width, dtype=np.float32)[None]
+    points = affine_grid.compute(identity, np.array([1, 1, *size[2:]]), align_corners=step.attributes["align_corners"]).reshape(-1, rank)
+    whole = step.held(np.concatenate([points, np.ones((len(points), 1), np.float32)], 1).astype(theta.dtype))
+    return product(
+        whole, theta, y, Axes([n], [0], [theta.strides[0]], [y.strides[0]]), Axes([len(points)], [width], None, [rank]),
+        Axes([rank], None, [width], [1]), Axes([width], [1], [1], None),
+    )
