@@ -9,81 +9,21 @@ order and grouping, divisions by numbers and whole powers included. Constants of
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
 from types import EllipsisType
 from typing import Any, Union
 
-from ..graph import Graph, Node, Value
-from .rewrite import constant, graphs
+from ..graph import Node, Value
+from .factors import factorizations
+from .view import Found, View
 
 COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Max", "Min", "Equal"})
 CLOSE = {"f64": 1e-9, "f32": 5e-7, "f16": 1e-3, "bf16": 8e-3}
 """How far a constant of a dtype may be from the number that it stands for, relatively: a few roundings."""
-MOST_FACTORS = 8
-MOST_POWER = 4
 
 Operand = Union["Pattern", float]
-Bound = Value | Node | float
-
-
-class View:
-    """A graph as patterns see it: who makes and who reads its values."""
-
-    def __init__(self, root: Graph) -> None:
-        self.readers: dict[Value, list[Node]] = defaultdict(list)
-        self.home: dict[Node, Graph] = {}
-        self.results: set[Value] = set()
-        self.graph = root
-        self._numbers: dict[Value, float | None] = {}
-        for graph in graphs(root):
-            self.results.update(graph.outputs)
-            for node in graph.nodes:
-                self.home[node] = graph
-                for value in node.inputs:
-                    if value is not None:
-                        self.readers[value].append(node)
-
-    def maker(self, value: Value | None) -> Node | None:
-        """The node of the graph in view that makes a value."""
-        made = None if value is None else value.producer
-        return made if made is not None and self.home.get(made) is self.graph else None
-
-    def number(self, value: Value | None) -> float | None:
-        """The constant of one element that a value is."""
-        if value is None:
-            return None
-        if value not in self._numbers:
-            held = constant(self.graph, value)
-            plain = held is not None and held.count == 1 and held.dtype.kind in ("float", "int", "uint") and held.dtype.numpy is not None
-            self._numbers[value] = float(held.numpy().reshape(())) if held is not None and plain else None
-        return self._numbers[value]
-
-    def only(self, value: Value) -> bool:
-        """Whether a value is read by one node, and is no result."""
-        return value not in self.results and len(set(self.readers.get(value, ()))) == 1
-
-
-@dataclass(frozen=True)
-class Found:
-    """What has been matched so far: values, nodes and numbers by name, and the nodes that are the pattern's own."""
-
-    bound: Mapping[str, Bound] = field(default_factory=dict)
-    inner: tuple[Node, ...] = ()
-
-    def bind(self, name: str, item: Bound) -> Found | None:
-        """With a name bound, None where it stands for something else already."""
-        if not name:
-            return self
-        if name in self.bound:
-            return self if self.bound[name] is item or (isinstance(item, float) and self.bound[name] == item) else None
-        return Found({**self.bound, name: item}, self.inner)
-
-    def within(self, *nodes: Node) -> Found:
-        """With further nodes of its own."""
-        return Found(self.bound, self.inner + tuple(node for node in nodes if node not in self.inner))
 
 
 class Pattern:
@@ -223,21 +163,6 @@ class Either(Pattern):
             yield from option.matches(value, found, view)
 
 
-@dataclass(frozen=True)
-class Factors:
-    """A product taken apart: what is multiplied, the number that it is multiplied by, and the nodes that do."""
-
-    values: tuple[Value, ...] = ()
-    number: float = 1.0
-    nodes: tuple[Node, ...] = ()
-
-    def __mul__(self, other: Factors) -> Factors:
-        return Factors(self.values + other.values, self.number * other.number, self.nodes + other.nodes)
-
-    def __pow__(self, power: int) -> Factors:
-        return Factors(self.values * power, self.number**power, self.nodes)
-
-
 @dataclass(frozen=True, eq=False)
 class Product(Pattern):
     """Factors in any order and grouping; numbers among them are multiplied."""
@@ -251,10 +176,8 @@ class Product(Pattern):
     def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
         if value is None:
             return
-        for made in self._apart(value, view, True):
-            if len(made.values) != len(self.factors):
-                continue
-            start = self.number.taken(made.number, value, found.within(*made.nodes))
+        for made in factorizations(value, view, len(self.factors)):
+            start = self.number.taken(made.number, value, found.within(*made.nodes)) if len(made.values) == len(self.factors) else None
             if start is None:
                 continue
             for order in dict.fromkeys(permutations(made.values)):
@@ -262,37 +185,6 @@ class Product(Pattern):
                 for pattern, factor in zip(self.factors, order, strict=True):
                     ways = [more for way in ways for more in pattern.matches(factor, way, view)]
                 yield from ways
-
-    def _apart(self, value: Value, view: View, first: bool = False) -> Iterator[Factors]:
-        """The ways to see a value as a product, the longest first."""
-        number = view.number(value)
-        if number is not None:
-            yield Factors(number=number)
-            return
-        node = view.maker(value)
-        if node is not None and not node.op.domain and (first or view.only(value)):
-            for made in self._parts(node, view):
-                if len(made.values) <= min(MOST_FACTORS, len(self.factors)):
-                    yield made * Factors(nodes=(node,))
-        yield Factors((value,))
-
-    def _parts(self, node: Node, view: View) -> Iterator[Factors]:
-        left, right = (*node.inputs, None, None)[:2]
-        if left is None or right is None:
-            return
-        if node.op.name == "Mul" and left is right:
-            yield from (one**2 for one in self._square_root(left, view))
-        elif node.op.name == "Mul":
-            yield from (one * other for one in self._apart(left, view) for other in self._apart(right, view))
-        elif node.op.name == "Div" and view.number(right):
-            yield from (one * Factors(number=1 / (view.number(right) or 1)) for one in self._apart(left, view))
-        elif node.op.name == "Pow" and view.number(right) in range(2, MOST_POWER + 1):
-            yield from (one ** int(view.number(right) or 1) for one in self._square_root(left, view))
-
-    def _square_root(self, value: Value, view: View) -> Iterator[Factors]:
-        """What is raised to a power: the value as it is, so that it counts as one factor that occurs often."""
-        number = view.number(value)
-        yield Factors((value,)) if number is None else Factors(number=number)
 
 
 def var(name: str) -> Pattern:

@@ -13,8 +13,9 @@ from ..graph import Graph, Node, Value
 from ..infer import Facts
 from .dead import DropDead
 from .naming import Names
-from .pattern import Found, Pattern, View
+from .pattern import Pattern
 from .rewrite import constant, graphs
+from .view import Found, View
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 

@@ -13,10 +13,10 @@ from .dead import DropDead
 from .fold import FoldConstants
 from .gemm import MergeBias
 from .identity import DropIdentities
+from .layout import CancelTransposes
 from .merge_norm import MergeNorm
 from .patterns import MEANINGS, TIDYING
 from .recognise import Recognise
-from .transposes import CancelTransposes
 
 PASSES = ("inline", "fold", "identities", "common", "norm", "bias", "tidy", "patterns", "transposes", "dead")
 ROUNDS = 20
