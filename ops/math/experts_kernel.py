@@ -10,10 +10,10 @@ import numpy as np
 from ...runtime.kernel import RangeKernel, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, i32, i64
-from .linear_kernel import FEW, rounded, rounded_whole, weight_of, with_sums
+from .linear_kernel import FEW, prepared, weight_of
 from .matmul_experts import matmul_experts
-from .rows_kernel import Floats, Products, few
-from .whole_kernel import RUN, Whole, available, rounded_nbytes
+from .rows_kernel import few
+from .whole_kernel import RUN
 
 
 def _grouping(pointer: Any) -> RangeKernel:
@@ -73,19 +73,9 @@ def plan_experts(step: Step) -> Planned:
     experts, count = weight.shape[:2]
     length, pairs, chosen = x.shape[-1], ids.count, ids.shape[-1]
     batch = 1 if pairs == chosen else FEW
-    before: list[Launch] = []
-    products: Products = Floats
-    x_bytes = 0
-    if step.attributes["activations"] == "q8":
-        if length % RUN:
-            return None
-        if available(name):
-            (before, x), products, x_bytes = rounded_whole(step, x, name), Whole, rounded_nbytes(length)
-        else:
-            before, x = rounded(step, x)
-    if products is Floats:
-        again, x, x_bytes = with_sums(step, x, name)
-        before = [*before, *again]
+    if step.attributes["activations"] == "q8" and length % RUN:
+        return None
+    before, x, x_bytes, products = prepared(step, x, name)
     jobs, number = step.scratch(8 * pairs * (1 + 2 * batch)), step.scratch(8)
     scratch = step.scratch(8 * (experts + 1 + pairs))
     grouped = (

@@ -1,7 +1,9 @@
-"""Products of whole numbers: blocks with activations that are rounded to 8 bits, as far as the processor multiplies bytes.
+"""Products of whole numbers: blocks with activations as numbers of one or three digits of 8 bits, where the processor multiplies bytes.
 
-A rounded row of n elements has n bytes q; for each four of them the whole number ``-zero * sum(q)`` that their product with codes starts
-from; a step for each 32; and sums of rounded values for each 16 or 32, which minima of blocks are multiplied with.
+One digit rounds activations as llama.cpp does. Three have f32's precision next to the largest of 32 neighbours, and still multiply 32 bytes
+at a time. A row of n elements has its digits, n bytes of each, the highest first; for each four elements the whole number
+``-zero * sum`` that their product with codes starts from; a step for each 32; and sums of values for each 16 or 32, which minima of blocks
+are multiplied with.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from llvmlite import ir
 
 from ...runtime.emit import EmittedKernel, features
 from ...runtime.vector import F32, I8, I32, LANES, Code, Vector, vector_type
-from ..quants.products import Block, codes
+from ..quants.products import Block, Run, codes
 from .rows_kernel import EIGHT, Minima, Stored, spread, sum_of_eight, words
 
 RUN = 32
@@ -26,16 +28,16 @@ def available(name: str) -> bool:
     return name in codes() and {"avx512vnni", "avx512vl", "fma", "f16c"} <= features()
 
 
-def rounded_nbytes(length: int) -> int:
-    """Bytes of a rounded row."""
-    return 2 * length + length // 8 + length // 4
+def rounded_nbytes(length: int, digits: int) -> int:
+    """Bytes of a row of digits."""
+    return (digits + 1) * length + length // 8 + length // 4
 
 
-def _places(code: Code, length: Any) -> tuple[Any, Any, Any]:
-    """Where in a rounded row the starting numbers, the steps and the sums are."""
+def _places(code: Code, length: Any, digits: int) -> tuple[Any, Any, Any]:
+    """Where in a row the starting numbers, the steps and the sums are."""
     build = code.builder
-    steps = build.shl(length, code.word(1))
-    return length, steps, build.add(steps, build.lshr(length, code.word(3)))
+    starts, steps = build.mul(length, code.word(digits)), build.mul(length, code.word(digits + 1))
+    return starts, steps, build.add(steps, build.lshr(length, code.word(3)))
 
 
 def _dot(code: Code, start: Any, unsigned: Any, signed: Any) -> Any:
@@ -44,33 +46,23 @@ def _dot(code: Code, start: Any, unsigned: Any, signed: Any) -> Any:
     return code.call("llvm.x86.avx512.vpdpbusd.256", INTS, start, one, other)
 
 
-def _fma(code: Code, a: Any, b: Any, c: Any) -> Any:
-    return code.call("llvm.fma.v8f32", EIGHT, a, b, c)
-
-
-def _all(code: Code, value: Any) -> Any:
-    """A number in eight lanes."""
-    held = code.splat(value).value
-    return code.builder.shuffle_vector(held, held, ir.Constant(vector_type(I32, 8), [0] * 8))
-
-
 class Whole:
-    """Products of the whole numbers of blocks with rounded rows; as `rows_kernel.Floats`."""
+    """Products of the whole numbers of blocks with rows of digits; as `rows_kernel.Floats`."""
+
+    digits = 1
 
     def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any) -> None:
-        self.code, self.stored, self.xs = code, stored, xs
+        self.code, self.stored, self.xs, self.length = code, stored, xs, length
         self.kind = codes()[stored.name]
-        self.starts, self.steps, self.sums = ([code.builder.add(x, place) for x in xs] for place in _places(code, length))
-        self.chains = 2
+        self.starts, self.steps, sums = ([code.builder.add(x, place) for x in xs] for place in _places(code, length, self.digits))
+        self.chains = 4 if len(xs) == 1 else 2
         self.totals_of = [[code.variable(NOTHING) for _ in range(self.chains)] for _ in xs]
-        self.minima = Minima(code, stored, self.sums)
+        self.minima = Minima(code, stored, sums)
 
     def reset(self) -> None:
         """Begin a row."""
-        build = self.code.builder
-        for places in self.totals_of:
-            for place in places:
-                build.store(NOTHING, place)
+        for place in (place for places in self.totals_of for place in places):
+            self.code.builder.store(NOTHING, place)
         self.minima.reset()
 
     def block(self, address: Any, element: Any) -> None:
@@ -78,25 +70,63 @@ class Whole:
         code, build = self.code, self.code.builder
         block = Block(code, address)
         for index, run in enumerate(self.kind.runs(block)):
-            for t, x in enumerate(self.xs):
-                numbers = code.load(build.add(x, element), BYTES, RUN * index)
-                start = code.load(build.add(self.starts[t], element), INTS, RUN * index) if self.kind.zero else ir.Constant(INTS, [0] * 8)
-                product = build.sitofp(_dot(code, start, run.codes.value, numbers), EIGHT)
-                step = _all(code, code.load(build.add(self.steps[t], build.lshr(element, code.word(3))), F32, 4 * index))
+            for t in range(len(self.xs)):
+                product = build.sitofp(self._product(run, t, element, RUN * index), EIGHT)
                 place = self.totals_of[t][index % self.chains]
-                build.store(_fma(code, product, build.fmul(run.scale, step), build.load(place)), place)
+                build.store(code.call("llvm.fma.v8f32", EIGHT, product, self._scale(run, t, element, index), build.load(place)), place)
         self.minima.block(block, element)
+
+    def _product(self, run: Run, t: int, element: Any, offset: int) -> Any:
+        """Eight sums of four products of a run."""
+        code, build = self.code, self.code.builder
+        zeros = ir.Constant(INTS, [0] * 8)
+        total = code.load(build.add(self.starts[t], element), INTS, offset) if self.kind.zero else zeros
+        for digit in reversed(range(self.digits)):
+            place = build.add(build.add(self.xs[t], element), build.mul(self.length, code.word(digit)))
+            shift = 8 * (self.digits - 1 - digit)
+            found = _dot(code, zeros if shift else total, run.codes.value, code.load(place, BYTES, offset))
+            total = build.add(total, build.shl(found, ir.Constant(INTS, [shift] * 8))) if shift else found
+        return total
+
+    def _scale(self, run: Run, t: int, element: Any, index: int) -> Any:
+        """The scale of a run times the step of a row, in eight lanes."""
+        code, build = self.code, self.code.builder
+        order = ir.Constant(vector_type(I32, 8), [run.first] * 4 + [run.second] * 4)
+        scale = build.shuffle_vector(run.scales.value, run.scales.value, order)
+        step = code.load(build.add(self.steps[t], build.lshr(element, code.word(3))), F32, 4 * index)
+        return build.fmul(scale, eight(code, step))
 
     def totals(self, address: Any, blocks: Any, length: Any) -> list[Any]:
         """The sums."""
         build = self.code.builder
-        totals = [sum_of_eight(self.code, build.fadd(*map(build.load, places))) for places in self.totals_of]
-        return self.minima.subtracted(totals)
+        found = []
+        for places in self.totals_of:
+            held = [build.load(place) for place in places]
+            while len(held) > 1:
+                held = [build.fadd(one, other) for one, other in zip(held[::2], held[1::2], strict=True)]
+            found.append(sum_of_eight(self.code, held[0]))
+        return self.minima.subtracted(found)
+
+
+class Digits(Whole):
+    """Products with rows of three digits."""
+
+    digits = 3
+
+
+def eight(code: Code, value: Any) -> Any:
+    """A number in eight lanes."""
+    build = code.builder
+    undefined = ir.Constant(EIGHT, ir.Undefined)
+    one = build.insert_element(undefined, value, ir.Constant(I32, 0))
+    return build.shuffle_vector(one, undefined, ir.Constant(vector_type(I32, 8), [0] * 8))
 
 
 @functools.cache
-def rounding(zero: int, group: int) -> EmittedKernel:
-    """Rounds rows of f32 for types with that zero and that group of minima: from, to, rows, elements of a row, bytes of a rounded row."""
+def rounding(name: str, digits: int) -> EmittedKernel:
+    """Makes rows of digits for a type of rows of f32: from, to, rows, elements of a row, bytes of a row of digits."""
+    zero, group = codes()[name].zero, codes()[name].group
+    most = 127 if digits == 1 else 127 << (14 if zero > 63 else 16)  # four products with codes stay below 31 bits
 
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
@@ -105,22 +135,31 @@ def rounding(zero: int, group: int) -> EmittedKernel:
         with code.loop(first, last) as row:
             x = builder.add(source, builder.mul(row, builder.shl(length, code.word(2))))
             to = builder.add(target, builder.mul(row, row_bytes))
-            starts, steps, sums = (builder.add(to, place) for place in _places(code, length))
+            starts, steps, sums = (builder.add(to, place) for place in _places(code, length, digits))
             with code.loop(code.word(0), length, RUN) as element:
                 halves = [code.floats(builder.add(x, builder.shl(element, code.word(2))), 64 * half) for half in range(2)]
-                numbers, step = _rounded(code, halves)
+                numbers, step = _rounded(code, halves, most)
                 code.store(step, builder.add(steps, builder.lshr(element, code.word(3))))
-                packed = builder.trunc(numbers, BYTES)
-                code.store(packed, builder.add(to, element))
-                zeros, unit = ir.Constant(INTS, [0] * 8), ir.Constant(BYTES, [1] * RUN)
-                quads = _dot(code, zeros, unit, packed)
+                quads = _quads(code, numbers)
+                for digit in reversed(range(digits)):
+                    lowest = builder.trunc(numbers, BYTES)
+                    code.store(lowest, builder.add(builder.add(to, element), builder.mul(length, code.word(digit))))
+                    rest = builder.sub(numbers, builder.sext(lowest, numbers.type))
+                    numbers = builder.ashr(rest, ir.Constant(numbers.type, [8] * RUN))
                 code.store(builder.mul(quads, ir.Constant(INTS, [-zero] * 8)), builder.add(starts, element))
                 for index in range(RUN // group):
                     total = _whole_sum(code, quads, list(range(group // 4 * index, group // 4 * (index + 1))))
                     value = builder.fmul(builder.sitofp(total, F32), step)
                     code.store(value, builder.add(sums, builder.lshr(element, code.word(2 if group == 16 else 3))), 4 * index)
 
-    return EmittedKernel(f"rounding_{zero}_{group}", write)
+    return EmittedKernel(f"rounding_{name}_{digits}", write)
+
+
+def _quads(code: Code, numbers: Any) -> Any:
+    """Sums of four neighbours of 32 whole numbers."""
+    build = code.builder
+    parts = [build.shuffle_vector(numbers, numbers, ir.Constant(vector_type(I32, 8), [4 * lane + index for lane in range(8)])) for index in range(4)]
+    return build.add(build.add(parts[0], parts[1]), build.add(parts[2], parts[3]))
 
 
 @functools.cache
@@ -133,7 +172,7 @@ def rounded_floats() -> EmittedKernel:
         first, last = spread(code, builder.sdiv(builder.mul(count, length), code.word(RUN)), part, parts)
         with code.loop(first, last) as run:
             offset = builder.mul(run, code.word(4 * RUN))
-            numbers, step = _rounded(code, [code.floats(builder.add(source, offset), 64 * half) for half in range(2)])
+            numbers, step = _rounded(code, [code.floats(builder.add(source, offset), 64 * half) for half in range(2)], 127)
             for half in range(2):
                 order = ir.Constant(vector_type(I32), list(range(16 * half, 16 * half + 16)))
                 part_of = Vector(code, builder.shuffle_vector(numbers, numbers, order)).as_float()
@@ -142,8 +181,8 @@ def rounded_floats() -> EmittedKernel:
     return EmittedKernel("rounded_floats", write)
 
 
-def _rounded(code: Code, halves: list[Vector]) -> tuple[Any, Any]:
-    """Two vectors as whole numbers of a common step, i32 [32], and the step: the largest magnitude through 127."""
+def _rounded(code: Code, halves: list[Vector], most: int) -> tuple[Any, Any]:
+    """Two vectors as whole numbers of a common step, i32 [32], and the step: the largest magnitude through `most`, NaN where one is not finite."""
     build = code.builder
     kind = vector_type(F32)
     magnitudes = [code.call("llvm.fabs.v16f32", kind, half.value) for half in halves]
@@ -152,11 +191,12 @@ def _rounded(code: Code, halves: list[Vector]) -> tuple[Any, Any]:
         order = [*range(half, 2 * half), *[0] * (LANES - half)]
         other = build.shuffle_vector(greatest, greatest, ir.Constant(vector_type(I32), order))
         greatest = build.select(build.fcmp_ordered(">", other, greatest), other, greatest)
-    step = build.fdiv(build.extract_element(greatest, ir.Constant(I32, 0)), ir.Constant(F32, 127.0))
+    step = build.fdiv(build.extract_element(greatest, ir.Constant(I32, 0)), ir.Constant(F32, float(most)))
     empty = build.fcmp_ordered("==", step, ir.Constant(F32, 0.0))
     inverse = code.splat(build.select(empty, ir.Constant(F32, 0.0), build.fdiv(ir.Constant(F32, 1.0), step)))
     whole = [build.fptosi(code.call("llvm.nearbyint.v16f32", kind, (half * inverse).value), vector_type(I32)) for half in halves]
-    return build.shuffle_vector(*whole, ir.Constant(vector_type(I32, RUN), list(range(RUN)))), step
+    nothing = ((halves[0] * 0) + (halves[1] * 0)).sum()
+    return build.shuffle_vector(*whole, ir.Constant(vector_type(I32, RUN), list(range(RUN)))), build.fadd(step, nothing)
 
 
 def _whole_sum(code: Code, values: Any, lanes: list[int]) -> Any:
@@ -167,4 +207,4 @@ def _whole_sum(code: Code, values: Any, lanes: list[int]) -> Any:
     return total
 
 
-__all__ = ["Whole", "available", "rounded_floats", "rounded_nbytes", "rounding"]
+__all__ = ["Digits", "Whole", "available", "rounded_floats", "rounded_nbytes", "rounding"]

@@ -202,6 +202,25 @@ def test_rounded_activations_are_multiplied_exactly(name):
         Session(linear(tensor), activations="f8")
 
 
+@pytest.mark.parametrize("activations", ["f32", "q8"])
+@pytest.mark.parametrize("name", ["f16", "q4_0", "q8_0", "q6_k", "q4_k"])
+def test_activations_that_are_zero_huge_tiny_or_not_finite(name, activations):
+    tensor, numbers = weight(name, (37, 768))
+    session = Session(linear(tensor), native=True, activations=activations)
+    x = np.random.default_rng(8).standard_normal((4, 768)).astype(np.float32)
+    x[0], x[1, 5], x[2, 100], x[3] = 0, np.nan, np.inf, x[3] * np.float32(1e-30)
+    got = session.run(None, {"x": x})[0]
+    assert (got[0] == 0).all()
+    assert np.isnan(got[1]).all()
+    assert not np.isfinite(got[2]).any()
+    wanted = x[3] * 1e30 @ numbers.T
+    assert np.linalg.norm(got[3] * 1e30 - wanted) <= (2e-2 if activations == "q8" else 1e-5) * np.linalg.norm(wanted)
+    x = np.ones((1, 768), np.float32)
+    x[0, 7] = 1e4
+    if activations == "f32":
+        close(session.run(None, {"x": x})[0], x, numbers)
+
+
 def test_shapes_that_do_not_fit_are_refused():
     tensor, _ = weight("q8_0", (8, 64))
 

@@ -97,11 +97,13 @@ class Run:
 
     Attributes:
         codes: what is multiplied, unsigned; the number is ``scale * (code - zero) - minimum``.
-        scale: f32 in eight lanes, each for four neighbours.
+        scales: f32 lanes; the first 16 neighbours have the scale of lane `first`, the others of `second`. Runs of a block share them.
     """
 
     codes: Bytes
-    scale: Any
+    scales: Vector
+    first: int = 0
+    second: int = 0
 
 
 @dataclass
@@ -118,12 +120,6 @@ class Codes:
     zero: int = 0
     minima: Callable[[Block], Vector] | None = None
     group: int = 32
-
-
-def eight(values: Vector, first: int = 0, second: int | None = None) -> Any:
-    """Eight lanes: one lane of a vector, or one in the first half and another in the second."""
-    order = [first] * 4 + [first if second is None else second] * 4
-    return values.code.builder.shuffle_vector(values.value, values.value, build_mask(order))
 
 
 @functools.cache

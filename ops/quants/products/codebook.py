@@ -10,7 +10,7 @@ from ....runtime.vector import F32, I32, I64, Vector
 from ..fp4 import VALUES as FP4
 from ..fp4 import ue4m3_half
 from ..iq4 import VALUES as IQ4
-from . import Block, Codes, Group, Run, eight
+from . import Block, Codes, Group, Run
 
 
 def iq4_nl(block: Block) -> Iterator[Group]:
@@ -66,17 +66,17 @@ ROWS = {"iq4_nl": iq4_nl, "iq4_xs": iq4_xs, "mxfp4": mxfp4, "nvfp4": nvfp4}
 
 
 def _iq4_nl(block: Block) -> Iterator[Run]:
-    yield Run(block.nibbles(2).table([value + 128 for value in IQ4]), eight(block.half(0)))
+    yield Run(block.nibbles(2).table([value + 128 for value in IQ4]), block.half(0))
 
 
 def _iq4_xs(block: Block) -> Iterator[Run]:
     scales = _iq4_xs_scales(block)
     for group in range(8):
-        yield Run(block.nibbles(8 + 16 * group).table([value + 128 for value in IQ4]), eight(scales, group))
+        yield Run(block.nibbles(8 + 16 * group).table([value + 128 for value in IQ4]), scales, group, group)
 
 
 def _mxfp4(block: Block) -> Iterator[Run]:
-    yield Run(block.nibbles(1).table([value + 12 for value in FP4]), eight(_mxfp4_scale(block)))
+    yield Run(block.nibbles(1).table([value + 12 for value in FP4]), _mxfp4_scale(block))
 
 
 CODES = {"iq4_nl": Codes(_iq4_nl, 128), "iq4_xs": Codes(_iq4_xs, 128), "mxfp4": Codes(_mxfp4, 12)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llvmlite import ir
 
 from ....runtime.vector import I32, Vector, vector_type
-from . import Block, Codes, Group, Run, eight
+from . import Block, Codes, Group, Run
 
 FOUR = [0, 1, 2, 3] * 4
 LOW, HIGH = range(16), range(16, 32)
@@ -111,7 +111,7 @@ def _q4_k(block: Block) -> Iterator[Run]:
     for pair in range(4):
         packed = block.packed(16 + 32 * pair)
         for group, codes in enumerate((packed & 15, packed >> 4)):
-            yield Run(codes, eight(scales, 2 * pair + group))
+            yield Run(codes, scales, 2 * pair + group, 2 * pair + group)
 
 
 def _q5_k(block: Block) -> Iterator[Run]:
@@ -120,7 +120,7 @@ def _q5_k(block: Block) -> Iterator[Run]:
         packed = block.packed(48 + 32 * pair)
         for group, codes in enumerate((packed & 15, packed >> 4)):
             bit = 2 * pair + group
-            yield Run(codes | ((fifth << 4 - bit if bit < 4 else fifth >> bit - 4) & 16), eight(scales, bit))
+            yield Run(codes | ((fifth << 4 - bit if bit < 4 else fifth >> bit - 4) & 16), scales, bit, bit)
 
 
 def _minima(block: Block) -> Vector:
@@ -134,7 +134,7 @@ def _q6_k(block: Block) -> Iterator[Run]:
         for quarter in range(4):
             lower = low[quarter & 1] >> 4 if quarter > 1 else low[quarter & 1] & 15
             upper = high << 4 - 2 * quarter if quarter < 2 else high >> 2 * quarter - 4
-            yield Run(lower | (upper & 48), eight(scales, 8 * half + 2 * quarter, 8 * half + 2 * quarter + 1))
+            yield Run(lower | (upper & 48), scales, 8 * half + 2 * quarter, 8 * half + 2 * quarter + 1)
 
 
 def _q2_k(block: Block) -> Iterator[Run]:
@@ -143,7 +143,7 @@ def _q2_k(block: Block) -> Iterator[Run]:
         packed = block.packed(16 + 32 * half)
         for plane in range(4):
             group = 8 * half + 2 * plane
-            yield Run((packed >> 2 * plane if plane else packed) & 3, eight(scales, group, group + 1))
+            yield Run((packed >> 2 * plane if plane else packed) & 3, scales, group, group + 1)
 
 
 def _q2_k_minima(block: Block) -> Vector:
@@ -157,7 +157,7 @@ def _q3_k(block: Block) -> Iterator[Run]:
         for plane in range(4):
             group, bit = 8 * half + 2 * plane, 4 * half + plane
             above = (upper << 2 - bit if bit < 2 else upper >> bit - 2) & 4
-            yield Run(((packed >> 2 * plane if plane else packed) & 3) | above, eight(scales, group, group + 1))
+            yield Run(((packed >> 2 * plane if plane else packed) & 3) | above, scales, group, group + 1)
 
 
 CODES = {

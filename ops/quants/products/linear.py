@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ....runtime.vector import F32, Vector
-from . import Block, Codes, Group, Run, eight
+from . import Block, Codes, Group, Run
 
 UNSIGNED, SIGNED = range(16), range(-8, 8)
 
@@ -78,7 +78,7 @@ def _four(at: int) -> Callable[[Block], Iterator[Run]]:
     """Four bits from a byte on."""
 
     def runs(block: Block) -> Iterator[Run]:
-        yield Run(block.nibbles(at), eight(block.half(0)))
+        yield Run(block.nibbles(at), block.half(0))
 
     return runs
 
@@ -89,13 +89,13 @@ def _five(bits: int, at: int) -> Callable[[Block], Iterator[Run]]:
     def runs(block: Block) -> Iterator[Run]:
         codes = block.nibbles(at)
         sixteen = (codes ^ codes) | 16
-        yield Run(codes | sixteen.where(block.integer(bits, 32)), eight(block.half(0)))
+        yield Run(codes | sixteen.where(block.integer(bits, 32)), block.half(0))
 
     return runs
 
 
 def _q8_0(block: Block) -> Iterator[Run]:
-    yield Run(block.packed(2) ^ 128, eight(block.half(0)))
+    yield Run(block.packed(2) ^ 128, block.half(0))
 
 
 def _minimum(block: Block) -> Vector:
