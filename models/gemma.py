@@ -26,11 +26,12 @@ GEMMA3_KEYS = (
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6),
     Windows(lambda config, i: (i + 1) % config.pattern != 0),
     Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, float),
-    Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"), "rope.local.freq_base", 1e4, float),
+    Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
+        ("rope.freq_base_swa", "rope.local.freq_base"), 1e4, float),
     Scaling(section="full_attention"),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: config.head_dim, float),
-    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 0.0, float),
-    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 0.0, float),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, float),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, float),
 )
 
 LAYER = (*matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", hf_layout=Plus(1)), *attention(), *GATED)
@@ -70,7 +71,8 @@ def build_gemma2(net: Decoder) -> None:
     x = net.Mul(net.begin(), math.sqrt(config.hidden))
     for i, window in enumerate(config.windows):
         y = norm(net, x, f"layers.{i}.attn_norm")
-        y = self_attention(net, y, i, local if window else whole, net.visible(window), scale=config.query_scalar**-0.5, softcap=config.attention_cap)
+        rotary, cap = local if window else whole, config.attention_cap or 0.0
+        y = self_attention(net, y, i, rotary, net.visible(window), scale=config.query_scalar**-0.5, softcap=cap)
         x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
         y = gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act)
         x = net.Add(x, norm(net, y, f"layers.{i}.after_mlp"))

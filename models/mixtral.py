@@ -10,11 +10,11 @@ from .layers.moe import gated_experts, softmax_router
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, VALUE_DIM, Windows, act, experts, matrix
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, VALUE_DIM, Windows, act, experts, matrix
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), Windows(), act("silu"),
-    Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, float),
+    RMS_EPS_5,
     Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, float),
     Key("experts", "num_local_experts", "expert_count"),
     Key("experts_used", "num_experts_per_tok", "expert_used_count"),

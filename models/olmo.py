@@ -12,13 +12,13 @@ from .layers.net import Net
 from .layers.norm import layer_norm, norm
 from .layers.parts import EMBED, GATED, HEAD, NORM, QK_NORM, attention
 from .layers.rope import PLAIN, Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, Windows, act, matrix
+from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, Windows, act, matrix
 
 KEYS = (
     *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, THETA, Scaling(), act("silu"),
 )  # fmt: skip
 OLMO_KEYS = (*KEYS, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, float))
-OLMO2_KEYS = (*KEYS, RMS_EPS, Windows(lambda config, i: (i + 1) % 4 != 0))
+OLMO2_KEYS = (*KEYS, RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0))
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
 OLMO2_WEIGHTS = (
     *EMBED, *attention(), *QK_NORM,
@@ -59,7 +59,7 @@ def build_olmo2(net: Decoder) -> None:
     local = Rotary(config.head_dim, config.theta, PLAIN, config.context)
     x = net.begin()
     for i, window in enumerate(config.windows):
-        y = self_attention(net, x, i, local if window else whole, net.visible(window), whole_norm=True)
+        y = self_attention(net, x, i, local if window else whole, net.visible(window), normed=lambda net, y, name, heads: norm(net, y, name))
         x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
         x = net.Add(x, norm(net, gated(net, x, f"layers.{i}.mlp", config.act), f"layers.{i}.after_mlp"))
     net.end(x, norm)

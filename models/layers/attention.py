@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...runtime.graph import Value
 from .decoder import Decoder
 from .linear import linear
-from .norm import head_norm, norm
+from .norm import head_norm
 from .rope import Rotary
 
 
 def self_attention(
     net: Decoder, x: Value, i: int, rotary: Rotary | None, mask: Value, *, scale: float | None = None, softcap: float = 0.0,
-    whole_norm: bool = False,
+    normed: Callable[[Decoder, Value, str, int], Value] | None = None,
 ) -> Value:
-    """Attention of layer `i` with the weights ``layers.I.attn.{q,k,v,o}``; heads of queries and keys (or all at once, `whole_norm`) are normed
-    where the model has ``q_norm`` and ``k_norm``, then turned."""
+    """Attention of layer `i` with the weights ``layers.I.attn.{q,k,v,o}``, or ``qkv`` for queries, keys and values in one matrix.
+
+    Queries and keys are normed by `normed` (x, name, heads), which for None norms each head where the model has ``q_norm`` and ``k_norm``,
+    then turned.
+    """
     config, name = net.config, f"layers.{i}.attn"
-
-    def turned(part: str, heads: int) -> Value:
-        y = linear(net, x, f"{name}.{part}")
-        if net.has(f"{name}.{part}_norm.weight"):
-            y = norm(net, y, f"{name}.{part}_norm") if whole_norm else head_norm(net, y, f"{name}.{part}_norm", heads, config.head_dim, config.eps)
-        return rotary.turn(net, y, heads, net.positions) if rotary else y
-
-    q, k, v = turned("q", config.heads), turned("k", config.kv_heads), linear(net, x, f"{name}.v")
+    counts = (config.heads, config.kv_heads)
+    q, k, v = projected(net, x, name)
+    normed = normed or heads_normed
+    q, k = (normed(net, y, f"{name}.{part}_norm", heads) for y, part, heads in zip((q, k), "qk", counts, strict=True))
+    if rotary:
+        q, k = (rotary.turn(net, y, heads, net.positions) for y, heads in zip((q, k), counts, strict=True))
     y = attend(net, q, k, v, i, heads=config.heads, kv_heads=config.kv_heads, size=config.head_dim, mask=mask, scale=scale, softcap=softcap)
     return linear(net, y, f"{name}.o")
+
+
+def projected(net: Decoder, x: Value, name: str) -> tuple[Value, Value, Value]:
+    """Queries, keys and values from one matrix or three."""
+    if not net.has(f"{name}.qkv.weight"):
+        return linear(net, x, f"{name}.q"), linear(net, x, f"{name}.k"), linear(net, x, f"{name}.v")
+    config = net.config
+    q, k, v = net.split(linear(net, x, f"{name}.qkv"), [count * config.head_dim for count in (config.heads, config.kv_heads, config.kv_heads)])
+    return q, k, v
+
+
+def heads_normed(net: Decoder, x: Value, name: str, heads: int) -> Value:
+    """Each head by its root mean square, where the model has ``NAME.weight``."""
+    config = net.config
+    return head_norm(net, x, name, heads, config.head_dim, config.eps) if net.has(f"{name}.weight") else x
 
 
 def attend(

@@ -72,23 +72,38 @@ def changed(tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray
 
 
 @dataclass(frozen=True)
-class RotaryPairs(Whole):
-    """Rows of each head in pairs that are turned together, as llama.cpp stores them; ours are in halves. `heads` names the parameter."""
+class Ordered(Whole):
+    """Rows in another order; row i of ours is the file's row ``order(config)[i]``."""
 
-    heads: str
+    order: Callable[[Config], np.ndarray]
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        return self._taken(parts[0], config, (-1, 2), 1)
+        return _ordered(parts[0], self.order(config).reshape(-1))
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [self._taken(whole, config, (2, -1), 1)]
+        return [_ordered(whole, np.argsort(self.order(config).reshape(-1)))]
 
-    def _taken(self, tensor: Tensor, config: Config, cut: tuple[int, int], axis: int) -> Tensor:
-        heads = getattr(config, self.heads)
-        if tensor.shape[1:]:
-            order = np.arange(tensor.shape[0]).reshape(heads, *cut).swapaxes(axis, 2).reshape(-1)
-            return take_rows(tensor, order)
-        return changed(tensor, tensor.shape, lambda x: x.reshape(heads, *cut).swapaxes(axis, 2).reshape(-1))
+
+def _ordered(tensor: Tensor, order: np.ndarray) -> Tensor:
+    if tensor.shape[0] != len(order):
+        raise ValueError(f"a tensor {list(tensor.shape)} does not have {len(order)} rows")
+    return take_rows(tensor, order) if tensor.shape[1:] else changed(tensor, tensor.shape, lambda x: x[order])
+
+
+def rotary_pairs(heads: str) -> Ordered:
+    """Rows of each head in pairs that are turned together, as llama.cpp stores them; ours are in halves. `heads` names the parameter."""
+
+    def order(config: Config) -> np.ndarray:
+        count = getattr(config, heads)
+        return np.arange(count * config.head_dim).reshape(count, -1, 2).swapaxes(1, 2)
+
+    return Ordered(order)
+
+
+def grouped(config: Config) -> np.ndarray:
+    """Queries, keys and values where each group of heads has its queries, then its key, then its value; ours are all queries, keys, values."""
+    rows = np.arange((config.heads + 2 * config.kv_heads) * config.head_dim).reshape(config.kv_heads, -1, config.head_dim)
+    return np.concatenate([rows[:, :-2].reshape(-1), rows[:, -2].reshape(-1), rows[:, -1].reshape(-1)])
 
 
 @dataclass(frozen=True)
@@ -128,23 +143,26 @@ class Stacked(Whole):
 
 
 class Transposed(Whole):
-    """A matrix [in, out], as GPT-2 stores it; ours is [out, in]."""
+    """A matrix [in, out], as GPT-2 stores it; ours is [out, in]. Vectors stay as they are."""
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        return changed(parts[0], parts[0].shape[::-1], lambda x: x.T)
+        return self._transposed(parts[0])
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [changed(whole, whole.shape[::-1], lambda x: x.T)]
+        return [self._transposed(whole)]
+
+    def _transposed(self, tensor: Tensor) -> Tensor:
+        return changed(tensor, tensor.shape[::-1], lambda x: x.T) if tensor.shape[1:] else tensor
 
 
 class Flat(Whole):
-    """A vector [in]; ours is a matrix [1, in]."""
+    """A vector [in] in some files; ours is a matrix [1, in], as others have it."""
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         return Tensor(parts[0].dtype, (1, *parts[0].shape[-1:]), parts[0].storage)
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [Tensor(whole.dtype, whole.shape[1:], whole.storage)]
+        return [whole]
 
 
 @dataclass(frozen=True)

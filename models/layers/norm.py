@@ -19,6 +19,11 @@ def norm(net: Net, x: Value, name: str) -> Value:
     return rms_norm(net, x, name, net.config.eps)
 
 
+def bias_norm(net: Net, x: Value, name: str) -> Value:
+    """Layer norm with the model's epsilon."""
+    return layer_norm(net, x, name, net.config.eps)
+
+
 def layer_norm(net: Net, x: Value, name: str, epsilon: float, width: int | None = None) -> Value:
     """Layer norm (Ba et al. 2016, arXiv:1607.06450); `width` is needed where the norm has no weight."""
     weight = net.vector(f"{name}.weight") if net.has(f"{name}.weight") else np.ones(width or 0, np.float32)

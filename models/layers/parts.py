@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.arch import SAME, Weight
-from .layouts import RotaryPairs
+from .layouts import rotary_pairs
 from .rows import matrix
 
 EMBED = matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden"))
@@ -30,7 +30,7 @@ def attention(*, pairs: bool = False, output: str = "o_proj") -> tuple[Weight, .
         output: what Hugging Face's files call the output's matrix.
     """
     hf, gguf, name = "model.layers.{i}.self_attn.", "blk.{i}.attn_", "layers.{i}.attn."
-    layout = (RotaryPairs("heads"), RotaryPairs("kv_heads")) if pairs else (SAME, SAME)
+    layout = (rotary_pairs("heads"), rotary_pairs("kv_heads")) if pairs else (SAME, SAME)
     return (
         *matrix(f"{name}q", f"{hf}q_proj", f"{gguf}q", shape=("heads*head_dim", "hidden"), gguf_layout=layout[0]),
         *matrix(f"{name}k", f"{hf}k_proj", f"{gguf}k", shape=("kv_heads*head_dim", "hidden"), gguf_layout=layout[1]),

@@ -10,7 +10,7 @@ from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
 from .layouts import Stacked
 from .mlp import activation
 
-TASKS = (("ForSequenceClassification", "classification"), ("Model", "hidden"))
+TASKS = (("ForSequenceClassification", "classification"), ("LMHeadModel", "lm"), ("Model", "hidden"))
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: co
 VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim)
 INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length")
 RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, float)
+RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, float)
 LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, float)
 THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float)
 
@@ -69,9 +70,11 @@ class Windows:
 
     Attributes:
         slides: whether layer `i` has a window where config.json has no `layer_types`.
+        always: whether GGUF files say 0 where there is none.
     """
 
     slides: Callable[[Config, int], bool] = lambda config, i: True
+    always: bool = False
     name: str = "windows"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
@@ -85,7 +88,8 @@ class Windows:
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         windows = {window for window in config.windows if window is not None}
-        return {"sliding_window" if names == HF else "attention.sliding_window": max(windows)} if windows else {}
+        key = "sliding_window" if names == HF else "attention.sliding_window"
+        return {key: max(windows)} if windows else {key: 0} if self.always and names != HF else {}
 
 
 def act(default: str) -> Key:
@@ -93,11 +97,22 @@ def act(default: str) -> Key:
     return Key("act", ("hidden_act", "hidden_activation", "activation_function"), (), default, activation)
 
 
-def matrix(name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...] | None = None, hf_layout: Layout = SAME, gguf_layout: Layout = SAME,
-           optional: bool = False, when: Callable[[Config, int], bool] | None = None) -> tuple[Weight, Weight]:  # fmt: skip
+def partial(default: float = 1.0) -> Key:
+    """Row of the part of each head that is turned."""
+    return Key("turned", ("partial_rotary_factor", "rope_parameters.partial_rotary_factor", "rope_pct"), (), default, float)
+
+
+ROTARY = Key("rotary", (), "rope.dimension_count", lambda config: int(config.turned * config.head_dim))
+
+
+def matrix(
+    name: str, hf: str | tuple[str, ...], gguf: str, *, shape: tuple[str | int, ...] | None = None, hf_layout: Layout = SAME,
+    gguf_layout: Layout = SAME, optional: bool = False, when: Callable[[Config, int], bool] | None = None,
+) -> tuple[Weight, Weight]:
     """Rows of a linear layer or norm: ``NAME.weight``, and ``NAME.bias`` where the model has one. Names are given without these endings."""
     rows = [
-        Weight(f"{name}.{kind}", Stored((f"{hf}.{kind}",), hf_layout), Stored((f"{gguf}.{kind}",), gguf_layout),
+        Weight(f"{name}.{kind}", tuple(Stored((f"{way}.{kind}",), hf_layout) for way in ((hf,) if isinstance(hf, str) else hf)),
+               Stored((f"{gguf}.{kind}",), gguf_layout),
                shape=(shape if kind == "weight" else shape[:1]) if shape else None, optional=optional or kind == "bias", when=when)
         for kind in ("weight", "bias")
     ]  # fmt: skip

@@ -1,0 +1,82 @@
+"""Falcon 7B, 40B, 180B, RW and 2 (Almazrouei et al. 2023, arXiv:2311.16867): attention and feed-forward network side by side, few heads of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.arch import HF, Architecture, Config, Key
+from .layers.alibi import biased, slopes
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import Ordered, grouped
+from .layers.mlp import plain
+from .layers.norm import bias_norm
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, LAYER_EPS, THETA, act, matrix
+
+
+@dataclass(frozen=True)
+class KeyHeads:
+    """Row of the heads of keys and values: one, as many as a new model says, or as many as there are of queries."""
+
+    name: str = "kv_heads"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        if names != HF:
+            return int(source.get("attention.head_count_kv") or config.heads)
+        if source.get("new_decoder_architecture"):
+            return int(source.get("num_kv_heads") or source.get("n_head_kv") or config.heads)
+        return 1 if source.get("multi_query", True) else int(config.heads)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names != HF:
+            return {"attention.head_count_kv": config.kv_heads}
+        new = config.kv_heads not in (1, config.heads) or config.grouped
+        return {"new_decoder_architecture": new, "multi_query": config.kv_heads == 1, "num_kv_heads": config.kv_heads}
+
+
+KEYS = (
+    *DECODER, KeyHeads(), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    Key("grouped", "new_decoder_architecture", (), lambda config: config.kv_heads > 1, bool),
+    Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
+    act("gelu"), Key("alibi", "alibi", (), False, bool), Key("parallel", "parallel_attn", (), True, bool),
+    Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1),
+)  # fmt: skip
+HF_LAYER, GGUF_LAYER = "transformer.h.{i}.", "blk.{i}."
+WEIGHTS = (
+    *matrix("embed", "transformer.word_embeddings", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", (f"{HF_LAYER}input_layernorm", f"{HF_LAYER}ln_mlp"), f"{GGUF_LAYER}attn_norm"),
+    *matrix("layers.{i}.attn_norm_2", f"{HF_LAYER}ln_attn", f"{GGUF_LAYER}attn_norm_2", optional=True),
+    *matrix("layers.{i}.attn.qkv", f"{HF_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", hf_layout=Ordered(grouped)),
+    *matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output"),
+    *matrix("layers.{i}.mlp_norm", f"{HF_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm", when=lambda config, i: not config.parallel),
+    *matrix("layers.{i}.mlp.up", f"{HF_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", f"{HF_LAYER}mlp.dense_4h_to_h", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "transformer.ln_f", "output_norm"),
+    *matrix("head", "lm_head", "output", optional=True),
+)
+
+
+def build(net: Decoder) -> None:
+    """Layers whose parts see the same input, through one norm or two; or one part behind the other, with ALiBi, in Falcon RW."""
+    config = net.config
+    scale = config.head_dim**-0.5
+    rotary = None if config.alibi else Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    x = net.begin()
+    mask = biased(net, slopes(config.heads), scale, narrow=True) if config.alibi else net.visible()
+    for i in range(config.layers):
+        name = f"layers.{i}"
+        h = bias_norm(net, x, f"{name}.attn_norm")
+        seen = bias_norm(net, x, f"{name}.attn_norm_2") if net.has(f"{name}.attn_norm_2.weight") else h
+        y = self_attention(net, seen, i, rotary, mask)
+        if config.parallel:
+            x = net.Add(net.Add(plain(net, h, f"{name}.mlp", config.act), y), x)
+        else:
+            x = net.Add(x, y)
+            x = net.Add(x, plain(net, bias_norm(net, x, f"{name}.mlp_norm"), f"{name}.mlp", config.act))
+    net.end(x, bias_norm)
+
+
+ARCHITECTURES = (Architecture("falcon", "Falcon", ("falcon", "RefinedWeb", "RefinedWebModel"), ("falcon",), KEYS, WEIGHTS, build),)

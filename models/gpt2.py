@@ -1,0 +1,55 @@
+"""GPT-2 (Radford et al. 2019) and StarCoder (Li et al. 2023, arXiv:2305.06161): learned positions; StarCoder has one head of keys and values."""
+
+from __future__ import annotations
+
+from ..runtime.arch import SAME, Architecture, Key, Layout, Weight
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import Ordered, Transposed, grouped
+from .layers.linear import embedding
+from .layers.mlp import plain
+from .layers.norm import bias_norm
+from .layers.rows import DECODER, LAYER_EPS, act, matrix
+
+KEYS = (
+    *DECODER, Key("head_dim", (), (), lambda config: config.hidden // config.heads), LAYER_EPS,
+    Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden),
+)  # fmt: skip
+GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh"))
+BIGCODE_KEYS = (
+    *KEYS, Key("multi_query", "multi_query", (), True, bool), act("gelu_tanh"),
+    Key("kv_heads", (), "attention.head_count_kv", lambda config: 1 if config.multi_query else config.heads),
+)  # fmt: skip
+
+
+def weights(layout: Layout, fused: Layout) -> tuple[Weight, ...]:
+    """The rows, with the layout of all matrices and that of queries, keys and values in one."""
+    hf, gguf, name = "transformer.h.{i}.", "blk.{i}.", "layers.{i}."
+    return (
+        *matrix("embed", "transformer.wte", "token_embd", shape=("vocab", "hidden")),
+        *matrix("positions", "transformer.wpe", "position_embd", shape=("context", "hidden")),
+        *matrix(f"{name}attn_norm", f"{hf}ln_1", f"{gguf}attn_norm"),
+        *matrix(f"{name}attn.qkv", f"{hf}attn.c_attn", f"{gguf}attn_qkv", hf_layout=fused),
+        *matrix(f"{name}attn.o", f"{hf}attn.c_proj", f"{gguf}attn_output", hf_layout=layout),
+        *matrix(f"{name}mlp_norm", f"{hf}ln_2", f"{gguf}ffn_norm"),
+        *matrix(f"{name}mlp.up", f"{hf}mlp.c_fc", f"{gguf}ffn_up", hf_layout=layout, shape=("intermediate", "hidden")),
+        *matrix(f"{name}mlp.down", f"{hf}mlp.c_proj", f"{gguf}ffn_down", hf_layout=layout, shape=("hidden", "intermediate")),
+        *matrix("norm", "transformer.ln_f", "output_norm"),
+        *matrix("head", "lm_head", "output", optional=True),
+    )
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers; positions are added to the tokens."""
+    config = net.config
+    x = net.Add(net.begin(), embedding(net, net.positions, "positions"))
+    for i in range(config.layers):
+        x = net.Add(x, self_attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, None, net.visible()))
+        x = net.Add(x, plain(net, bias_norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, bias_norm)
+
+
+ARCHITECTURES = (
+    Architecture("gpt2", "GPT-2", ("gpt2",), ("gpt2",), GPT2_KEYS, weights(Transposed(), Transposed()), build),
+    Architecture("gpt_bigcode", "StarCoder", ("gpt_bigcode",), ("starcoder",), BIGCODE_KEYS, weights(SAME, Ordered(grouped)), build),
+)

@@ -1,0 +1,67 @@
+"""Phi 1, 1.5 and 2 (Li et al. 2023, arXiv:2309.05463): attention and feed-forward network side by side behind one layer norm."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Key
+from ..runtime.graph import Value
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.mlp import plain
+from .layers.norm import bias_norm
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, LAYER_EPS, ROTARY, THETA, act, matrix, partial
+
+KEYS = (
+    *DECODER, Key("kv_heads", ("num_key_value_heads", "n_head_kv"), "attention.head_count_kv", lambda config: config.heads),
+    Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
+    Key("intermediate", ("intermediate_size", "n_inner"), "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
+    act("gelu_tanh"), partial(0.5),
+)  # fmt: skip
+PHI_KEYS = (*KEYS, ROTARY)
+MSFT_KEYS = (*KEYS, Key("rotary", "rotary_dim", "rope.dimension_count"))
+WEIGHTS = (
+    *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
+    *(row for part in "qkv" for row in matrix(f"layers.{{i}}.attn.{part}", f"model.layers.{{i}}.self_attn.{part}_proj", f"blk.{{i}}.attn_{part}")),
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_layernorm", "blk.{i}.attn_q_norm", optional=True),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_layernorm", "blk.{i}.attn_k_norm", optional=True),
+    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.dense", "blk.{i}.attn_output"),
+    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.fc1", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.fc2", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "model.final_layernorm", "output_norm"),
+    *matrix("head", "lm_head", "output"),
+)
+MSFT_WEIGHTS = (
+    *matrix("embed", "transformer.embd.wte", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", "transformer.h.{i}.ln", "blk.{i}.attn_norm"),
+    *matrix("layers.{i}.attn.qkv", "transformer.h.{i}.mixer.Wqkv", "blk.{i}.attn_qkv"),
+    *matrix("layers.{i}.attn.o", "transformer.h.{i}.mixer.out_proj", "blk.{i}.attn_output"),
+    *matrix("layers.{i}.mlp.up", "transformer.h.{i}.mlp.fc1", "blk.{i}.ffn_up"),
+    *matrix("layers.{i}.mlp.down", "transformer.h.{i}.mlp.fc2", "blk.{i}.ffn_down"),
+    *matrix("norm", "lm_head.ln", "output_norm"),
+    *matrix("head", "lm_head.linear", "output"),
+)
+
+
+def _head_norm(net: Decoder, x: Value, name: str, heads: int) -> Value:
+    """Layer norm of each head."""
+    config = net.config
+    return net.heads_together(bias_norm(net, net.heads_apart(x, heads, config.head_dim), name)) if net.has(f"{name}.weight") else x
+
+
+def build(net: Decoder) -> None:
+    """Both parts of a layer see the same norm, and both are added."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i in range(config.layers):
+        h = bias_norm(net, x, f"layers.{i}.attn_norm")
+        y = self_attention(net, h, i, rotary, net.visible(), normed=_head_norm)
+        x = net.Add(net.Add(y, plain(net, h, f"layers.{i}.mlp", config.act)), x)
+    net.end(x, bias_norm)
+
+
+ARCHITECTURES = (
+    Architecture("phi", "Phi 1, 1.5, 2", ("phi",), ("phi2",), PHI_KEYS, WEIGHTS, build),
+    Architecture("phi_msft", "Phi 1, 1.5, 2, first revisions", ("phi-msft", "mixformer-sequential"), (), MSFT_KEYS, MSFT_WEIGHTS, build),
+)

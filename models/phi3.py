@@ -1,0 +1,82 @@
+"""Phi-3, 3.5 and 4 (Abdin et al. 2024, arXiv:2404.14219): a Llama with fused matrices, windows, and long contexts by two sets of factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..runtime.arch import Architecture, Config, Key, Weight
+from ..runtime.graph import Value
+from ..runtime.tensor import Tensor
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.linear import linear
+from .layers.mlp import ACTIVATIONS
+from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, ROTARY, THETA, Windows, act, matrix, partial
+
+
+def _attention_factor(config: Config) -> float | None:
+    """How much larger queries and keys become, where the context is stretched."""
+    if config.scaling["type"] != "longrope":
+        return None
+    scale = config.context / config.original
+    return math.sqrt(1 + math.log(scale) / math.log(config.original)) if scale > 1 else 1.0
+
+
+KEYS = (
+    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, RMS_EPS_5, THETA, act("silu"),
+    Scaling(), partial(), ROTARY, Windows(always=True),
+    Key("original", ("original_max_position_embeddings", "rope_parameters.original_max_position_embeddings"), "rope.scaling.original_context_length",
+        lambda config: config.context),
+    Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, float),
+)  # fmt: skip
+
+
+def _factors(kind: str) -> Weight:
+    def made(config: Config) -> Tensor | None:
+        factors = config.scaling.get(f"{kind}_factor")
+        return None if factors is None else Tensor.of(np.asarray(factors, np.float32))
+
+    return Weight(f"rope.{kind}", (), f"rope_factors_{kind}.weight", optional=True, made=made)
+
+
+def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """Take the scaling from the factors."""
+    if "rope.long" in weights and "long_factor" not in config.scaling:
+        lists = {f"{kind}_factor": weights[f"rope.{kind}"].numpy().tolist() for kind in ("long", "short")}
+        config.values["scaling"] = {"type": "longrope", "original_max_position_embeddings": config.original, **lists}
+
+
+WEIGHTS = (
+    _factors("long"), _factors("short"), *EMBED, *ATTN_NORM,
+    *matrix("layers.{i}.attn.qkv", "model.layers.{i}.self_attn.qkv_proj", "blk.{i}.attn_qkv"),
+    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
+    *MLP_NORM,
+    *matrix("layers.{i}.mlp.both", "model.layers.{i}.mlp.gate_up_proj", "blk.{i}.ffn_up"),
+    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+    *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with rotary embedding, and gated feed-forward networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+
+    def fed_forward(x: Value, name: str) -> Value:
+        gate, up = net.split(linear(net, x, f"{name}.both"), [config.intermediate] * 2)
+        return linear(net, net.Mul(ACTIVATIONS[config.act](net, gate), up), f"{name}.down")
+
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, fed_forward(norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp"))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (Architecture("phi3", "Phi 3, 3.5, 4", ("phi3",), ("phi3",), KEYS, WEIGHTS, build, settle=settle),)

@@ -1,0 +1,57 @@
+"""StableLM 3B 4E1T, StableLM 2 and Stable Code (arXiv:2402.17834): layer norms, part of each head turned."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Key, Stored, Weight
+from ..runtime.graph import Value
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import Stacked
+from .layers.mlp import gated
+from .layers.norm import bias_norm
+from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, LAYER_EPS, ROTARY, THETA, act, matrix, partial
+
+KEYS = (
+    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, LAYER_EPS, THETA, Scaling(),
+    act("silu"), partial(0.25), ROTARY,
+    Key("parallel", "use_parallel_residual", "use_parallel_residual", False, bool),
+)  # fmt: skip
+SELF = "model.layers.{i}.self_attn."
+WEIGHTS = (
+    *EMBED, *ATTN_NORM, *attention(),
+    Weight("layers.{i}.attn.q_norm.weight", Stored((SELF + "q_layernorm.norms.{e}.weight",), Stacked(), "heads"), "blk.{i}.attn_q_norm.weight",
+           optional=True),
+    Weight("layers.{i}.attn.k_norm.weight", Stored((SELF + "k_layernorm.norms.{e}.weight",), Stacked(), "kv_heads"), "blk.{i}.attn_k_norm.weight",
+           optional=True),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm", when=lambda config, i: not config.parallel),
+    *GATED, *NORM, *HEAD,
+)  # fmt: skip
+
+
+def _head_norm(net: Decoder, x: Value, name: str, heads: int) -> Value:
+    """Layer norm of each head, with weights of its own [heads, head_dim]."""
+    if not net.has(f"{name}.weight"):
+        return x
+    y = net.heads_apart(x, heads, net.config.head_dim)
+    plain = net.LayerNormalization(y, net.once(("ones", net.config.head_dim), lambda: net.constant([1.0] * net.config.head_dim, "float32")),
+                                   epsilon=net.config.eps)  # fmt: skip
+    return net.heads_together(net.Mul(plain, net.vector(f"{name}.weight")))
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers; in the 12B model both parts see the same norm."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i in range(config.layers):
+        name = f"layers.{i}"
+        h = bias_norm(net, x, f"{name}.attn_norm")
+        y = net.Add(x, self_attention(net, h, i, rotary, net.visible(), normed=_head_norm))
+        h = h if config.parallel else bias_norm(net, y, f"{name}.mlp_norm")
+        x = net.Add(y, gated(net, h, f"{name}.mlp", config.act))
+    net.end(x, bias_norm)
+
+
+ARCHITECTURES = (Architecture("stablelm", "StableLM, Stable Code", ("stablelm",), ("stablelm",), KEYS, WEIGHTS, build),)
