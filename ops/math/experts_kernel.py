@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.kernel import RangeKernel, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
-from ...runtime.native import f32, i32, i64
+from ...runtime.native import i32, i64
 from .linear_kernel import FEW, prepared, weight_of
 from .matmul_experts import matmul_experts
 from .rows_kernel import few
@@ -20,7 +20,7 @@ def _grouping(pointer: Any) -> RangeKernel:
     @range_kernel
     def group(args: Any, part: Any, parts: Any) -> None:
         """Jobs for `rows_kernel.few`: ids, pairs of token and expert, experts, weight, bytes of an expert, x, bytes of a row of x, pairs of such a
-        row, y, elements of a row of y, jobs, number of jobs, rows of a job, scratch. Rows of experts that there are not become NaN."""
+        row, y, elements of a row of y, jobs, number of jobs, rows of a job, scratch, refusal of experts that there are not."""
         ids, pairs, experts, weight, expert_bytes = pointer(args[0]), args[1], args[2], args[3], args[4]
         x, x_bytes, each, y, y_row, jobs, number, batch = args[5], args[6], args[7], args[8], args[9], i64(args[10]), i64(args[11]), args[12]
         ends, order = i64(args[13]), i64(args[13] + 8 * (experts + 1))
@@ -31,9 +31,7 @@ def _grouping(pointer: Any) -> RangeKernel:
             if 0 <= expert < experts:
                 ends[expert + 1] += 1
             else:
-                line = f32(y + 4 * y_row * pair)
-                for column in range(y_row):
-                    line[column] = np.float32(np.nan)
+                i64(args[14])[0] = 1
         for expert in range(experts):
             ends[expert + 1] += ends[expert]
         total = ends[experts]
@@ -80,6 +78,7 @@ def plan_experts(step: Step) -> Planned:
     scratch = step.scratch(8 * (experts + 1 + pairs))
     grouped = (
         ids, pairs, experts, weight, count * row_bytes, x, x_bytes, 1 if step.attributes["each"] else chosen, y, count, jobs, number, batch, scratch,
+        step.refusal,
     )
     parts = step.parts(pairs * count, 3 * math.prod((pairs, count, length)) / 16)
     kernel = few(name, batch, experts=True, products=products)

@@ -299,6 +299,32 @@ def _bias(code: Code, bias: Any, row: Any) -> Any:
     return build.load(found)
 
 
+@functools.cache
+def gathered_rows(name: str, index_bytes: int) -> EmittedKernel:
+    """Rows by index, decoded: rows, indices, to, number of indices, rows that there are, bytes of a row, elements of a row, refusal.
+
+    An index outside of the rows sets the word at `refusal`, and takes the first row.
+    """
+    stored = Stored(name)
+
+    def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
+        code = Code(builder)
+        source, indices, target, count, height, row_bytes, length, refusal = words(code, arguments, 8)
+        kind = I64 if index_bytes == 8 else I32
+        with code.loop(*spread(code, count, part, parts)) as at:
+            index = code.load(builder.add(indices, builder.mul(at, code.word(index_bytes))), kind)
+            index = index if index_bytes == 8 else builder.sext(index, I64)
+            index = builder.select(builder.icmp_signed("<", index, code.word(0)), builder.add(index, height), index)
+            outside = builder.icmp_unsigned(">=", index, height)
+            with builder.if_then(outside):
+                code.store(code.word(1), refusal)
+            index = builder.select(outside, code.word(0), index)
+            to = builder.add(target, builder.mul(at, builder.shl(length, code.word(2))))
+            _decode(code, stored, builder.add(source, builder.mul(index, row_bytes)), row_bytes, code.word(1), code.word(0), length, to)
+
+    return EmittedKernel(f"{name}_gathered_{index_bytes}", write)
+
+
 def scratch_nbytes(unit: int) -> int:
     """Bytes that a part of `many` works in."""
     return unit * STRIDE + unit * TOKENS * 4

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.dtype import BlockType
 from ...runtime.kernel import RangeKernel, inlined, range_kernel
 from ...runtime.launch import Argument, Buffer, Launch, Planned, Step, View, native
 from ...runtime.native import i32, i64, share, u8, u16, u32, u64
+from ..math.rows_kernel import gathered_rows
+from ..quants.products import rows
 from .gather import gather, gather_elements, gather_nd
 from .layout_kernel import COPIES, copy
 from .scatter import scatter, scatter_elements, scatter_nd
@@ -115,6 +118,16 @@ def _within(indices: tuple[int, ...], shape: tuple[int, ...], axis: int) -> bool
     return len(indices) == len(shape) and all(one <= other or at == axis for at, (one, other) in enumerate(zip(indices, shape, strict=True)))
 
 
+def _decoded(step: Step, x: Buffer, indices: Buffer, dtype: BlockType) -> Planned:
+    """Rows of quantized data, whose buffer has their bytes."""
+    if dtype.name not in rows():
+        return None
+    y = step.output()
+    (height, row_bytes), columns = x.shape, y.shape[-1]
+    kernel = gathered_rows(dtype.name, indices.dtype.itemsize)
+    return Launch(kernel, (x, indices, y, indices.count, height, row_bytes, columns, step.refusal), step.parts(indices.count, y.count / 4))
+
+
 @native(gather)
 def plan_gather(step: Step) -> Planned:
     """Entries that are known and lie together are a view."""
@@ -122,6 +135,9 @@ def plan_gather(step: Step) -> Planned:
     if x is None or indices is None or not _indexed(x, indices):
         return None
     axis = step.attributes["axis"] % len(x.shape)
+    held = step.node.inputs[0]
+    if held is not None and isinstance(held.dtype, BlockType):
+        return _decoded(step, x, indices, held.dtype) if axis == 0 and len(x.shape) == 2 else None
     stacks, length, inner = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     known = step.constant(1)
     if known is not None:

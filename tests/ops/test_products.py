@@ -151,10 +151,9 @@ def test_experts_that_are_not_there():
     tensor, _ = weight("q8_0", (6, 18, 64))
     ids = np.array([[0, 6]])
     feeds = {"x": np.ones((1, 64), np.float32), "ids": ids}
-    with pytest.raises(UsageError, match="outside"):
-        Session(experts(tensor, ids, False), native=False).run(None, feeds)
-    got = Session(experts(tensor, ids, False), native=True).run(None, feeds)[0]
-    assert np.isnan(got).all(2).tolist() == [[False, True]]
+    for native in (False, True):
+        with pytest.raises(UsageError, match="outside"):
+            Session(experts(tensor, ids, False), native=native).run(None, feeds)
 
 
 @pytest.mark.parametrize(("domain_op", "shapes"), [("Linear", ((5, 6), (4, 6), (4,))), ("MatMulExperts", ((3, 6), (5, 4, 6)))])
