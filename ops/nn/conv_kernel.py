@@ -124,7 +124,27 @@ def plan_window(step: Step, x: Buffer, w: Buffer) -> list[Axis] | None:
     if all(axis.kernel == 1 and axis.stride == 1 and axis.begin == 0 and axis.size == axis.out for axis in axes):
         flat = math.prod(x.shape[2:])
         return [POINT, POINT, replace(POINT, size=flat, out=flat)]
-    return [POINT] * (3 - spatial) + axes
+    axes = [axis for axis in axes if replace(axis, dilation=1) != POINT]
+    return [POINT] * (3 - len(axes)) + axes
+
+
+def _slices(step: Step, panels: int, outputs: int) -> int:
+    """Into how many slices output channels are cut, so that there are parts for all threads."""
+    return 1 if panels >= 4 * step.threads else max(1, min(outputs // ROWS, -(-4 * step.threads // panels)))
+
+
+def planes_product(step: Step, x: Buffer, w: Buffer, y: Buffer, lengths: tuple[int, int, int, int, int]) -> Launch:
+    """Products of constant matrices with planes: images, groups, channels and outputs of a group, positions."""
+    images, groups, channels, outputs, positions = lengths
+    panels = images * groups * -(-positions // PANEL)
+    slices = _slices(step, panels, outputs)
+    parts = step.parts(panels * slices, images * groups * outputs * positions * channels / 16)
+    zero = step.held(np.zeros(PANEL, np.float32))
+    line = (1, 1, positions, 1, 1, positions, *(1,) * 9, 0, 0, 0)
+    scratch = step.scratch(parts * (channels + ROWS) * 4 * PANEL)
+    finish = Finish()
+    arguments = (x, w, y, zero, 0, zero, images, groups, channels, outputs, *line, *finish.limits, slices, scratch, *finish.arguments(0))
+    return Launch(convolved, arguments, parts)
 
 
 @native(conv)
@@ -145,7 +165,7 @@ def plan_conv(step: Step) -> Planned:
     outs, depth = geometry[3:6], channels * math.prod(geometry[6:9])
     by_channel = channels == 1 and axes[0] is POINT and outputs <= MANY
     panels = images * groups * -(-math.prod(outs) // PANEL)
-    slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // ROWS, -(-4 * step.threads // panels)))
+    slices = _slices(step, panels, outputs)
     parts = step.parts(panels * slices, y.count * depth / 16)
     zero = step.held(np.zeros(PANEL, np.float32))
     few = math.prod(outs) <= FEW and outputs >= ENOUGH and step.constant(1) is not None and (b is None or step.constant(2) is not None)

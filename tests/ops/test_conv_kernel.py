@@ -31,6 +31,36 @@ def test_drawn_convolutions(depthwise):
         natively("Conv", drawn(rng, depthwise), 22, rtol=1e-4, atol=1e-4)
 
 
+def transposed(rng):
+    """A ConvTranspose node."""
+    spatial, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    channels, outputs = int(rng.integers(1, 9)), int(rng.integers(1, 9))
+    kernel, strides, dilations = ([int(item) for item in rng.integers(1, most, spatial)] for most in (4, 4, 3))
+    most = [(length - 1) * dilation + 1 for length, dilation in zip(kernel, dilations, strict=True)]
+    pads = [int(rng.integers(0, length)) // 2 for length in [*most, *most]]
+    x = rng.normal(size=(2, groups * channels, *(int(item) for item in rng.integers(1, 9, spatial)))).astype(np.float32)
+    w = rng.normal(size=(groups * channels, outputs, *kernel)).astype(np.float32)
+    b = [rng.normal(size=groups * outputs).astype(np.float32)] if rng.random() < 0.5 else []
+    more = [int(rng.integers(0, max(stride, dilation))) for stride, dilation in zip(strides, dilations, strict=True)]
+    attributes = {"group": groups, "strides": strides, "dilations": dilations, "pads": pads, "output_padding": more}
+    return Example((x, w, *b), attributes)
+
+
+def test_drawn_transposed_convolutions():
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        natively("ConvTranspose", transposed(rng), 22, rtol=1e-4, atol=1e-4, constant=[1])
+
+
+@pytest.mark.parametrize("sizes", [(40, 1), (1, 40), (12, 1, 9)])
+def test_axes_that_are_one_element(sizes):
+    rng = np.random.default_rng(6)
+    kernel = [3 if size > 1 else 1 for size in sizes]
+    x, w = rng.normal(size=(1, 4, *sizes)).astype("f4"), rng.normal(size=(6, 4, *kernel)).astype("f4")
+    pads = [int(size > 1) for size in sizes] * 2
+    natively("Conv", Example((x, w), {"pads": pads, "dilations": [1 if size > 1 else 3 for size in sizes]}), 22, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("biased", [True, False])
 def test_few_positions(biased):
     rng = np.random.default_rng(3)
@@ -56,11 +86,12 @@ def with_following(kind, following, rng):
     shape, node, weight = {
         "conv": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (7, 5, 3, 3)),
         "few": ([2, 5, 3, 4], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (33, 5, 3, 3)),
+        "transposed": ([2, 5, 3, 4], helper.make_node("ConvTranspose", ["x", "w"], ["y0"], strides=[2, 2]), (5, 7, 2, 2)),
         "depthwise": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1], group=5), (5, 1, 3, 3)),
         "matmul": ([2, 9, 40], helper.make_node("MatMul", ["x", "w"], ["y0"]), (40, 37)),
         "gemm": ([130, 40], helper.make_node("Gemm", ["x", "w"], ["y0"], transB=1), (45, 40)),
     }[kind]  # fmt: skip
-    out = {"conv": [2, 7, 9, 11], "few": [2, 33, 3, 4], "depthwise": shape, "matmul": [2, 9, 37], "gemm": [130, 45]}[kind]
+    out = {"conv": [2, 7, 9, 11], "few": [2, 33, 3, 4], "transposed": [2, 7, 6, 8], "depthwise": shape, "matmul": [2, 9, 37], "gemm": [130, 45]}[kind]
     weights = {"w": rng.normal(size=weight).astype("f4"), "row": rng.normal(size=out[-1]).astype("f4")}
     nodes = [node]
     for operator, others, attributes in following:
@@ -78,7 +109,7 @@ def with_following(kind, following, rng):
 
 
 @pytest.mark.parametrize("following", FOLLOWING, ids=lambda item: "-".join(name for name, *_ in item))
-@pytest.mark.parametrize("kind", ["conv", "few", "depthwise", "matmul", "gemm"])
+@pytest.mark.parametrize("kind", ["conv", "few", "transposed", "depthwise", "matmul", "gemm"])
 def test_what_follows_is_one_launch(kind, following):
     rng = np.random.default_rng(0)
     model, feeds = with_following(kind, following, rng)
@@ -89,4 +120,4 @@ def test_what_follows_is_one_launch(kind, following):
         plan = session.program.plans[0]
         assert not any(isinstance(step, PythonStep) for step in plan.steps)
         whole = kind in ("matmul", "gemm") or following[0][1] != ["row"]
-        assert (len(plan.code) == 1) == whole
+        assert (len(plan.code) == (2 if kind == "transposed" else 1)) == whole
