@@ -10,6 +10,8 @@ from .view import View
 
 MOST_POWER = 4
 """Powers above this are not seen as a product."""
+DEEPEST = 4
+"""Products nested deeper than this count as one factor."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +29,29 @@ class Factors:
         return Factors(self.values * power, self.number**power, self.nodes)
 
 
-def factorizations(value: Value, view: View, most: int, first: bool = True) -> Iterator[Factors]:
+def factorizations(value: Value, view: View, most: int, depth: int = 0) -> Iterator[Factors]:
     """The ways to see a value as a product of at most so many factors, the longest first. Products that others read too count as one."""
     number = view.number(value)
     if number is not None:
         yield Factors(number=number)
         return
     node = view.maker(value)
-    if node is not None and not node.op.domain and (first or view.only(value)):
-        for made in _parts(node, view, most):
+    if node is not None and not node.op.domain and depth < DEEPEST and (not depth or view.only(value)):
+        for made in _parts(node, view, most, depth + 1):
             if len(made.values) <= most:
                 yield made * Factors(nodes=(node,))
     yield Factors((value,))
 
 
-def _parts(node: Node, view: View, most: int) -> Iterator[Factors]:
+def factored(value: Value, view: View, most: int) -> list[Factors]:
+    """All of `factorizations`, kept for the next pattern that asks."""
+    found = view.products.get((value, most))
+    if found is None:
+        found = view.products[value, most] = list(factorizations(value, view, most))
+    return found
+
+
+def _parts(node: Node, view: View, most: int, depth: int) -> Iterator[Factors]:
     left, right = (*node.inputs, None, None)[:2]
     if left is None or right is None:
         return
@@ -49,10 +59,10 @@ def _parts(node: Node, view: View, most: int) -> Iterator[Factors]:
     if node.op.name == "Mul" and left is right:
         yield _base(left, view) ** 2
     elif node.op.name == "Mul":
-        for one in factorizations(left, view, most, False):
-            yield from (one * other for other in factorizations(right, view, most, False))
+        for one in factorizations(left, view, most, depth):
+            yield from (one * other for other in factorizations(right, view, most, depth))
     elif node.op.name == "Div" and number:
-        yield from (one * Factors(number=1 / number) for one in factorizations(left, view, most, False))
+        yield from (one * Factors(number=1 / number) for one in factorizations(left, view, most, depth))
     elif node.op.name == "Pow" and number in range(2, MOST_POWER + 1):
         yield _base(left, view) ** int(number or 1)
 

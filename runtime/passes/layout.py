@@ -44,13 +44,23 @@ class CancelTransposes:
 
 
 def _move(graph: Graph, order: Order, view: View) -> bool:
-    region = _region(graph, order)
-    changed = False
-    for part in _connected(region):
-        if _gain(graph, part, order, view) > 0:
-            _Mover(graph, part, order, view).run()
-            changed = True
-    return changed
+    touched: set[Value] = set()
+    chosen: list[Node] = []
+    for part in _connected(_region(graph, order)):
+        near = {value for node in part for value in (*_data(node), *node.outputs) if value is not None}
+        if touched.isdisjoint(near) and _gain(graph, part, order, view) > 0:
+            touched |= _around(near, order, view)
+            chosen += part
+    if chosen:
+        _Mover(graph, chosen, order, view).run()
+    return bool(chosen)
+
+
+def _around(values: set[Value], order: Order, view: View) -> set[Value]:
+    """What a move changes beside its own part: who reads the transpositions' inputs, and who makes their results."""
+    makers = [value.producer for value in values if value.producer is not None and order_of(value.producer) == order]
+    undone = [reader for value in values for reader in view.readers.get(value, ()) if _undoes(reader, order)]
+    return {value for node in makers for value in node.inputs if value is not None} | {value for node in (*makers, *undone) for value in node.outputs}
 
 
 def _region(graph: Graph, order: Order) -> dict[Node, None]:
@@ -155,6 +165,7 @@ class _Mover:
         self.part = set(part)
         self.inverse = tuple(int(axis) for axis in np.argsort(order))
         self.before: dict[Value, Value] = {}
+        self.here = {node for node, home in view.home.items() if home is graph}
 
     def run(self) -> None:
         nodes, self.graph.nodes = self.graph.nodes, []
@@ -182,13 +193,10 @@ class _Mover:
             new.shape = None if old.shape is None else tuple(old.shape[axis] for axis in self.inverse)
             self.before[old] = new
             readers = [reader for reader in self.view.readers.get(old, ()) if reader not in self.part]
-            if old in self.view.results or any(not (_undoes(reader, self.order) and reader in self._here()) for reader in readers):
+            if old in self.view.results or any(not (_undoes(reader, self.order) and reader in self.here) for reader in readers):
                 build.add("Transpose", [new], {"perm": list(self.order)}, outputs=[old])
             elif self.graph.values.get(old.name) is old:
                 del self.graph.values[old.name]
-
-    def _here(self) -> set[Node]:
-        return {node for node, home in self.view.home.items() if home is self.graph}
 
     def source(self, value: Value | None) -> Value | None:
         """A value as it is before the transposition."""

@@ -16,7 +16,7 @@ from types import EllipsisType
 from typing import Any, Union
 
 from ..graph import Node, Value
-from .factors import factorizations
+from .factors import factored
 from .view import Found, View
 
 COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Max", "Min", "Equal"})
@@ -176,7 +176,7 @@ class Product(Pattern):
     def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
         if value is None:
             return
-        for made in factorizations(value, view, len(self.factors)):
+        for made in factored(value, view, len(self.factors)):
             start = self.number.taken(made.number, value, found.within(*made.nodes)) if len(made.values) == len(self.factors) else None
             if start is None:
                 continue

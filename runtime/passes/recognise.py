@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..build import Builder
 from ..errors import Error
@@ -16,6 +16,9 @@ from .naming import Names
 from .pattern import Pattern
 from .rewrite import constant, graphs
 from .view import Found, View
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 
@@ -138,6 +141,7 @@ class _Work:
     def tree(self, graph: Graph) -> bool:
         """One graph, its nodes from the last to the first, so that the greatest patterns come before what they contain."""
         self.view.graph = graph
+        self.view.products.clear()
         self.facts.graphs = _around(graph)
         replaced: dict[Node, list[Node]] = {}
         for node in reversed(graph.nodes):
@@ -195,18 +199,23 @@ class _Checked(Builder):
     def __init__(self, graph: Graph, nodes: list[Node], stem: str, facts: Facts) -> None:
         super().__init__(graph, nodes, stem)
         self.facts = facts
-        self.before = set(graph.weights)
+        self.made: list[str] = []
 
     def keep(self, node: Node) -> None:
         super().keep(node)
         self.facts.infer_node(node)
+
+    def constant(self, array: np.ndarray | Sequence[Any] | float, dtype: str = "int64") -> Value:
+        value = super().constant(array, dtype)
+        self.made.append(value.name)
+        return value
 
     def undo(self) -> None:
         """Leave the graph as it was."""
         for node in self.nodes:
             for value in node.outputs:
                 self.graph.values.pop(value.name, None)
-        for name in [name for name in self.graph.weights if name not in self.before]:
+        for name in self.made:
             del self.graph.weights[name]
             self.graph.values.pop(name, None)
 

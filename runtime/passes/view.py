@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..graph import Graph, Node, Value
 from .rewrite import constant, graphs
+
+if TYPE_CHECKING:
+    from .factors import Factors
 
 Bound = Value | Node | float
 
 
 class View:
-    """A graph as patterns see it: who makes and who reads its values."""
+    """A graph as patterns see it: who makes and who reads its values.
+
+    Attributes:
+        readers: the nodes that read a value, in subgraphs too; results: what a graph or subgraph gives.
+        home: the graph that a node is in; nodes that have been replaced are left out.
+        graph: the one whose nodes are matched.
+        products: values as products of at most so many factors, as far as they have been asked for.
+    """
 
     def __init__(self, root: Graph) -> None:
         self.readers: dict[Value, list[Node]] = defaultdict(list)
         self.home: dict[Node, Graph] = {}
         self.results: set[Value] = set()
         self.graph = root
+        self.products: dict[tuple[Value, int], list[Factors]] = {}
         self._numbers: dict[Value, float | None] = {}
         for graph in graphs(root):
             self.results.update(graph.outputs)
