@@ -136,11 +136,11 @@ class _Rows:
         self.writer.add(3, f"{total} = to_{dtype.name}({join}({total}, to_{dtype.name}({self.call(fold.value)})))")
         if not self.alone:
             self.writer.add(
-                2, f"shared_{dtype.name}[cuda.threadIdx.x] = {total}", "cuda.syncthreads()", f"half = {THREADS // 2}", "while half > 0:",
-                "    if cuda.threadIdx.x < half:",
+                2, f"shared_{dtype.name}[cuda.threadIdx.x] = {total}", "cuda.syncthreads()", f"width = {THREADS // 2}", "while width > 0:",
+                "    if cuda.threadIdx.x < width:",
                 f"        shared_{dtype.name}[cuda.threadIdx.x] = "
-                f"{join}(shared_{dtype.name}[cuda.threadIdx.x], shared_{dtype.name}[cuda.threadIdx.x + half])",
-                "    cuda.syncthreads()", "    half //= 2", f"{total} = shared_{dtype.name}[0]", "cuda.syncthreads()",
+                f"{join}(shared_{dtype.name}[cuda.threadIdx.x], shared_{dtype.name}[cuda.threadIdx.x + width])",
+                "    cuda.syncthreads()", "    width //= 2", f"{total} = shared_{dtype.name}[0]", "cuda.syncthreads()",
             )
         if fold.finish is not None:
             self.writer.add(2, f"{total} = to_{dtype.name}({self.call(fold.finish, {'total': total}, dtype)})")

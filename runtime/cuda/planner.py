@@ -21,6 +21,7 @@ from ..infer import MAX_DATA, Facts
 from ..launch import Buffer, Room, View
 from ..memory import place
 from ..plan import addressable, dtype_of, ints, known, size
+from ..registry import operators
 from ..tensor import Tensor
 from .element import holds
 from .kernel import Launch
@@ -212,6 +213,8 @@ class Planner:
 
     def _node(self, node: Node) -> bool:
         """Whether the node is done with; otherwise others stand for it."""
+        if self._branch(node) is not None:
+            return False
         self.facts.infer_node(node)
         if not any(value.name and self.uses[value] for value in node.outputs) or self._folded(node):
             return True
@@ -248,10 +251,32 @@ class Planner:
                     return "there is nothing to compute"
         return None
 
+    def _branch(self, node: Node) -> Graph | None:
+        """The subgraph that a known condition chooses."""
+        condition = node.inputs[0] if node.op.name == "If" and not node.op.domain and node.inputs else None
+        known_condition = None if condition is None else self.constants.get(condition)
+        if known_condition is None or known_condition.size != 1:
+            return None
+        graph = node.attributes["then_branch" if known_condition.reshape(()) else "else_branch"]
+        return graph if isinstance(graph, Graph) else None
+
+    def _inlined(self, graph: Graph, outputs: Sequence[Value]) -> list[Node]:
+        """The nodes of a branch; its results get the names of the node's outputs."""
+        for name, tensor in graph.weights.items():
+            self._constant(graph.values[name], tensor.numpy(), tensor.dtype)
+        identity = operators()["", "Identity"]
+        last = [Node(identity, [result], [value]) for result, value in zip(graph.outputs, outputs, strict=True) if value.name]
+        for made in (*graph.nodes, *last):
+            self.uses.update(needed(made))
+        return [*graph.nodes, *last]
+
     def _expanded(self, node: Node) -> list[Node]:
         """The nodes that a node is made of, their constants known."""
         from ..build import Builder
 
+        branch = self._branch(node)
+        if branch is not None:
+            return self._inlined(branch, node.outputs)
         formula = formula_of(node.op)
         assert formula is not None
         graph = Graph()

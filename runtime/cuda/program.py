@@ -34,6 +34,7 @@ class Program:
 
     Attributes:
         inputs: fed ones first; for a subgraph, the values that it uses from around follow.
+        decides: for each input, whether its values decide what a node is.
         cache: what planners have made of weights, shared by all programs of a session.
     """
 
@@ -51,7 +52,7 @@ class Program:
         self._defaults: dict[int, Fixed] = {}
         asked = ((node, place) for node in self.nodes if not node.op.domain for place in DECIDING.get(node.op.name, ()))
         deciding = {node.inputs[place] for node, place in asked if place < len(node.inputs)}
-        self._decides = [value in deciding for value in self.inputs]
+        self.decides = [value in deciding for value in self.inputs]
         self._lock = threading.Lock()
 
     def sub(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray]) -> Program:
@@ -67,8 +68,8 @@ class Program:
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
         """What runs feeds of these dtypes and shapes."""
         signatures = tuple(
-            self._defaults.setdefault(id(feed), Fixed(feed)) if isinstance(feed, Tensor) else _signature(feed, decides)
-            for feed, decides in zip(feeds, self._decides, strict=True)
+            self._defaults.setdefault(id(feed), Fixed(feed)) if isinstance(feed, Tensor) else described(feed, decides)
+            for feed, decides in zip(feeds, self.decides, strict=True)
         )
         runner = self._plans.get((signatures, keep))
         if runner is None:
@@ -103,7 +104,8 @@ def weights_of(graph: Graph) -> dict[Value, np.ndarray]:
     return {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
 
 
-def _signature(feed: Any, decides: bool) -> OnDevice | OnHost:
+def described(feed: Any, decides: bool) -> OnDevice | OnHost:
+    """What a plan has to know of a feed: of one whose values decide what a node is, its very values."""
     if isinstance(feed, DeviceArray):
         return OnDevice(feed.dtype, feed.shape)
     if isinstance(feed, np.ndarray):
