@@ -35,7 +35,10 @@ class Builder:
         """A constant value; a list or number is taken as `dtype` (numpy's name)."""
         import numpy
 
-        held = Tensor.of(numpy.asarray(array, None if isinstance(array, numpy.ndarray | numpy.generic) else dtype))
+        return self.weight(Tensor.of(numpy.asarray(array, None if isinstance(array, numpy.ndarray | numpy.generic) else dtype)))
+
+    def weight(self, held: Tensor) -> Value:
+        """A constant value that a tensor is."""
         value = Value(self.name("constant"), held.dtype, held.shape)
         self.graph.weights[value.name] = held
         self.graph.values[value.name] = value

@@ -15,6 +15,7 @@ from ...runtime.passes import dynamic_int8, float8, static_int8, weight_only
 from ...runtime.passes.dead import DropDead
 from ...runtime.passes.half import Half
 from ...runtime.passes.integer_operators import IntegerOperators
+from ...runtime.passes.loops import FreeStates
 from ...runtime.passes.rewrite import constant, graphs
 from ...runtime.passes.simplify import Simplify
 
@@ -103,8 +104,12 @@ class Outcome:
 
 
 def simplified(graph: Graph) -> Graph:
-    """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place."""
-    Simplify(skip=frozenset({"patterns"})).run(graph)
+    """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place.
+
+    What is made of large weights is computed when it is read, here and in quantizing, so that no more than one of them is in memory at once.
+    """
+    FreeStates().run(graph)
+    Simplify(skip=frozenset({"patterns"}), deferred=True).run(graph)
     infer(graph)
     return graph
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...runtime.errors import Error, UsageError, printable
 from ...runtime.graph import Graph
+from ...runtime.limits import size
 from ...runtime.passes.half import F16_MOST
 from ...runtime.passes.rewrite import graphs
 from .. import arguments
@@ -41,10 +42,11 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
     )
     network.simplified(graph)
     data, ranges = _calibrated(graph, values)
+    allowed = size(values["max_memory"])
     if request.type == "f16":
-        request = dataclasses.replace(request, wide=_too_wide(before))
+        request = dataclasses.replace(request, wide=_too_wide(before, allowed))
     outcome = network.quantize(graph, request, ranges)
-    found, why = _measured(before, graph, data)
+    found, why = _measured(before, graph, data, allowed)
     payload = {"type": request.type, "kind": request.kind, **outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
     _show(outcome, found, why)
     made = plan_graph(graph, Path(output), arguments.convert_options({**values, "tensor_type": ()}), [source])
@@ -67,8 +69,10 @@ def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, netwo
     return None if saved else calib, ranges
 
 
-def _too_wide(graph: Graph) -> frozenset[str]:
-    """Values that f16 cannot hold on made-up inputs; none where there are no such inputs, which the loss says."""
+def _too_wide(graph: Graph, allowed: int) -> frozenset[str]:
+    """Values that f16 cannot hold on made-up inputs; none where there are no such inputs or it does not fit, which the loss says."""
+    if sum(inner.nbytes for inner in graphs(graph)) > allowed:
+        return frozenset()
     try:
         seen = calibrating.calibrate(graph, made_up(graph)).seen
     except Error:
@@ -81,8 +85,11 @@ def _told(count: int) -> None:
         current().say(f" calibrate {count} samples")
 
 
-def _measured(before: Graph, after: Graph, data: str | None) -> tuple[list[Loss], str | None]:
+def _measured(before: Graph, after: Graph, data: str | None, allowed: int) -> tuple[list[Loss], str | None]:
     """The loss on data, else on made-up inputs; without one, why."""
+    need = sum(inner.nbytes for graph in (before, after) for inner in graphs(graph))
+    if need > allowed:
+        return [], f"the weights of both networks are {need:,} bytes, --max-memory allows {allowed:,}"
     try:
         inputs = made_up(before) if data is None else itertools.islice(calibrating.samples(data, before), MEASURED)
         return losses(before, after, inputs), None

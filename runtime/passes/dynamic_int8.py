@@ -6,12 +6,14 @@ Gather keeps its table in uint8. Source: the operators' definitions.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..tensor import Tensor
 from .rewrite import by_operator, constant, constant_matrix, rewrite
 from .sharing import Shared
 
@@ -51,7 +53,7 @@ class DynamicInt8:
         matrix = self._weight(node.inputs[1], build)
         if matrix is None:
             return False
-        self._product(node, matrix, build, node.outputs)
+        self._product(node, matrix, False, build, node.outputs)
         return True
 
     def _gemm(self, node: Node, build: Builder) -> bool:
@@ -61,11 +63,11 @@ class DynamicInt8:
         matrix = self._weight(node.inputs[1], build) if plain else None
         if matrix is None:
             return False
-        right = matrix.T if read["transB"] else matrix
+        turned = bool(read["transB"])
         if bias is None:
-            self._product(node, right, build, node.outputs)
+            self._product(node, matrix, turned, build, node.outputs)
         else:
-            build.add("Add", [self._product(node, right, build), bias], outputs=node.outputs, name=node.name)
+            build.add("Add", [self._product(node, matrix, turned, build), bias], outputs=node.outputs, name=node.name)
         return True
 
     def _gather(self, node: Node, build: Builder) -> bool:
@@ -73,12 +75,12 @@ class DynamicInt8:
         if table is None:
             return False
         assert node.inputs[0] is not None
-        codes, scale, zero = self._shared.constants(build, node.inputs[0], "table", lambda: unsigned(table))
+        codes, scale, zero = self._shared.constants(build, node.inputs[0], "table", lambda: unsigned(table.numpy()))
         rows = build.add("Gather", [codes, node.inputs[1]], node.attributes, name=node.name)
         build.add("DequantizeLinear", [rows, scale, zero], outputs=node.outputs)
         return True
 
-    def _weight(self, value: Value | None, build: Builder) -> np.ndarray | None:
+    def _weight(self, value: Value | None, build: Builder) -> Tensor | None:
         matrix = constant_matrix(build.graph, value, ("f32",))
         if value is not None and matrix is not None:
             self.changed.append(value.name)
@@ -88,15 +90,15 @@ class DynamicInt8:
         tensor = constant(build.graph, node.inputs[1])
         if tensor is None or tensor.dtype.name != "f32" or 0 in tensor.shape or len(tensor.shape) < 3:
             return False
-        weight = tensor.numpy()
+        rank = len(tensor.shape)
         assert node.inputs[0] is not None
         assert node.inputs[1] is not None
         self.changed.append(node.inputs[1].name)
         codes, scale, zero = self._codes(node.inputs[0], build)
-        across = (-1, *(1,) * (weight.ndim - 2))
+        across = (-1, *(1,) * (rank - 2))
 
         def made() -> list[np.ndarray]:
-            right, steps, zeros = eight_bits(weight, "uint8", tuple(range(1, weight.ndim)) if self.per_channel else None)
+            right, steps, zeros = eight_bits(tensor.numpy(), "uint8", tuple(range(1, rank)) if self.per_channel else None)
             return [right, steps.reshape(across) if self.per_channel else steps, zeros.reshape(-1)[:1].reshape(())]
 
         right, steps, middle = self._shared.constants(build, node.inputs[1], "conv", made)
@@ -118,16 +120,20 @@ class DynamicInt8:
             value = node.inputs[index]
             assert tensor is not None
             assert value is not None
-            turned = tensor.numpy().swapaxes(1, 2)
-            codes, steps = signed(turned, (1,) if self.per_channel else (1, 2))
-            steps = steps.reshape(len(turned), -1) if self.per_channel else steps
-            inputs[index] = build.constant(codes)
-            inputs += [build.constant(steps), build.constant((steps * 0).astype("int8"))]
+            inputs[index], *scaling = self._shared.constants(build, value, "lstm", functools.partial(self._turned, tensor))
+            inputs += scaling
             self.changed.append(value.name)
         attributes = {name: value for name, value in node.attributes.items() if name != "layout"}
         build.add("DynamicQuantizeLSTM", inputs, attributes, domain=MICROSOFT, outputs=node.outputs, name=node.name)
         build.graph.opsets.setdefault(MICROSOFT, 1)
         return True
+
+    def _turned(self, tensor: Tensor) -> list[np.ndarray]:
+        """Codes of LSTM's weights with the last two axes swapped, their steps and zeros."""
+        turned = tensor.numpy().swapaxes(1, 2)
+        codes, steps = signed(turned, (1,) if self.per_channel else (1, 2))
+        steps = steps.reshape(len(turned), -1) if self.per_channel else steps
+        return [codes, steps, (steps * 0).astype("int8")]
 
     def _codes(self, value: Value, build: Builder) -> tuple[Value, Value, Value]:
         """Codes, step and zero of an activation, made once in each graph."""
@@ -137,13 +143,18 @@ class DynamicInt8:
             self._rounded[place] = (node.outputs[0], node.outputs[1], node.outputs[2])
         return self._rounded[place]
 
-    def _product(self, node: Node, matrix: np.ndarray, build: Builder, outputs: int | list[Value] = 1) -> Value:
+    def _product(self, node: Node, matrix: Tensor, turned: bool, build: Builder, outputs: int | list[Value] = 1) -> Value:
         left, weight = node.inputs[:2]
         assert left is not None
         assert weight is not None
         codes, scale, zero = self._codes(left, build)
         how = ("product", node.attributes.get("transB", 0))
-        right, steps, zeros = self._shared.constants(build, weight, how, lambda: eight_bits(matrix, self.weight, 0 if self.per_channel else None))
+
+        def made() -> tuple[np.ndarray, ...]:
+            array = matrix.numpy()
+            return eight_bits(array.T if turned else array, self.weight, 0 if self.per_channel else None)
+
+        right, steps, zeros = self._shared.constants(build, weight, how, made)
         sums = build.add("MatMulInteger", [codes, right, zero, zeros], name=node.name if outputs != 1 else "")
         factor = build.add("Mul", [scale, steps])
         return build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=outputs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..tensor import Tensor
 from .rewrite import constant, rewrite
 from .sharing import Shared
 
@@ -55,17 +56,17 @@ class Float8:
                 value = node.inputs[index]
                 tensor = constant(build.graph, value)
                 if value is not None and tensor is not None and len(tensor.shape) > 1 and tensor.dtype.name in ("f32", "f16") and tensor.count:
-                    node.inputs[index] = self._dequantized(node, value, tensor.numpy(), build)
+                    node.inputs[index] = self._dequantized(node, value, tensor, build)
                     found = True
         if found:
             build.keep(node)
         return found
 
-    def _dequantized(self, node: Node, value: Value, weight: np.ndarray, build: Builder) -> Value:
-        axis = self._axis(node, weight.ndim)
+    def _dequantized(self, node: Node, value: Value, weight: Tensor, build: Builder) -> Value:
+        axis = self._axis(node, len(weight.shape))
         place = (build.graph, value, axis)
         if place not in self._numbers:
-            inputs = self._shared.constants(build, value, axis, lambda: eight_bits(weight, axis))
+            inputs = self._shared.constants(build, value, axis, lambda: eight_bits(weight.numpy(), axis))
             self._numbers[place] = build.add("DequantizeLinear", inputs, {} if axis is None else {"axis": axis})
             self.changed.append(value.name)
         return self._numbers[place]

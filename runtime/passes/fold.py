@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..applying import applied
+from ..deferred import tensors
 from ..dtype import I64
 from ..errors import Error
 from ..graph import Graph, Node, Value
@@ -23,9 +25,11 @@ class FoldConstants:
 
     Attributes:
         budget: bytes that a result may have beyond those of the node's inputs.
+        deferred: whether large results are computed again whenever they are read, rather than held.
     """
 
     budget: int = 1 << 20
+    deferred: bool = False
 
     def run(self, graph: Graph) -> bool:
         """Whether any were folded."""
@@ -40,40 +44,48 @@ class FoldConstants:
                     kept.append(node)
                     continue
                 changed = True
-                for value, array in zip(node.outputs, made, strict=False):
-                    if value.name and array is not None:
-                        _hold(inner, value, array)
+                for value, held in zip(node.outputs, made, strict=False):
+                    if value.name and held is not None:
+                        _hold(inner, value, held)
             inner.nodes = kept
         if changed:
             drop_unused_weights(graph)
         return changed
 
-    def _made(self, graph: Graph, node: Node, facts: Facts) -> list[Any] | None:
+    def _made(self, graph: Graph, node: Node, facts: Facts) -> list[Tensor | None] | None:
         if not node.op.repeatable or node.subgraphs or node.op.asks or node.op.compute is None:
             return None
         known = [facts.partial.get(value) for value in node.outputs[:1]]
         if known and known[0] is not None and node.outputs[0].dtype is I64 and all(isinstance(dim, int) for dim in known[0]):
             return _whole(node.outputs[0], [dim for dim in known[0] if isinstance(dim, int)])
-        tensors = [constant(graph, value) for value in node.inputs if value is not None]
-        if any(tensor is None or tensor.qtype is not None for tensor in tensors) or not tensors:
+        inputs = [constant(graph, value) for value in node.inputs]
+        given = [tensor for tensor, value in zip(inputs, node.inputs, strict=True) if value is not None]
+        if any(tensor is None or tensor.qtype is not None for tensor in given) or not given:
             return None
         size = _nbytes(node.outputs)
-        if size is None or size > self.budget + sum(tensor.nbytes for tensor in tensors if tensor is not None):
+        if size is None or size > self.budget + sum(tensor.nbytes for tensor in given if tensor is not None):
             return None
-        inputs = [None if held is None else held.numpy() for held in (constant(graph, value) for value in node.inputs)]
+        make = functools.partial(_results, node, inputs)
         try:
-            results = applied(node, inputs, node.attributes)
+            return tensors(make) if self.deferred else [None if array is None else Tensor.of(array) for array in make()]
         except Error:
             return None
-        return list(results) if isinstance(results, tuple) else [results]
 
 
-def _whole(value: Value, dims: list[int]) -> list[Any] | None:
+def _results(node: Node, inputs: list[Tensor | None]) -> list[np.ndarray | None]:
+    """What a node makes of constants."""
+    import numpy
+
+    results = applied(node, [None if held is None else held.numpy() for held in inputs], node.attributes)
+    return [None if array is None else numpy.asarray(array) for array in (results if isinstance(results, tuple) else (results,))]
+
+
+def _whole(value: Value, dims: list[int]) -> list[Tensor | None] | None:
     import numpy
 
     if value.shape not in ((), (len(dims),)):
         return None
-    return [numpy.array(dims, numpy.int64).reshape([dim for dim in value.shape or () if isinstance(dim, int)])]
+    return [Tensor.of(numpy.array(dims, numpy.int64).reshape([dim for dim in value.shape or () if isinstance(dim, int)]))]
 
 
 def _nbytes(values: list[Value]) -> int | None:
@@ -90,10 +102,7 @@ def _nbytes(values: list[Value]) -> int | None:
     return total
 
 
-def _hold(graph: Graph, value: Value, array: np.ndarray) -> None:
-    import numpy
-
-    held = Tensor.of(numpy.asarray(array))
+def _hold(graph: Graph, value: Value, held: Tensor) -> None:
     value.dtype, value.shape, value.producer = held.dtype, held.shape, None
     graph.weights[value.name] = held
     graph.values[value.name] = value

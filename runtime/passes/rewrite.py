@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Replace = Callable[[Node, Builder], bool]
 """Builds what stands in for a node and says so, or builds nothing and says False. The node's outputs are given to what is built."""
@@ -62,10 +58,10 @@ def constant(graph: Graph, value: Value | None) -> Tensor | None:
     return None
 
 
-def constant_matrix(graph: Graph, value: Value | None, dtypes: tuple[str, ...]) -> np.ndarray | None:
-    """The array of a constant with two dimensions, some elements, and one of these dtypes."""
+def constant_matrix(graph: Graph, value: Value | None, dtypes: tuple[str, ...]) -> Tensor | None:
+    """A constant with two dimensions, some elements, and one of these dtypes."""
     tensor = constant(graph, value)
-    return None if tensor is None or len(tensor.shape) != 2 or tensor.dtype.name not in dtypes or 0 in tensor.shape else tensor.numpy()
+    return None if tensor is None or len(tensor.shape) != 2 or tensor.dtype.name not in dtypes or 0 in tensor.shape else tensor
 
 
 def only_uses(graph: Graph) -> dict[Value, Graph]:

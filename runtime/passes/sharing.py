@@ -1,4 +1,4 @@
-"""Sharing: what is made of a weight is made once, however many nodes use it."""
+"""Sharing: what is made of a weight is there once, however many nodes use it, and large tensors are made when they are read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from ..build import Builder
+from ..deferred import tensors
 from ..graph import Graph, Value
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ class Shared:
         self._made: dict[tuple[Graph, Value, Hashable], list[Value]] = {}
 
     def constants(self, build: Builder, value: Value, how: Hashable, make: Callable[[], Sequence[np.ndarray]]) -> list[Value]:
-        """Constants with the arrays of `make`, which is called for the first node only."""
+        """Constants with the arrays of `make`, which is called for the first node, and again when they are read."""
         home = owner(build.graph, value)
         place = (home, value, how)
         if place not in self._made:
             beside = Builder(home, stem=build.stem)
-            self._made[place] = [beside.constant(array) for array in make()]
+            self._made[place] = [beside.weight(held) for held in tensors(make) if held is not None]
         return self._made[place]
 
 

@@ -41,17 +41,19 @@ class Simplify:
         skip: names of `PASSES` to leave out.
         opset: of ai.onnx, the last one whose operators may be brought in; None for any.
         told: is given a line for each pass that changed something.
+        deferred: whether large constants that are folded are computed again whenever they are read, rather than held.
     """
 
     max_fold: int = 1 << 20
     skip: frozenset[str] = frozenset()
     opset: int | None = None
     told: Callable[[str], object] = lambda line: None
+    deferred: bool = False
 
     def run(self, graph: Graph) -> bool:
         """Whether anything changed. The graph is checked before, and after every pass."""
         passes: tuple[Callable[[Graph], bool], ...] = (
-            inline, FoldConstants(self.max_fold).run, DropIdentities().run, ShareCommon().run, MergeNorm().run, MergeBias().run,
+            inline, FoldConstants(self.max_fold, self.deferred).run, DropIdentities().run, ShareCommon().run, MergeNorm().run, MergeBias().run,
             Recognise(TIDYING, self.opset).run, Recognise(MEANINGS, self.opset).run, CancelTransposes().run, DropDead().run,
         )
         check(graph)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..tensor import Tensor
 from .dynamic_int8 import eight_bits
 from .rewrite import constant, graphs, rewrite
 from .sharing import Shared
@@ -126,7 +127,7 @@ class StaticInt8:
         if node.op.name not in WEIGHTED or tensor.dtype.name != "f32":
             return value
         if index == 1:
-            return self._weight(node, value, tensor.numpy(), build)
+            return self._weight(node, value, tensor, build)
         return self._bias(node, tensor.numpy(), build) if index == 2 and len(tensor.shape) == 1 else value
 
     def _activation(self, value: Value, build: Builder) -> Value:
@@ -154,15 +155,16 @@ class StaticInt8:
         step = numpy.array(max(high / 255 - low / 255, least), numpy.float32)
         return step, numpy.array(numpy.clip(round(-low / float(step)), 0, 255), numpy.uint8)
 
-    def _weight(self, node: Node, value: Value, weight: np.ndarray, build: Builder) -> Value:
+    def _weight(self, node: Node, value: Value, tensor: Tensor, build: Builder) -> Value:
+        rank = len(tensor.shape)
         axis = WEIGHTED[node.op.name]
         if node.op.name == "Gemm" and node.attributes.get("transB", 0):
             axis = 0
         shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
-        channels = self.per_channel and weight.ndim > 1 and not shared and (node.op.name != "MatMul" or weight.ndim == 2)
-        axis %= max(weight.ndim, 1)
-        others = tuple(other for other in range(weight.ndim) if other != axis) if channels else None
-        inputs = self._shared.constants(build, value, others, lambda: eight_bits(weight, self.weight, others))
+        channels = self.per_channel and rank > 1 and not shared and (node.op.name != "MatMul" or rank == 2)
+        axis %= max(rank, 1)
+        others = tuple(other for other in range(rank) if other != axis) if channels else None
+        inputs = self._shared.constants(build, value, others, lambda: eight_bits(tensor.numpy(), self.weight, others))
         self.changed.append(value.name)
         result = build.add("DequantizeLinear", inputs, {"axis": axis} if channels else {})
         steps = constant(build.graph, inputs[1])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..build import Builder
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
+from ..tensor import Tensor
 from .rewrite import by_operator, constant_matrix, rewrite
 from .sharing import Shared
 
@@ -77,14 +78,18 @@ class WeightOnly:
         assert node.inputs[0] is not None
         self.changed.append(node.inputs[0].name)
         if self.form == "qdq":
-            node.inputs[0] = self._dequantized(table, table.dtype, build, axis=1)
+            node.inputs[0] = self._dequantized(node.inputs[0], table, False, build, axis=1)
             build.keep(node)
             return True
-        found = blocks(table, self.bits, self.block, symmetric=self.symmetric)
-        codes = packed(found.codes.reshape(len(table), -1), self.bits)
-        inputs = [build.constant(codes), node.inputs[1], build.constant(found.scales.astype(table.dtype))]
-        if found.zeros is not None:
-            inputs.append(build.constant(packed(found.zeros, self.bits)))
+
+        def made() -> list[np.ndarray]:
+            rows = table.numpy()
+            found = blocks(rows, self.bits, self.block, symmetric=self.symmetric)
+            zeros = [] if found.zeros is None else [packed(found.zeros, self.bits)]
+            return [packed(found.codes.reshape(len(rows), -1), self.bits), found.scales.astype(rows.dtype), *zeros]
+
+        codes, *scaling = self._shared.constants(build, node.inputs[0], "table", made)
+        inputs = [codes, node.inputs[1], *scaling]
         attributes = {"bits": self.bits, "block_size": self.block, "gather_axis": 0, "quantize_axis": 1}
         build.add("GatherBlockQuantized", inputs, attributes, domain=MICROSOFT, outputs=node.outputs, name=node.name)
         build.graph.opsets.setdefault(MICROSOFT, 1)
@@ -98,10 +103,10 @@ class WeightOnly:
         if matrix is None:
             return False
         if self.form == "qdq":
-            node.inputs[1] = self._dequantized(matrix.T, matrix.dtype, build, axis=0)
+            node.inputs[1] = self._dequantized(node.inputs[1], matrix, True, build, axis=0)
             build.keep(node)
         else:
-            self._product(node, build, matrix.T, None)
+            self._product(node, build, matrix, True, None)
         return True
 
     def _gemm(self, node: Node, build: Builder) -> bool:
@@ -112,26 +117,27 @@ class WeightOnly:
         matrix = self._matrix(node.inputs[1], build) if plain else None
         if matrix is None:
             return False
-        rows = matrix if read["transB"] else matrix.T
+        turned = not read["transB"]
         if self.form == "qdq":
-            node.inputs[1] = self._dequantized(rows, rows.dtype, build, axis=1 if read["transB"] else 0)
+            node.inputs[1] = self._dequantized(node.inputs[1], matrix, turned, build, axis=0 if turned else 1)
             build.keep(node)
         else:
-            self._product(node, build, rows, bias)
+            self._product(node, build, matrix, turned, bias)
         return True
 
-    def _matrix(self, value: Value | None, build: Builder) -> np.ndarray | None:
+    def _matrix(self, value: Value | None, build: Builder) -> Tensor | None:
         matrix = constant_matrix(build.graph, value, ("f32", "f16"))
         if value is not None and matrix is not None:
             self.changed.append(value.name)
         return matrix
 
-    def _product(self, node: Node, build: Builder, rows: np.ndarray, bias: Value | None) -> None:
-        """`rows` are [N, K], the transposed matrix."""
+    def _product(self, node: Node, build: Builder, matrix: Tensor, turned: bool, bias: Value | None) -> None:
+        """The weight is [N, K], or [K, N] where it is to be `turned`."""
         weight = node.inputs[1]
         assert weight is not None
 
         def made() -> list[np.ndarray]:
+            rows = _rows(matrix, turned)
             found = blocks(rows, self.bits, self.block, symmetric=self.symmetric)
             zeros = [] if found.zeros is None else [packed(found.zeros, self.bits)]
             return [packed(found.codes, self.bits), found.scales.astype(rows.dtype), *zeros]
@@ -140,21 +146,33 @@ class WeightOnly:
         inputs = [node.inputs[0], codes, scales, zeros[0] if zeros else None, None, bias]
         while inputs[-1] is None:
             inputs.pop()
-        attributes = {"K": rows.shape[1], "N": rows.shape[0], "bits": self.bits, "block_size": self.block}
+        count, columns = matrix.shape[::-1] if turned else matrix.shape
+        attributes = {"K": columns, "N": count, "bits": self.bits, "block_size": self.block}
         build.add("MatMulNBits", inputs, attributes, domain=MICROSOFT, outputs=node.outputs, name=node.name)
         build.graph.opsets.setdefault(MICROSOFT, 1)
 
-    def _dequantized(self, rows: np.ndarray, dtype: np.dtype, build: Builder, axis: int) -> Value:
+    def _dequantized(self, weight: Value | None, matrix: Tensor, turned: bool, build: Builder, axis: int) -> Value:
         """The matrix whose blocks go along `axis`, behind a DequantizeLinear; transposed rows where that is 0."""
-        import ml_dtypes
+        assert weight is not None
 
-        found = blocks(rows, self.bits, self.block, symmetric=self.symmetric)
-        whole = found.codes.reshape(len(rows), -1)[:, : rows.shape[1]]
-        plain = "uint8" if self.bits == 8 else ml_dtypes.uint4
-        middle = found.zeros if found.zeros is not None else (found.scales * 0 + (1 << (self.bits - 1)))
-        parts = (whole.astype(plain), found.scales.astype(dtype), middle.astype("uint8").astype(plain))
-        inputs = [build.constant(part.T if axis == 0 else part) for part in parts]
+        def made() -> list[np.ndarray]:
+            import ml_dtypes
+
+            rows = _rows(matrix, turned)
+            found = blocks(rows, self.bits, self.block, symmetric=self.symmetric)
+            whole = found.codes.reshape(len(rows), -1)[:, : rows.shape[1]]
+            plain = "uint8" if self.bits == 8 else ml_dtypes.uint4
+            middle = found.zeros if found.zeros is not None else (found.scales * 0 + (1 << (self.bits - 1)))
+            parts = (whole.astype(plain), found.scales.astype(rows.dtype), middle.astype("uint8").astype(plain))
+            return [part.T if axis == 0 else part for part in parts]
+
+        inputs = self._shared.constants(build, weight, ("blocks", turned, axis), made)
         return build.add("DequantizeLinear", inputs, {"axis": axis, "block_size": self.block})
+
+
+def _rows(matrix: Tensor, turned: bool) -> np.ndarray:
+    array = matrix.numpy()
+    return array.T if turned else array
 
 
 def blocks(rows: np.ndarray, bits: int, block: int, *, symmetric: bool) -> Blocks:
