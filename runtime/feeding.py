@@ -35,13 +35,22 @@ def checked(graph: Graph, feeds: Mapping[str, Any], defaults: Mapping[str, Tenso
 
 
 def array_of(fed: Any) -> Any:
-    """An array of what was fed: numpy's, a tensor of ours or torch's, or anything that speaks DLPack; lists, maps and None as they are."""
+    """An array of what was fed: numpy's, a tensor of ours or torch's, or anything that speaks DLPack; lists, maps and None as they are.
+
+    What lies on a card and speaks ``__cuda_array_interface__`` stays there, as a `DeviceArray`.
+    """
     if isinstance(fed, np.ndarray) or fed is None or isinstance(fed, list | dict):
         return fed
     if isinstance(fed, Tensor):
         return fed.numpy()
     if hasattr(fed, "detach"):
         fed = fed.detach()
+    if getattr(fed, "on_device", False):
+        return fed
+    if hasattr(fed, "__cuda_array_interface__"):
+        from .cuda.array import DeviceArray
+
+        return DeviceArray.taken(fed)
     if hasattr(fed, "__dlpack__") and not isinstance(fed, np.generic):
         return np.from_dlpack(fed)
     return np.asarray(fed)
@@ -50,7 +59,7 @@ def array_of(fed: Any) -> Any:
 def fitting(value: Value, fed: Any) -> Any:
     """The array of a feed, when it is one that `value` may have."""
     array = array_of(fed)
-    if not isinstance(array, np.ndarray) or value.container:
+    if not hasattr(array, "dtype") or value.container:
         return array
     if array.dtype.kind in "UT":
         array = array.astype(object)

@@ -19,13 +19,20 @@ class DeviceArray:
     """A contiguous array in device memory.
 
     Attributes:
-        bytes: the memory, as numba-cuda's array of uint8 (NumPy's under the simulator).
+        bytes: the memory, as numba-cuda's array of uint8.
     """
+
+    on_device = True
 
     def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], data: Any) -> None:
         self.dtype = dtype
         self.shape = shape
         self.bytes = data
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
 
     @staticmethod
     def of(buffer: Buffer, memory: Memory) -> DeviceArray:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..errors import LimitError
 from ..launch import ALIGNMENT, Buffer
-from .element import stored
+from .array import DeviceArray
+from .element import holds, stored
 from .machine import SIMULATED
 from .planner import Plan
 
@@ -48,10 +49,14 @@ class Pool:
             return int(cuda.current_context().get_memory_info()[0])
 
     def room(self, nbytes: int) -> Any:
-        """New memory as bytes."""
+        """New memory as bytes, which is held as long as the session."""
+        self.held += nbytes
+        return self.alone(nbytes)
+
+    def alone(self, nbytes: int) -> Any:
+        """New memory as bytes, which is the caller's."""
         from numba import cuda
 
-        self.held += nbytes
         with cuda.gpus[self.number]:
             return cuda.device_array(nbytes, np.uint8)
 
@@ -108,6 +113,22 @@ class Memory:
     def upload(self, buffer: Buffer, array: np.ndarray) -> None:
         """Copy an array to the device."""
         put(self.view(buffer), np.ascontiguousarray(array).reshape(-1).view(stored(buffer.dtype).storage))
+
+    def kept(self, buffer: Buffer) -> DeviceArray:
+        """A copy of a buffer on the device, which outlasts the run."""
+        made = self.pool.alone(buffer.nbytes)
+        if buffer.nbytes:
+            made.copy_to_device(self.view(buffer).view(np.dtype(np.uint8)))
+        return DeviceArray(buffer.dtype, buffer.shape, made)
+
+    def uploaded(self, found: Any) -> Any:
+        """A result of the CPU on the device; what is no array of a kernel's dtype stays as it is."""
+        if not isinstance(found, np.ndarray) or not holds(found.dtype):
+            return found
+        made = self.pool.alone(found.nbytes)
+        if found.nbytes:
+            put(made, np.ascontiguousarray(found).reshape(-1).view(np.uint8))
+        return DeviceArray(found.dtype, found.shape, made)
 
     def download(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to the host; waits for what computes it."""

@@ -60,10 +60,10 @@ class Program:
         return Program(nodes, inputs, outputs, weights, self.pool, self.cache)
 
     def run(
-        self, feeds: Sequence[Any], threads: int = 1, native: bool = True, keep: frozenset[str] | None = None, on_tap: Tap | None = None,
+        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool = False,
     ) -> list[Any]:
-        """Outputs on the host for arrays (or lists, maps, None) in the order of `inputs`."""
-        return self.runner(feeds, keep or frozenset()).run(feeds, on_tap)
+        """Outputs for arrays (or lists, maps, None) in the order of `inputs`: on the host, or as arrays of their own on the device."""
+        return self.runner(feeds, keep or frozenset()).run(feeds, on_tap, on_device)
 
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
         """What runs feeds of these dtypes and shapes."""
@@ -129,18 +129,18 @@ class Runner:
         """Programs of subgraphs that have run."""
         return list(self._below.values())
 
-    def run(self, feeds: Sequence[Any], on_tap: Tap | None = None) -> list[Any]:
-        """Outputs on the host, which share no memory with anything else."""
+    def run(self, feeds: Sequence[Any], on_tap: Tap | None = None, on_device: bool = False) -> list[Any]:
+        """Outputs, which share no memory with anything else."""
         try:
             memory = self._free.pop()
         except IndexError:
             memory = Memory(self.plan, self.program.pool)
         try:
-            return self._run(memory, feeds, on_tap)
+            return self._run(memory, feeds, on_tap, on_device)
         finally:
             self._free.append(memory)
 
-    def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None) -> list[Any]:
+    def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None, on_device: bool) -> list[Any]:
         plan = self.plan
         objects: dict[Value, Any] = dict(plan.objects)
         for place, feed in zip(plan.fed, feeds, strict=True):
@@ -167,10 +167,12 @@ class Runner:
             for name, home in plan.taps.items():
                 on_tap(name, memory.download(home) if isinstance(home, Buffer) else np.array(objects[home]))
         if plan.rest is None:
+            if on_device:
+                return [memory.kept(home) if isinstance(home, Buffer) else memory.uploaded(objects[home]) for home in plan.outputs]
             return [memory.download(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
         live = [DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home] for home in plan.live]
-        found: list[Any] = plan.rest.runner(live).run(live)
-        return [_owned(result, feeds, plan) for result in found]
+        found: list[Any] = plan.rest.runner(live).run(live, None, on_device)
+        return found if on_device else [_owned(result, feeds, plan) for result in found]
 
     def _fitting(self, step: Upload, found: Any) -> np.ndarray:
         array = np.asarray(found)

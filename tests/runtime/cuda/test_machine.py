@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
@@ -104,3 +105,19 @@ def test_memory_that_is_not_there_is_refused_by_the_plan(model):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
     assert done.stdout.startswith("E-DEVICE-MEMORY"), done.stderr
     assert "(48 of weights" in done.stdout
+
+
+def test_a_session_on_the_device():
+    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    script = str(Path(__file__).parent / "session_on_device.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["taps", "arrays stay on the device", "E-OP-INDEX", "threads"]
+
+
+@pytest.mark.skipif(bool(state().devices), reason="there is a card")
+def test_the_benchmark_says_that_nothing_was_measured():
+    script = Path(__file__).parents[3] / "benchmarks" / "cuda.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.startswith("Nothing was measured: ")
