@@ -15,10 +15,14 @@ from .layers.rope import PLAIN, Rotary, Scaling
 from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, Windows, act, matrix
 
 KEYS = (
-    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, THETA, Scaling(), act("silu"),
+    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, Scaling(), act("silu"),
 )  # fmt: skip
-OLMO_KEYS = (*KEYS, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, float))
-OLMO2_KEYS = (*KEYS, RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0))
+OLMO_KEYS = (*KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, float))
+OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
+OLMO3_KEYS = (
+    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, float),
+    RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0),
+)  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
 OLMO2_WEIGHTS = (
     *EMBED, *attention(), *QK_NORM,
@@ -67,5 +71,8 @@ def build_olmo2(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("olmo", "OLMo", ("olmo",), ("olmo",), OLMO_KEYS, WEIGHTS, build_olmo),
-    Architecture("olmo2", "OLMo 2", ("olmo2", "olmo3"), ("olmo2",), OLMO2_KEYS, OLMO2_WEIGHTS, build_olmo2),
-)
+    Architecture("olmo2", "OLMo 2", ("olmo2",), ("olmo2",), OLMO2_KEYS, OLMO2_WEIGHTS, build_olmo2,
+                 accepts=lambda source: not source.get("olmo2.attention.sliding_window")),
+    Architecture("olmo3", "OLMo 3", ("olmo3",), ("olmo2",), OLMO3_KEYS, OLMO2_WEIGHTS, build_olmo2,
+                 accepts=lambda source: source.get("model_type") == "olmo3" or bool(source.get("olmo2.attention.sliding_window"))),
+)  # fmt: skip

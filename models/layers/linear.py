@@ -8,13 +8,13 @@ from .net import STORAGE_ONLY, Net
 
 def linear(net: Net, x: Value, name: str) -> Value:
     """x W^T + b, with the weight ``NAME.weight`` [out, in] and, where the model has it, ``NAME.bias`` [out]."""
-    y: Value = net.MatMul(x, net.Transpose(net.weight(f"{name}.weight"), perm=[1, 0]))
+    y: Value = net.MatMul(x, net.Transpose(net.matrix(f"{name}.weight"), perm=[1, 0]))
     return net.Add(y, net.vector(f"{name}.bias")) if net.has(f"{name}.bias") else y
 
 
 def embedding(net: Net, ids: Value, name: str) -> Value:
     """Rows ``NAME.weight`` [count, width] at `ids`, as f32."""
-    weight = net.weight(f"{name}.weight")
+    weight = net.matrix(f"{name}.weight")
     rows: Value = net.Gather(weight, ids)
     return net.Cast(rows, to=1) if weight.dtype is not None and weight.dtype.name in STORAGE_ONLY else rows
 

@@ -12,7 +12,7 @@ from .net import Net
 
 def matmul_experts(net: Net, x: Value, name: str, ids: Value, *, each: bool) -> Value:
     """Rows of `x` times the matrices ``NAME.weight`` [experts, out, in] of the experts `ids` [tokens, k], plus ``NAME.bias`` [experts, out]."""
-    y: Value = net.MatMulExperts(x, net.weight(f"{name}.weight"), ids, domain="candle", each=int(each))
+    y: Value = net.MatMulExperts(x, net.matrix(f"{name}.weight"), ids, domain="candle", each=int(each))
     return net.Add(y, net.Gather(net.vector(f"{name}.bias"), ids)) if net.has(f"{name}.bias") else y
 
 

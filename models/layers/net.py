@@ -62,7 +62,7 @@ class Net(Builder):
         """Whether the model has a weight."""
         return name in self.weights
 
-    def weight(self, name: str) -> Value:
+    def matrix(self, name: str) -> Value:
         """A weight as it is stored, of any dtype; for matrix products and Gather, which take them all."""
         return self.once(("weight", name), lambda: self._weight(name, self.weights[name]))
 
