@@ -65,6 +65,12 @@ def _limits(ctx: click.Context, parameter: click.Parameter, values: Sequence[str
         ctx.with_resource(limits.limits(**dict(pair(value, "--limit NAME=SIZE") for value in values)))
 
 
+def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """``--max-memory`` of commands that run models, which is the limit of that name."""
+    if value is not None:
+        ctx.with_resource(limits.limits(memory=value))
+
+
 COMMON = (
     click.option("--json", is_flag=True, expose_value=False, is_eager=True, callback=_flag("json"), help="One JSON object on standard output."),
     click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_flag("quiet"), help="Say nothing but errors."),

@@ -17,6 +17,7 @@ from ..runtime.dtype import U8
 from ..runtime.errors import UnsafeFileError, UnsupportedError, UsageError
 from ..runtime.format import FileLayout, Format, Piece, WriteOptions
 from ..runtime.graph import Graph
+from ..runtime.limits import current
 from ..runtime.passes.cast import Cast
 from ..runtime.passes.select import Select
 from ..runtime.passes.tied import Tied
@@ -69,7 +70,8 @@ class Plan:
     @property
     def chunk(self) -> int:
         """Bytes of a tensor that one thread handles at a time."""
-        return max(1 << 16, min(CHUNK, self.options.max_memory // (self.threads * COPIES)))
+        allowed = min(self.options.max_memory, current().memory) if "memory" in current().chosen else self.options.max_memory
+        return max(1 << 16, min(CHUNK, allowed // (self.threads * COPIES)))
 
     @property
     def peak_memory(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .dtype import F16, F32, BlockType, DType
 from .errors import UnsupportedError
+from .machine import Stored
 from .storage import Derived
 from .tensor import Tensor, nbytes, pack, unpack
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 WIDENED_FROM = 1 << 14
-"""Elements from which on compiled code widens them, where Numba is loaded."""
+"""Elements from which on compiled code widens them, where there is some or Numba is loaded."""
+_WIDEN = Stored("runtime.widen", "widen")
 
 _KEEPS_MEANING = {
     *((kind, kind) for kind in ("float", "int", "uint", "bool", "complex")),
@@ -69,8 +71,8 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
     import numpy
 
     wanted = dtype.as_numpy()
-    if values.dtype == F16.as_numpy() and dtype == F32 and values.size >= WIDENED_FROM and "numba" in sys.modules and values.flags.aligned:
-        return _widened(values)
+    if values.dtype == F16.as_numpy() and dtype == F32 and values.size >= WIDENED_FROM and (_WIDEN.stored or "numba" in sys.modules):
+        return _widened(numpy.ascontiguousarray(values))
     with numpy.errstate(all="ignore"):
         if values.dtype.itemsize == wanted.itemsize == 1 and dtype.kind == "float":
             values = values.astype(numpy.float32)
@@ -80,10 +82,6 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
 def _widened(values: np.ndarray) -> np.ndarray:
     import numpy
 
-    from .widen import widen
-
     wide = numpy.empty(values.shape, dtype=numpy.float32)
-    halves = values.view(numpy.uint16).reshape(-1)
-    halves.flags.writeable = False  # Numba would compile the kernel once more for other arrays
-    widen(halves, wide.reshape(-1))
+    _WIDEN(values.ctypes.data, wide.ctypes.data, values.size)
     return wide

@@ -44,7 +44,8 @@ def _converted(typing: Any, halves: Any, index: Any) -> Any:
 
 
 @inlined
-def _computed(halves: Any, index: Any) -> Any:
+def exact_half(halves: Any, index: Any) -> Any:
+    """As `load_half`; NaN keeps its payload."""
     pattern = load(halves, index)
     magnitude = (pattern & 0x7FFF) << 13
     scaled = bits(from_bits(magnitude) * 2.0**112)
@@ -52,5 +53,5 @@ def _computed(halves: Any, index: Any) -> Any:
 
 
 _FEATURES = binding.get_host_cpu_features()
-load_half = _converted if _FEATURES.get("f16c") or _FEATURES.get("avx512f") else _computed
+load_half = _converted if _FEATURES.get("f16c") or _FEATURES.get("avx512f") else exact_half
 """Sixteen numbers of half precision, a flat uint16 array's elements from `index`, as float32; NaN stays NaN."""

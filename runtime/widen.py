@@ -1,31 +1,29 @@
-"""Half precision widened to float32 by compiled code, for where Numba is loaded anyway: NumPy takes ten times as long."""
+"""Half precision widened to float32 by compiled code: NumPy takes ten times as long."""
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from .kernel import inlined, kernel
-from .simd import LANES, bits, from_bits, load, select, store
+from .flat import exact_half, flat
+from .kernel import range_kernel
+from .simd import LANES, room, store
 
 
-@inlined
-def _widened(pattern: Any) -> Any:
-    """The numbers with these half-precision bits; NaN keeps its payload."""
-    magnitude = (pattern & 0x7FFF) << 13
-    scaled = bits(from_bits(magnitude) * 2.0**112)
-    return from_bits(select(magnitude >= 0x0F800000, magnitude | 0x7F800000, scaled) | ((pattern & 0x8000) << 16))
-
-
-@kernel
-def widen(halves: Any, values: Any) -> None:
-    """Fill float32 `values` from the bits of as many halves, uint16; both are flat and contiguous."""
-    whole = len(values) // LANES * LANES
+@range_kernel(_nrt=False)
+def widen(args: Any, part: int, parts: int) -> None:
+    """``[halves, values, count]``: fill float32 from the bits of as many halves; NaN keeps its payload."""
+    count = args[2]
+    halves, values = flat(np.uint16, args[0], count), flat(np.float32, args[1], count)
+    whole = count // LANES * LANES
     for at in range(0, whole, LANES):
-        store(values, at, _widened(load(halves, at)))
-    if whole < len(values):
-        rest, tail = np.zeros(LANES, np.uint16), np.empty(LANES, np.float32)
-        rest[: len(values) - whole] = halves[whole:]
-        store(tail, 0, _widened(load(rest, 0)))
-        values[whole:] = tail[: len(values) - whole]
+        store(values, at, exact_half(halves, at))
+    if whole < count:
+        rest, tail = room(np.uint16, 1), room(np.float32, 1)
+        for i in range(LANES):
+            rest[i] = halves[whole + i] if whole + i < count else 0
+        store(tail, 0, exact_half(rest, 0))
+        for i in range(count - whole):
+            values[whole + i] = tail[i]

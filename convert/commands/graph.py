@@ -80,7 +80,10 @@ def _write(graph: Graph, model: str, output: str, values: dict[str, Any]) -> Non
 @_command(
     "simplify",
     click.option("--max-fold", default="1MiB", metavar="SIZE", help="Bytes that a folded constant may have beyond its inputs (default 1MiB)."),
-    click.option("--skip", multiple=True, metavar="PASS", help="Leave out: inline, fold, identities, common, norm, bias, tidy, patterns, transposes, dead."),
+    click.option(
+        "--skip", multiple=True, metavar="PASS",
+        help="Leave out: inline, fold, identities, common, norm, bias, tidy, patterns, transposes, dead.",
+    ),
 )
 def simplify(model: str, output: str, **values: Any) -> None:
     """Fold, merge and remove what changes nothing."""

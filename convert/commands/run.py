@@ -18,6 +18,7 @@ EPILOG = """\b
 Examples
   candle-convert run model.onnx --input x=image.npy --output y.npz
   candle-convert run model.onnx --input x=1x3x224x224 --seed 7
+  candle-convert run untrusted.onnx --max-memory 2GiB --limit time=60
   candle-convert run model.onnx --dim batch=4 --taps 'conv.*' --threads 2
   candle-convert run model.onnx --device cuda:0
 """
@@ -31,6 +32,7 @@ Examples
 @click.option("-o", "--output", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
 @click.option("--device", metavar="DEVICE", default="cpu", help="cpu (default), cuda or cuda:N.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @arguments.options(arguments.READING)

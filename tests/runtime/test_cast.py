@@ -1,11 +1,12 @@
-"""Casts that compiled code does where Numba is loaded, against NumPy's."""
+"""Casts that compiled code does, against NumPy's."""
 
 import numpy as np
 import pytest
 from candle_convert.runtime.cast import WIDENED_FROM, convert
 from candle_convert.runtime.dtype import F32
-from candle_convert.runtime.widen import widen
+from candle_convert.runtime.machine import Stored
 
+WIDEN = Stored("runtime.widen", "widen")
 PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 
 
@@ -13,7 +14,7 @@ PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 def test_every_half_is_widened_as_numpy_does(count):
     halves = PATTERNS[-count:]
     values = np.empty(count, np.float32)
-    widen(halves, values)
+    WIDEN(halves.ctypes.data, values.ctypes.data, count)
     assert (values.view(np.uint32) == halves.view(np.float16).astype(np.float32).view(np.uint32)).all()
 
 

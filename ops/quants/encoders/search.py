@@ -241,8 +241,10 @@ def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l
     """Up to five rounds that change one code at a time where that lowers the error weighted by squares; the sums afterwards.
 
     `terms` are the codes, what each adds to the sums, and its bounds. Most codes are the nearest already, which is seen without a division.
+    Lanes without a change in one round have none in the next.
     """
     codes, lx_terms, l2_terms, lowers, uppers = terms
+    active = ~no_lane()
     for _ in range(5):
         changed = no_lane()
         for i in range(count):
@@ -250,7 +252,7 @@ def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l
             lx, l2 = sum_lx - load(lx_terms, i * LANES), sum_l2 - load(l2_terms, i * LANES)
             product = element * l2
             settled = (product > load(lowers, i * LANES) * lx) & (product < load(uppers, i * LANES) * lx)
-            if any_lane(~settled & (lx > 0)):
+            if any_lane(active & ~settled & (lx > 0)):
                 code, weight = load(codes, i * LANES), element * element
                 moved = clamp(nearest(product / lx), low, high)
                 change = (lx > 0) & (moved != code)
@@ -269,6 +271,7 @@ def _refine(x: Any, at: int, count: int, low: Any, high: Any, sum_lx: Any, sum_l
                 changed = changed | change
         if not any_lane(changed):
             break
+        active = changed
     return sum_lx, sum_l2
 
 
