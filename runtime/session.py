@@ -12,6 +12,8 @@ from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
 from .limits import current
+from .spending import check_weights
+from .storage import Held
 
 if TYPE_CHECKING:
     from .timing import Clock
@@ -55,6 +57,8 @@ class Session:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {', '.join(missing)}", hint="List them with candle-convert ops")
         if threads is not None and threads < 1:
             raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
+        tensors = graph.weights.values()
+        check_weights(graph.nbytes, sum(tensor.nbytes for tensor in tensors if not isinstance(tensor.storage, Held)))
         from .launch import cores
 
         self.device = device
@@ -114,6 +118,18 @@ class Session:
         found = self._results(self.program, self._fitting(self._kept(arrays, feeds)), clock=clock)
         return found if names is None else self._chosen(names, found)
 
+    def run_on_device(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """All outputs as arrays that stay on the device (`runtime.cuda.array.DeviceArray`), for feeds on the host or on the device.
+
+        They speak ``__cuda_array_interface__``, are fed to other runs without a copy, and are the caller's. Raises UsageError on the CPU.
+        """
+        from .feeding import checked
+
+        if self.device == "cpu":
+            raise UsageError("E-DEVICE-NAME", None, "this session runs on the CPU", expected="Session(graph, device='cuda')")
+        arrays = checked(self.graph, feeds, self._defaults)
+        return list(self.program.run(self._fitting(self._kept(arrays, feeds)), on_device=True))
+
     def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
         """Compute all outputs, and hand the intermediate values whose name matches the pattern `taps` to `on_tap`.
 
@@ -145,8 +161,10 @@ class Session:
         return found
 
     def _kept(self, arrays: list[Any], feeds: Mapping[str, Any]) -> list[Any]:
-        """Defaults of inputs that are not fed stay tensors for a device, which uploads them once."""
-        if self.device == "cpu" or not self._defaults:
+        """Defaults of inputs that are not fed stay tensors for a device, which uploads them once; for the host, device arrays are copied."""
+        if self.device == "cpu":
+            return [array.numpy() if getattr(array, "on_device", False) else array for array in arrays]
+        if not self._defaults:
             return arrays
         names = [value.name for value in self.graph.inputs]
         return [self._defaults.get(name, array) if name not in feeds else array for name, array in zip(names, arrays, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +55,8 @@ def roi_align(
     y = np.empty(allowed((len(rois), x.shape[1], output_height, output_width), x.itemsize, "RoiAlign"), x.dtype)
     for index, (roi, image) in enumerate(zip(rois.astype(x.dtype), batch_indices, strict=True)):
         corners = roi * x.dtype.type(spatial_scale) - x.dtype.type(0.5 if half else 0)
-        rows = _samples(float(corners[1]), float(corners[3]), output_height, x.shape[2], sampling_ratio, half)
-        columns = _samples(float(corners[0]), float(corners[2]), output_width, x.shape[3], sampling_ratio, half)
+        rows = _samples(corners[1], corners[3], output_height, x.shape[2], sampling_ratio, half)
+        columns = _samples(corners[0], corners[2], output_width, x.shape[3], sampling_ratio, half)
         y[index] = _average(x[image], rows, columns) if mode == "avg" else _largest(x[image], rows, columns)
     return y
 
@@ -64,12 +65,14 @@ Samples = tuple[np.ndarray, np.ndarray]
 """Indices below and above each sample and their weights, both [2, bins, samples in a bin]."""
 
 
-def _samples(start: float, end: float, bins: int, size: int, ratio: int, half: bool) -> Samples:
-    extent = end - start if half else max(end - start, 1.0)
-    count = ratio if ratio > 0 else max(0, math.ceil(extent / bins))
+def _samples(start: np.floating[Any], end: np.floating[Any], bins: int, size: int, ratio: int, half: bool) -> Samples:
+    """Places are computed in the input's dtype: whether a sample on the edge is outside depends on its rounding."""
+    number = type(start)
+    extent = end - start if half else max(end - start, number(1))
+    count = ratio if ratio > 0 else max(0, math.ceil(extent / number(bins)))
     allowed((bins, count), 64, "RoiAlign")
-    width = extent / bins
-    position = start + np.arange(bins)[:, None] * width + (np.arange(count) + 0.5) * width / max(count, 1)
+    width = number(extent / number(bins))
+    position = start + np.arange(bins).astype(number)[:, None] * width + (np.arange(count) + 0.5).astype(number) * width / number(max(count, 1))
     outside = (position < -1) | (position > size)
     position = np.clip(position, 0, size - 1)
     low = np.floor(position).astype(np.int64)

@@ -33,8 +33,10 @@ def _infer_instance(node: Inference) -> None:
 
 def _normalized(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray, epsilon: float, what: str) -> np.ndarray:
     """[n, channels, ...] with zero mean and unit variance in each group of channels, then scaled and shifted by channel."""
-    if x.ndim < 2 or groups < 1 or x.shape[1] % groups or scale.shape != x.shape[1:2] or bias.shape != x.shape[1:2]:
+    if x.ndim < 2 or groups < 0 or (x.shape[1] % groups if groups else x.shape[1]) or scale.shape != x.shape[1:2] or bias.shape != x.shape[1:2]:
         raise refuse(what, f"an input of shape {x.shape} in {groups} groups, a scale of {scale.shape} and a bias of {bias.shape} do not fit together")
+    if not x.size:
+        return x.copy()
     split = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
     axes = tuple(range(2, split.ndim))
     y = split - np.mean(split, axes, keepdims=True)

@@ -80,7 +80,7 @@ class Window:
         if not isinstance(size, int):
             return size if stride == 1 and begin + end == reach - 1 else None
         left = size + begin + end - reach
-        if left < 0:
+        if left < 0 and not (self.ceil and size and left > -stride):
             raise refuse(self.what, f"a kernel that reaches over {reach} elements does not fit into {size} with {begin} + {end} of padding")
         found = left // stride + 1
         if self.ceil and left % stride and found * stride < size + begin:

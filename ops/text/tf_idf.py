@@ -76,7 +76,7 @@ def tf_idf_vectorizer(
     pool = np.array(pool_strings, object) if pool_strings else np.array(pool_int64s or [], np.int64)
     if mode not in MODES or places.min(initial=0) < 0 or x.ndim not in (1, 2) or (x.dtype.kind in "iu") != (pool.dtype.kind == "i"):
         raise refused("TfIdfVectorizer", "input, mode and pool do not fit", found=f"{mode}, {x.dtype}{list(x.shape)}")
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(len(x) if x.ndim == 2 else 1, x.shape[-1])
     words, pool_words = np.unique(pool, return_inverse=True)
     found = np.minimum(np.searchsorted(words, rows), max(len(words) - 1, 0)) if rows.size and words.size else np.zeros(rows.shape, np.int64)
     numbers = np.where(words[found] == rows, found, -1) if words.size else np.full(rows.shape, -1)
