@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...runtime.emit import EmittedKernel
 from ...runtime.graph import Node, Value
 from ...runtime.launch import Buffer, Launch
 from ...runtime.session import Session
@@ -162,6 +163,8 @@ def how(event: Event) -> str:
     if event.launch is None:
         return PYTHON
     kernel = event.launch.kernel
+    if isinstance(kernel, EmittedKernel):
+        return str(kernel)
     module = sys.modules.get(kernel.function.__module__)
     generated, text = "Generated from ", (getattr(module, "__doc__", None) or "")
     if text.startswith(generated):
