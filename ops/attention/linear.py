@@ -78,7 +78,7 @@ def linear_attention(
     state = np.zeros(shape, np.float32) if past_state is None else past_state.astype(np.float32)
     kept = None if decay is None else np.exp(_split(decay, kv_num_heads))[..., None]
     rate = None if beta is None else _split(beta, kv_num_heads if beta.shape[2] == kv_num_heads else 1)
-    q = q.reshape(length, batch, kv_num_heads, q_num_heads // kv_num_heads, depth) * np.float32(scale or 1 / max(depth, 1) ** 0.5)
+    q = q.reshape(length, batch, kv_num_heads, q_num_heads // kv_num_heads, depth)
     y = np.empty((*q.shape[:4], v.shape[3]), np.float32)
     for token in range(length):
         write, at = v[token], k[token][..., None, :]
@@ -88,5 +88,6 @@ def linear_attention(
             write = rate[token] * (write - (at @ state)[..., 0, :])
         state += at.swapaxes(2, 3) * write[..., None, :]
         y[token] = q[token] @ state
+    y *= np.float32(scale) if scale else 1 / np.sqrt(np.float32(depth))
     result = y.reshape(length, batch, q_num_heads * v.shape[3]).transpose(1, 0, 2).astype(query.dtype)
     return result, state.astype(query.dtype if past_state is None else past_state.dtype)

@@ -62,8 +62,8 @@ def reduced(node: Inference, data: Callable[[Sequence[int]], int] | None = None)
         return
     chosen = node.array(1) if node.value(1) is not None else np.zeros(0, np.int64)
     if chosen is None:
-        count = _count(node)
-        known_rank = len(shape) if node.attributes["keepdims"] else None if count is None else len(shape) - count
+        single = node.shape(1) == (1,) and bool(shape)  # several might name the same axis twice
+        known_rank = len(shape) if node.attributes["keepdims"] else len(shape) - 1 if single else None
         node.set(0, dtype, None if known_rank is None else [None] * known_rank)
         return
     wanted = [int(axis) for axis in chosen.reshape(-1)]
@@ -78,12 +78,6 @@ def reduced(node: Inference, data: Callable[[Sequence[int]], int] | None = None)
         node.set(0, dtype, left, data=[data([item for item in known if isinstance(item, int)])])
     else:
         node.set(0, dtype, left)
-
-
-def _count(node: Inference) -> int | None:
-    """How many axes an input that is not known gives, when there are any."""
-    shape, rank = node.shape(1), len(node.shape(0) or ())
-    return shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and 0 < shape[0] <= rank else None
 
 
 def axes_were_an_attribute(node: Node, build: Builder) -> None:

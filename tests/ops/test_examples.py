@@ -64,6 +64,8 @@ def test_inference(operator, example, constant):
             assert value.container
             continue
         assert value.dtype is (STRING if result.dtype.kind in "OUT" else of_numpy(result.dtype))
+        if value.shape is None and operator.name.startswith("Reduce") and not constant:
+            continue  # several axes that are not known might name the same one twice
         assert value.shape is not None
         assert len(value.shape) == result.ndim
         assert all(not isinstance(dim, int) or dim == length for dim, length in zip(value.shape, result.shape, strict=True))
