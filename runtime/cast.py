@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .dtype import F16, F32, BlockType, DType
+from .dtype import BF16, F16, F32, BlockType, DType
 from .errors import UnsupportedError
 from .machine import Stored
 from .storage import Derived
@@ -16,9 +16,11 @@ from .tensor import Tensor, nbytes, pack, unpack
 if TYPE_CHECKING:
     import numpy as np
 
-WIDENED_FROM = 1 << 14
-"""Elements from which on compiled code widens them, where there is some or Numba is loaded."""
-_WIDEN = Stored("runtime.widen", "widen")
+COMPILED_FROM = 1 << 14
+"""Elements from which on compiled code casts them, where there is some or Numba is loaded."""
+_COMPILED = Stored("runtime.halves", "cast")
+_KINDS = {F32: 0, F16: 1, BF16: 2}
+"""What the compiled cast calls them."""
 
 _KEEPS_MEANING = {
     *((kind, kind) for kind in ("float", "int", "uint", "bool", "complex")),
@@ -71,17 +73,12 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
     import numpy
 
     wanted = dtype.as_numpy()
-    if values.dtype == F16.as_numpy() and dtype == F32 and values.size >= WIDENED_FROM and (_WIDEN.stored or "numba" in sys.modules):
-        return _widened(numpy.ascontiguousarray(values))
+    source = next((kind for kind in _KINDS if kind.as_numpy() == values.dtype), None) if values.size >= COMPILED_FROM else None
+    if source is not None and dtype in _KINDS and source != dtype and (_COMPILED.stored or "numba" in sys.modules):
+        values, result = numpy.ascontiguousarray(values), numpy.empty(values.shape, wanted)
+        _COMPILED(values.ctypes.data, result.ctypes.data, values.size, _KINDS[source], _KINDS[dtype])
+        return result
     with numpy.errstate(all="ignore"):
         if values.dtype.itemsize == wanted.itemsize == 1 and dtype.kind == "float":
             values = values.astype(numpy.float32)
         return numpy.ascontiguousarray(values.astype(wanted, copy=False))
-
-
-def _widened(values: np.ndarray) -> np.ndarray:
-    import numpy
-
-    wide = numpy.empty(values.shape, dtype=numpy.float32)
-    _WIDEN(values.ctypes.data, wide.ctypes.data, values.size)
-    return wide

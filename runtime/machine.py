@@ -28,7 +28,7 @@ DIGEST = 32
 WORD = 8
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _ROOT = Path(__file__).parents[1]
-_SOURCES = tuple(f"runtime/{name}.py" for name in ("kernel", "simd", "machine", "linking", "flat", "checksum_kernel", "widen"))
+_SOURCES = tuple(f"runtime/{name}.py" for name in ("kernel", "simd", "machine", "linking", "flat", "checksum_kernel", "halves"))
 _SOURCE_FOLDERS = ("ops/quants", "ops/quants/encoders", "ops/quants/layout")
 """Files that the kernels kept here are made of."""
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")

@@ -99,21 +99,10 @@ for _function, _name in ((operator.and_, "and_"), (operator.or_, "or_"), (operat
     _operator(getattr(operator, f"i{_name.rstrip('_')}"), {I32: _instruction(_name), MASK: _instruction(_name)})
 _operator(operator.lshift, {I32: _instruction("shl")})
 _operator(operator.rshift, {I32: _instruction("lshr")})
-for _function, _symbol in (
-    (operator.lt, "<"),
-    (operator.le, "<="),
-    (operator.gt, ">"),
-    (operator.ge, ">="),
-    (operator.eq, "=="),
-    (operator.ne, "!="),
+for _function, _symbol in zip(
+    (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne), ("<", "<=", ">", ">=", "==", "!="), strict=True
 ):
-
-    def _compare(symbol: str) -> dict[Vector, Callable[[Any, Any, Any], Any]]:
-        unordered = symbol == "!="
-        floats = lambda builder, a, b: (builder.fcmp_unordered if unordered else builder.fcmp_ordered)(symbol, a, b)  # noqa: E731
-        return {F32: floats, I32: lambda builder, a, b: builder.icmp_signed(symbol, a, b)}
-
-    _operator(_function, _compare(_symbol), MASK)
+    _operator(_function, _comparison(_symbol), MASK)
 
 
 def _unary(function: Any, kind: Vector, instruction: Callable[[Any, Any], Any]) -> None:
@@ -160,12 +149,12 @@ def load(typing: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Write sixteen neighbours from element `index`; integers into a uint8 array keep their lowest byte."""
-    narrow = array.dtype == types.uint8
+    """Write sixteen neighbours from element `index`; integers into an array of uint8 or uint16 keep their lowest bits."""
+    narrow = array.dtype in (types.uint8, types.uint16)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.trunc(args[2], ir.VectorType(ir.IntType(8), LANES)) if narrow else args[2]
-        builder.store(value, _address(context, builder, sig, args, value.type), align=1 if narrow else 4)
+        value = builder.trunc(args[2], ir.VectorType(ir.IntType(array.dtype.bitwidth), LANES)) if narrow else args[2]
+        builder.store(value, _address(context, builder, sig, args, value.type), align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, vector), lower

@@ -41,10 +41,8 @@ class Audit:
         if after.dtype.kind in "iu":
             self._check_range(first, before, after)
             return
-        if before.dtype in (numpy.float32, numpy.float64) and before.size:
-            low, high = float(before.min()), float(before.max())
-            if max(-low, high) <= largest(after.dtype):  # false when there is a NaN, since min and max hand it on
-                return
+        if before.size and magnitude(before) <= largest(after.dtype):
+            return
         with numpy.errstate(all="ignore"):
             nans = numpy.isnan(before)
             lost = ~numpy.isfinite(after.astype(numpy.float32, copy=False)) & numpy.isfinite(before)
@@ -121,6 +119,17 @@ class Cast:
     def _auto(graph: Graph) -> DType:
         floats = {tensor.dtype for tensor in graph.weights.values() if tensor.dtype.kind == "float" and len(tensor.shape) > 1}
         return F16 if floats and BF16 not in floats and F16 in floats else BF16
+
+
+def magnitude(values: np.ndarray) -> float:
+    """The largest absolute value of floats of 16 bits and more; NaN where there is one, and for other dtypes."""
+    import numpy
+
+    if values.dtype.name in ("float16", "bfloat16"):  # their bits are in the order of their magnitudes
+        return float((values.view(numpy.uint16) & numpy.uint16(0x7FFF)).max().view(values.dtype))
+    if values.dtype.name in ("float32", "float64"):
+        return max(-float(values.min()), float(values.max()))
+    return float("nan")
 
 
 @functools.cache

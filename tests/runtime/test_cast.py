@@ -1,26 +1,56 @@
-"""Casts that compiled code does, against NumPy's."""
+"""Casts that compiled code does, against NumPy's and ml_dtypes'."""
 
+import itertools
+
+import ml_dtypes
 import numpy as np
 import pytest
-from candle_convert.runtime.cast import WIDENED_FROM, convert
-from candle_convert.runtime.dtype import F32
+from candle_convert.runtime.cast import COMPILED_FROM, convert
+from candle_convert.runtime.dtype import BF16, F16, F32
 from candle_convert.runtime.machine import Stored
 
-WIDEN = Stored("runtime.widen", "widen")
-PATTERNS = np.arange(1 << 16, dtype=np.uint16)
+CAST = Stored("runtime.halves", "cast")
+KINDS = {F32: np.dtype(np.float32), F16: np.dtype(np.float16), BF16: np.dtype(ml_dtypes.bfloat16)}
+PAIRS = list(itertools.permutations(KINDS, 2))
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 1 << 16])
-def test_every_half_is_widened_as_numpy_does(count):
-    halves = PATTERNS[-count:]
-    values = np.empty(count, np.float32)
-    WIDEN(halves.ctypes.data, values.ctypes.data, count)
-    assert (values.view(np.uint32) == halves.view(np.float16).astype(np.float32).view(np.uint32)).all()
+def patterns(kind):
+    """All halves; of float32 those around every half and bfloat16, halfway between them, and random ones."""
+    every = np.arange(1 << 16, dtype=np.uint32)
+    if kind is not F32:
+        return every.astype(np.uint16).view(KINDS[kind])
+    halves = every.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
+    middles = np.concatenate([halves, halves + 0x1000, every << 16, (every << 16) + 0x8000])
+    random = np.random.default_rng(1).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
+    return np.concatenate([middles - 1, middles, middles + 1, random]).view(np.float32)
 
 
-@pytest.mark.parametrize("count", [WIDENED_FROM - 1, WIDENED_FROM, WIDENED_FROM + 1])
-def test_large_arrays_are_converted_the_same(count):
-    halves = np.frombuffer(PATTERNS[:count].tobytes(), np.float16)
-    found = convert(halves, F32)
-    assert (found.view(np.uint32) == halves.astype(np.float32).view(np.uint32)).all()
+def same(found, expected):
+    """Equal bits."""
+    integers = f"u{found.itemsize}"
+    assert found.dtype == expected.dtype
+    assert (found.view(integers) == expected.view(integers)).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda kind: kind.name)
+def test_every_value_is_rounded_as_numpy_does(source, target):
+    values = patterns(source)
+    found = np.empty(values.shape, KINDS[target])
+    codes = [list(KINDS).index(kind) for kind in (source, target)]
+    CAST(values.ctypes.data, found.ctypes.data, values.size, *codes)
+    same(found, values.astype(np.float32).astype(KINDS[target]))
+    for count in (1, 15, 16, 17):
+        part = np.full(count + 1, 7, KINDS[target])
+        CAST(values.ctypes.data, part.ctypes.data, count, *codes)
+        same(part[:count], found[:count])
+        assert part[count] == 7
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("count", [COMPILED_FROM - 1, COMPILED_FROM, COMPILED_FROM + 1])
+def test_large_arrays_are_converted_the_same(source, target, count):
+    values = np.linspace(-9, 9, count, dtype=np.float32).astype(KINDS[source])
+    found = convert(values, target)
+    same(found, values.astype(np.float32).astype(KINDS[target]))
     assert found.flags.writeable
