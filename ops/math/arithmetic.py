@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.dim import added, taken
 from ...runtime.graph import Dim
 from ...runtime.op import case
 from .elementwise import binary, broadcast_to_one, elementwise, followed
@@ -16,12 +17,14 @@ INTEGERS = np.array([-7, 7, -1, 0], np.int32)
 
 def _sum_of(row: Sequence[Dim]) -> Dim:
     first, second = row
-    return first if second == 0 else second if first == 0 else None
+    if isinstance(first, int) and first < 0:
+        return taken(second, -first)
+    return taken(first, -second) if isinstance(second, int) and second < 0 else added(row)
 
 
 def _difference_of(row: Sequence[Dim]) -> Dim:
     first, second = row
-    return first if second == 0 else 0 if first is not None and first == second else None
+    return _sum_of((first, -second)) if isinstance(second, int) else taken(first, second)
 
 
 def _product_of(row: Sequence[Dim]) -> Dim:

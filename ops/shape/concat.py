@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.build import Builder
+from ...runtime.dim import added
 from ...runtime.graph import Dim, Node
 from ...runtime.infer import Inference, merged
 from ...runtime.op import case, op, upgrade
-from .axes import axis_in, axis_of, constants, elements, refused
+from .axes import axis_in, axis_of, elements, refused
 
 
 def joined(node: Inference) -> None:
@@ -28,8 +29,7 @@ def joined(node: Inference) -> None:
         result = merged(result, (*shape[:axis], None, *shape[axis + 1 :]), f"inputs of {node.node.op.name}")
     assert result is not None
     lengths = [shape[axis] for shape in known]
-    numbers = constants(lengths) if len(known) == len(shapes) else None
-    along = lengths[0] if len(shapes) == 1 else None if numbers is None else sum(numbers)
+    along = lengths[0] if len(shapes) == 1 else added(lengths) if len(known) == len(shapes) else None
     parts = [elements(node, index) for index in range(len(node))] if rank == 1 else [None]
     data = None if any(part is None for part in parts) else [item for part in parts for item in part or ()]
     node.set(0, dtype, (*result[:axis], along, *result[axis + 1 :]), data=data)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ...runtime.dim import taken
 from ...runtime.graph import Dim
 from ...runtime.infer import MAX_DATA, Inference
 from ...runtime.op import case, op
@@ -27,8 +28,8 @@ def steps(node: Inference) -> None:
             node.refuse("the step is zero")
         positions = range(*numbers)
         length, data = len(positions), list(positions) if len(positions) <= MAX_DATA else None
-    elif ends[0] == 0 and ends[2] == 1:
-        length = ends[1]
+    elif ends[2] == 1 and taken(ends[1], ends[0]) is not None:
+        length = taken(ends[1], ends[0])
     else:
         arrays = [node.array(index) for index in range(3)]
         if all(array is not None and array.size == 1 for array in arrays):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.build import Builder
+from ...runtime.dim import taken
 from ...runtime.graph import Dim, Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
@@ -61,9 +62,13 @@ def _length(length: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
             return length
         if step > 0 and start >= 0 and end <= start and (end >= 0) == (start >= 0):
             return 0
-    if start == 0 and step == 1 and end is not None and end == length:
-        return length
-    return None
+    behind = isinstance(end, int) and end >= TO_THE_END
+    inside = step == 1 and not _negative(start) and not _negative(end) and (behind or taken(length, end) is not None)
+    return taken(length if behind else end, start) if inside else None
+
+
+def _negative(position: Dim) -> bool:
+    return isinstance(position, int) and position < 0
 
 
 @op(

@@ -109,6 +109,97 @@ def test_blocks_of_transformers(tmp_path, name, opset, symbolic):
     assert "MatMul" in names or "Gemm" in names
 
 
+class Cached(torch.nn.Module):
+    """Keys and values behind those of earlier positions, all of them results too; a mask over all positions is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(WIDTH, width) for width in (WIDTH, 2 * SIZE, 2 * SIZE))
+
+    def forward(self, x, past_k, past_v, mask):
+        batch, length, _ = x.shape
+        q, k, v = (f(x).view(batch, length, -1, SIZE).transpose(1, 2) for f in (self.q, self.k, self.v))
+        k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
+        wide = [y[:, :, None].expand(batch, 2, HEADS // 2, y.shape[2], SIZE).reshape(batch, HEADS, y.shape[2], SIZE) for y in (k, v)]
+        scores = q @ wide[0].transpose(2, 3) / math.sqrt(SIZE) + mask[:, :, :, : wide[0].shape[2]]
+        y = torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype) @ wide[1]
+        return y.transpose(1, 2).reshape(batch, length, WIDTH), k, v
+
+
+def test_attention_with_earlier_keys(tmp_path):
+    torch.manual_seed(5)
+    feeds = {"x": torch.randn(2, 3, WIDTH), "past_k": torch.randn(2, 2, 5, SIZE), "past_v": torch.randn(2, 2, 5, SIZE)}
+    feeds["mask"] = torch.where(torch.rand(2, 1, 3, 10) < 0.3, torch.finfo(torch.float32).min, 0.0)
+    past = {0: "batch", 2: "past"}
+    axes = {"x": {0: "batch", 1: "length"}, "past_k": past, "past_v": past, "mask": {0: "batch", 2: "length", 3: "most"}}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Cached().eval(), tuple(feeds.values()), str(tmp_path / "m.onnx"),
+            dynamo=False, opset_version=17, input_names=list(feeds), dynamic_axes=axes,
+        )  # fmt: skip
+    graph = rewritten(onnx.load(tmp_path / "m.onnx"), {name: array.numpy() for name, array in feeds.items()}, tmp_path)
+    (node,) = (node for node in graph.nodes if node.op.name == "Attention")
+    assert "Softmax" not in {node.op.name for node in graph.nodes}
+    assert node.inputs[1].shape[1] == 2
+
+
+class Calling(torch.nn.Module):
+    """A model of transformers on ids, a mask, and keys and values of earlier positions; gives those of all positions too."""
+
+    def __init__(self, model, cache):
+        super().__init__()
+        self.model, self.cache = model, cache
+
+    def forward(self, ids, mask, *past):
+        cache = self.cache() if past else None
+        for index in range(0, len(past), 2):
+            cache.update(past[index], past[index + 1], index // 2)
+        found = self.model(input_ids=ids, attention_mask=mask, **({"past_key_values": cache, "use_cache": True} if past else {}))
+        layers = found.past_key_values.layers if past else ()
+        return (found[0], *(item for layer in layers for item in (layer.keys, layer.values)))
+
+
+def tiny(transformers, family):
+    """A model of two layers, and how many heads its keys have where it takes those of earlier positions."""
+    tiny = {"num_hidden_layers": 2, "hidden_size": WIDTH, "num_attention_heads": HEADS, "vocab_size": 50, "max_position_embeddings": 64}
+    if family == "Bert":
+        return transformers.BertModel(transformers.BertConfig(**tiny, intermediate_size=64), add_pooling_layer=False), 0
+    if family == "GPT2":
+        return transformers.GPT2Model(transformers.GPT2Config(**tiny, bos_token_id=None, eos_token_id=None)), HEADS
+    config = getattr(transformers, f"{family}Config")(**tiny, intermediate_size=64, num_key_value_heads=2, head_dim=SIZE)
+    return getattr(transformers, f"{family}Model")(config), 2
+
+
+TRANSFORMERS = {
+    "Bert": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2}, "GPT2": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2},
+    "Llama": {"Attention": 2, "RMSNormalization": 5, "RotaryEmbedding": 4, "Swish": 2},
+    "Qwen3": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4, "Swish": 2},
+}
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_models_of_transformers(tmp_path, family):
+    transformers = pytest.importorskip("transformers", reason="needs transformers' models")
+    torch.manual_seed(6)
+    model, heads = tiny(transformers, family)
+    past = 5 if heads else 0
+    feeds = {"ids": torch.randint(0, 50, (2, 6)), "mask": torch.ones(2, 6 + past, dtype=torch.int64)}
+    feeds["mask"][1, 1:3] = 0
+    feeds |= {f"past{index}": torch.randn(2, heads, past, SIZE) for index in range(4 if heads else 0)}
+    axes = {name: {0: "batch", 2: "past"} if name.startswith("past") else {0: "batch", 1: name} for name in feeds}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Calling(model.eval(), transformers.DynamicCache), tuple(feeds.values()), str(tmp_path / "m.onnx"),
+            dynamo=False, opset_version=17, input_names=list(feeds), dynamic_axes=axes,
+        )  # fmt: skip
+    graph = rewritten(onnx.load(tmp_path / "m.onnx"), {name: array.numpy() for name, array in feeds.items()}, tmp_path)
+    names = [node.op.name for node in graph.nodes]
+    assert {operator: names.count(operator) for operator in TRANSFORMERS[family]} == TRANSFORMERS[family]
+    assert not (INSIDE - {"Slice", "Neg"}) & set(names)
+
+
 def test_a_block_with_convolutions(tmp_path):
     torch.manual_seed(4)
     net = torch.nn.Sequential(
