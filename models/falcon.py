@@ -1,4 +1,8 @@
-"""Falcon 7B, 40B, 180B, RW and 2 (Almazrouei et al. 2023, arXiv:2311.16867): attention and feed-forward network side by side, few heads of keys."""
+"""Falcon 7B, 40B, 180B, RW and 2 (Almazrouei et al. 2023, arXiv:2311.16867): attention and feed-forward network side by side, few heads of keys.
+
+Falcon RW adds ALiBi to the scores once, (q k + alibi) / sqrt(head_dim), as the code that it was published with does, and transformers' default
+attention. transformers' "eager" attention adds it twice, once with the mask, and gives other logits (its issue 29946).
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,7 @@ KEYS = (
     Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
     act("gelu"), Key("alibi", "alibi", (), False, bool), Key("parallel", "parallel_attn", (), True, bool),
     Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1),
+    Key("qkv_layout", (), "tensor_data_layout", "jploski", str),
 )  # fmt: skip
 HF_LAYER, GGUF_LAYER = "transformer.h.{i}.", "blk.{i}."
 WEIGHTS = (
