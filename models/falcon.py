@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.tensor import Tensor
 from .layers.alibi import biased, slopes
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
@@ -52,7 +53,8 @@ KEYS = (
 HF_LAYER, GGUF_LAYER = "transformer.h.{i}.", "blk.{i}."
 WEIGHTS = (
     *matrix("embed", "transformer.word_embeddings", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", (f"{HF_LAYER}input_layernorm", f"{HF_LAYER}ln_mlp"), f"{GGUF_LAYER}attn_norm"),
+    *matrix("layers.{i}.attn_norm", f"{HF_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm", when=lambda config, i: config.norms == 1),
+    *matrix("layers.{i}.attn_norm", f"{HF_LAYER}ln_mlp", f"{GGUF_LAYER}attn_norm", when=lambda config, i: config.norms == 2),
     *matrix("layers.{i}.attn_norm_2", f"{HF_LAYER}ln_attn", f"{GGUF_LAYER}attn_norm_2", optional=True),
     *matrix("layers.{i}.attn.qkv", f"{HF_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", hf_layout=Ordered(grouped)),
     *matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output"),
@@ -62,6 +64,11 @@ WEIGHTS = (
     *matrix("norm", "transformer.ln_f", "output_norm"),
     *matrix("head", "lm_head", "output", optional=True),
 )
+
+
+def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """Count the norms, which GGUF files do not."""
+    config.values["norms"] = 2 if "layers.0.attn_norm_2.weight" in weights else 1
 
 
 def build(net: Decoder) -> None:
@@ -84,4 +91,4 @@ def build(net: Decoder) -> None:
     net.end(x, bias_norm)
 
 
-ARCHITECTURES = (Architecture("falcon", "Falcon", ("falcon", "RefinedWeb", "RefinedWebModel"), ("falcon",), KEYS, WEIGHTS, build),)
+ARCHITECTURES = (Architecture("falcon", "Falcon", ("falcon", "RefinedWeb", "RefinedWebModel"), ("falcon",), KEYS, WEIGHTS, build, settle=settle),)

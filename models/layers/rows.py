@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
+from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight, dig
 from .layouts import Stacked
 from .mlp import activation
 
@@ -97,9 +98,33 @@ def act(default: str) -> Key:
     return Key("act", ("hidden_act", "hidden_activation", "activation_function"), (), default, activation)
 
 
-def partial(default: float = 1.0) -> Key:
-    """Row of the part of each head that is turned."""
-    return Key("turned", ("partial_rotary_factor", "rope_parameters.partial_rotary_factor", "rope_pct"), (), default, float)
+@dataclass(frozen=True)
+class Partial:
+    """Row of the part of each head that is turned; GGUF files give the number of elements, which `ROTARY` writes."""
+
+    default: float = 1.0
+    name: str = "turned"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
+        if names == HF:
+            found = next((value for key in PARTIAL if (value := dig(source, key)) is not None), self.default)
+            return float(found)
+        size = source.get("rope.dimension_count")
+        if size is None:
+            return self.default
+        part = int(size) / config.head_dim
+        return part if int(part * config.head_dim) == int(size) else math.nextafter(part, math.inf)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {PARTIAL[0]: config.turned} if names == HF else {}
+
+
+PARTIAL = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor", "rope_pct", "rotary_pct")
+
+
+def partial(default: float = 1.0) -> Partial:
+    """Row of the part of each head that is turned, behind that of ``head_dim``."""
+    return Partial(default)
 
 
 ROTARY = Key("rotary", (), "rope.dimension_count", lambda config: int(config.turned * config.head_dim))
