@@ -7,11 +7,13 @@ using our own names only, so that one definition serves every format and every s
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import FormatError
+from .graph import Graph
 from .tensor import Tensor
 
 HF, GGUF = "hf", "gguf"
@@ -87,6 +89,11 @@ class Key:
         """The keys in files of these names."""
         keys = self.hf if names == HF else self.gguf
         return (keys,) if isinstance(keys, str) else keys
+
+
+def sizes(shape: Sequence[str | int], config: Config) -> tuple[int, ...]:
+    """A shape whose lengths are numbers, or products of parameters: ``"heads*head_dim"``."""
+    return tuple(length if isinstance(length, int) else math.prod(getattr(config, name) for name in length.split("*")) for length in shape)
 
 
 def dig(source: Mapping[str, Any], path: str) -> Any:
@@ -199,6 +206,8 @@ class Architecture:
         keys, weights: rows, in the order in which they are read and written.
         build: adds the nodes to a `models.layers.net.Net`.
         accepts: looks further into a config.json where several architectures share a `model_type`.
+        implied: what weights and metadata say where nothing names an architecture: whose names they have, and the configuration in the keys
+            of such files. It gets what config.json says, and what was read; None where this is another architecture's.
         settle: completes a configuration by what the bound weights say.
         prefixes: what names of Hugging Face's weights may have in front, or lack.
         ignored: patterns of tensors in files that carry nothing of the model, such as masks.
@@ -212,6 +221,7 @@ class Architecture:
     weights: tuple[Weight, ...]
     build: Callable[[Any], None]
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
+    implied: Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None] | None = None
     settle: Callable[[Config, Mapping[str, Tensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import functools
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import registry
-from .arch import GGUF, HF, Architecture, Config, Layout, Stored, Weight, parameters, slots
+from .arch import GGUF, HF, Architecture, Config, Layout, Stored, Weight, parameters, sizes, slots
 from .errors import FormatError, UnsupportedError
 from .tensor import Tensor
 
@@ -115,16 +114,11 @@ def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str
             for which, length in zip(row.shape, bound[name].shape, strict=False):
                 if isinstance(which, str) and config.values.get(which, length) is None:
                     config.values[which] = length
-            expected = tuple(_length(length, config) for length in row.shape)
+            expected = sizes(row.shape, config)
             if bound[name].shape != expected:
                 wrong.append(f"{name} is {list(bound[name].shape)}, not {list(expected)}")
     if wrong:
         raise FormatError("E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {_some(wrong, '; ')}")
-
-
-def _length(length: str | int, config: Config) -> int:
-    """A length that is a number, or a product of parameters."""
-    return length if isinstance(length, int) else math.prod(getattr(config, name) for name in length.split("*"))
 
 
 def _some(names: list[str], between: str = ", ") -> str:

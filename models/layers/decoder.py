@@ -82,14 +82,25 @@ class Decoder(Net):
         for name, value in self._states:
             self.output(name, value)
 
+    def own(self) -> Value:
+        """The mask of this run's tokens, i64 [batch, length]."""
+        return self.once("own", self._own)
+
+    def _own(self) -> Value:
+        length = self.Shape(self.ids, start=1, end=2)
+        if self.fixed:
+            start = self.Unsqueeze(self.place, [0])
+            mask: Value = self.Slice(self.mask, start, self.Add(start, length), [1])
+        else:
+            mask = self.Slice(self.mask, self.Neg(length), [2**62], [1])
+        return mask
+
     def _last(self, classes: Value) -> Value:
         """The row of the last token of each sequence."""
-        mask = self.Cast(self.mask, to=7)
         length = self.Shape(self.ids, start=1, end=2)
-        own = self.Slice(mask, self.Neg(length), [2**62], [1])
         one = self.Constant(value_int=1)
         numbers = self.Range(one, self.Add(self.Squeeze(length), one), one)
-        last = self.ArgMax(self.Mul(own, numbers), axis=1, keepdims=1)
+        last = self.ArgMax(self.Mul(self.own(), numbers), axis=1, keepdims=1)
         rows: Value = self.GatherND(classes, last, batch_dims=1)
         return rows
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.arch import Config, Whole
+from ...runtime.arch import SAME, Config, Layout, Whole, sizes
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor, exact_nbytes
 
@@ -117,6 +117,43 @@ class Plus(Whole):
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
         return [changed(whole, whole.shape, lambda x: x - np.float32(self.constant), "f32")]
+
+
+@dataclass(frozen=True)
+class Changed(Whole):
+    """A small f32 weight whose values files of one kind store differently: `into` gives ours, `back` theirs, both in f64."""
+
+    into: Callable[[np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return _computed(parts[0], self.into)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_computed(whole, self.back)]
+
+
+def _computed(tensor: Tensor, change: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    return changed(tensor, tensor.shape, lambda x: change(x.astype(np.float64)).astype(np.float32), "f32")
+
+
+@dataclass(frozen=True)
+class Reshaped(Whole):
+    """The same values in a file's shape and in ours, both given as rows of weights give shapes; then, in both directions, a further layout."""
+
+    ours: tuple[str | int, ...]
+    theirs: tuple[str | int, ...]
+    then: Layout = SAME
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return self.then.join([_reshaped(part, sizes(self.ours, config)) for part in parts], config)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_reshaped(part, sizes(self.theirs, config)) for part in self.then.split(whole, config, count)]
+
+
+def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return Tensor(tensor.dtype, shape, tensor.storage) if math.prod(shape) == math.prod(tensor.shape) else tensor
 
 
 class Stacked(Whole):

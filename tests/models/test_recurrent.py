@@ -1,0 +1,74 @@
+"""Families whose layers carry states: against transformers padded, step by step, through the other names and back."""
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.convert.modelling import Model, built, modelled
+from candle_convert.models.language.model import LanguageModel
+from candle_convert.runtime.arch import GGUF, HF
+from candle_convert.runtime.binding import bind, configured, described, recognise, unbind
+from checkpoints import cases, expected, made, texts
+
+MAMBA = {"state_size": 8, "intermediate_size": 128, "num_hidden_layers": 2, "layer_norm_epsilon": 1e-5, "conv_kernel": 4, "expand": 2}
+CASES = [
+    *cases("MambaForCausalLM", "mamba", mamba={**MAMBA, "time_step_rank": (4, "auto"), "use_bias": (False, True), "use_conv_bias": (True, False)}),
+    *cases("FalconMambaForCausalLM", "falcon_mamba", falcon_mamba={**MAMBA, "mixer_rms_eps": 1e-3, "tie_word_embeddings": False}),
+    *cases("Mamba2ForCausalLM", "mamba2", mamba2={
+        **MAMBA, "num_heads": 8, "head_dim": 16, "n_groups": (1, 2), "chunk_size": 8, "tie_word_embeddings": False},
+        mamba2_limits={**MAMBA, "num_heads": 4, "head_dim": 32, "n_groups": 2, "chunk_size": 16, "time_step_limit": [0.01, 0.6]}),
+]  # fmt: skip
+
+
+def converted(model, names):
+    """The same model from files with other names."""
+    said = described(model.architecture, names, model.config)
+    said |= {"general.architecture": model.architecture.gguf[0]} if names == GGUF else {"model_type": model.architecture.model_types[0]}
+    architecture = recognise(names, said)
+    assert architecture is model.architecture
+    config = configured(architecture, names, said)
+    weights = bind(architecture, config, unbind(model.architecture, model.config, model.weights, names), names)
+    return Model(architecture, names, config, weights, model.source)
+
+
+def close(got, want, tolerance):
+    return np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_as_transformers(case, tmp_path):
+    reference = made(case, 0, tmp_path)
+    model = models.load(tmp_path, threads=1)
+    for variant, (ids, mask) in texts(case, 0, reference).items():
+        got = model.logits(ids, mask)
+        assert close(got if mask is None else got * mask[..., None], expected(reference, ids, mask), case.tolerance), variant
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_token_by_token_in_a_padded_batch(case, tmp_path):
+    reference = made(case, 1, tmp_path)
+    ids, mask = texts(case, 1, reference)["left padding"]
+    model = models.load(tmp_path, threads=1)
+    whole = model.logits(ids, mask)
+    first, cache = model.step(ids[:, :7], mask=mask[:, :7])
+    steps = [first]
+    for at in range(7, ids.shape[1]):
+        step, cache = model.step(ids[:, at : at + 1], cache, mask[:, at : at + 1])
+        steps.append(step)
+    assert close(np.concatenate(steps, axis=1) * mask[..., None], whole * mask[..., None], case.tolerance)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "mamba2_limits"], ids=lambda case: case.name)
+def test_through_gguf_names_and_back(case, tmp_path):
+    reference = made(case, 2, tmp_path)
+    ids = texts(case, 2, reference)["single"][0]
+    model = modelled(cc.open(tmp_path))
+    there = converted(model, GGUF)
+    if case.name != "falcon_mamba":  # whose second epsilon GGUF files do not have
+        assert close(LanguageModel(built(there), 1).logits(ids), expected(reference, ids, None), case.tolerance)
+    back = unbind(model.architecture, there.config, there.weights, HF)
+    for name, tensor in unbind(model.architecture, model.config, model.weights, HF).items():
+        assert back[name].shape == tensor.shape, name
+        assert np.allclose(back[name].numpy(), tensor.numpy(), 1e-6, 1e-6), name
+    again = converted(there, HF).config.values
+    assert {key: again[key] for key in again if key != "names"} == {key: there.config.values[key] for key in again if key != "names"}
