@@ -1,0 +1,16 @@
+"""Tokenizers: from whatever file a model comes with, text to ids and back.
+
+    tokenizer = read(graph)                          # a Graph as `candle_convert.open` gives it: GGUF metadata, or the files beside weights
+    ids = tokenizer.encode("Hello", add_bos=True)    # special tokens in the text are taken for such; special=False takes them for text
+    text = tokenizer.decode(ids)                     # without special tokens; special=True with them
+    stream = tokenizer.stream(before=ids)            # text of ids that come one by one
+    piece = stream.push(next_id)                     # "" while bytes of a character are missing; at the end stream.finish()
+    next_id in tokenizer.ends                        # whether a generation ends here
+    tokenizer.templates["default"]                   # the chat template; tokenizer.bos, .eos, .unk, .pad, .vocabulary
+"""
+
+from .reading import read
+from .tokenizer import Stream, Tokenizer
+from .vocabulary import Vocabulary
+
+__all__ = ["Stream", "Tokenizer", "Vocabulary", "read"]

@@ -1,0 +1,82 @@
+"""Engines for the vocabularies of GGUF files, by ``tokenizer.ggml.model``.
+
+Source: llama.cpp's llama_vocab::impl::load and llama_vocab::impl::tokenize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ....runtime.errors import FormatError
+from .bpe import BPE
+from .partition import LongestFirst
+from .patterns import Splitting
+from .spm import SPM
+from .tokenizer import Pieces, Words
+from .vocabulary import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary, letters_bytes, plain_bytes, spaced_bytes
+
+PREFIX = "tokenizer.ggml."
+Builder = Callable[[Mapping[str, Any], Vocabulary, Splitting, "str | None"], Pieces]
+PHI3_KEPT = ("<unk>", "<s>", "<|endoftext|>")
+
+
+def built(model: str, metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    """What turns text into ids."""
+    return BUILDERS[model](metadata, vocabulary, splitting, path)
+
+
+def _spm(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    words = SPM(vocabulary, unknown=vocabulary.roles.get("unk"))
+    return _pieces(metadata, vocabulary, spaced_bytes, words, spaced=True, prefixed=bool(metadata.get(f"{PREFIX}add_space_prefix", True)))
+
+
+def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    merges = metadata.get(f"{PREFIX}merges")
+    if merges is None and metadata.get(f"{PREFIX}pre") != "kimi-k2":
+        why = "has no merges: tokenizer.ggml.merges is missing"
+        raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
+    pairs = [_pair(merge) for merge in merges or ()]
+    decode = spaced_bytes if splitting.spaced else letters_bytes if splitting.byte_level else plain_bytes
+    return _pieces(metadata, vocabulary, decode, BPE(vocabulary, pairs, splitting))
+
+
+def _pair(merge: Any) -> tuple[str, str]:
+    """The two sides of a merge; the first may be a space."""
+    text = merge if isinstance(merge, str) else bytes(merge).decode("utf-8", "replace")
+    place = text.find(" ", 1)
+    return (text[:place], text[place + 1 :]) if place > 0 else ("", "")
+
+
+BUILDERS: dict[str, Builder] = {"llama": _spm, "gpt2": _bpe, "gemma4": _bpe}
+
+
+def _pieces(
+    metadata: Mapping[str, Any], vocabulary: Vocabulary, decode: Callable[[str], bytes], words: Words, *, spaced: bool = False, prefixed: bool = False
+) -> Pieces:
+    left, right = _trimming(metadata, vocabulary)
+    every = _finder(vocabulary, (CONTROL, USER_DEFINED, UNKNOWN), left, right)
+    own = _finder(vocabulary, (USER_DEFINED,), left, right)
+    return Pieces(vocabulary, decode, words, every, own, spaced=spaced, prefixed=prefixed)
+
+
+def _finder(vocabulary: Vocabulary, kinds: Sequence[int], left: frozenset[int], right: frozenset[int]) -> LongestFirst:
+    return LongestFirst([(vocabulary.texts[token], token) for token, kind in enumerate(vocabulary.kinds) if kind in kinds], left, right)
+
+
+def _trimming(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[frozenset[int], frozenset[int]]:
+    """Special tokens that take white space before or behind them along; files do not say it, llama.cpp knows it by names."""
+    pre, name, architecture = (str(metadata.get(key, "")) for key in (f"{PREFIX}pre", "general.name", "general.architecture"))
+    texts = vocabulary.texts
+    if pre in ("jina-v2-de", "jina-v2-es", "jina-v2-code") or architecture in ("nomic-bert-moe", "jina-bert-v3"):
+        return _with_text(texts, "<mask>"), frozenset()
+    if "phi-3" in name.lower() or "phi3" in name.lower():
+        special = (token for token, kind in enumerate(vocabulary.kinds) if kind in (CONTROL, USER_DEFINED, UNKNOWN) or texts[token] == "</s>")
+        return frozenset(), frozenset(token for token in special if texts[token] not in PHI3_KEPT)
+    if "modern-bert" in name.lower():
+        return _with_text(texts, "[MASK]"), frozenset()
+    return frozenset(), frozenset()
+
+
+def _with_text(texts: Sequence[str], wanted: str) -> frozenset[int]:
+    return frozenset(token for token, text in enumerate(texts) if text == wanted)

@@ -1,0 +1,148 @@
+"""Tokenizers from the ``tokenizer.ggml`` keys of GGUF files: what llama.cpp makes of them.
+
+Source: the GGUF specification; llama.cpp's llama_vocab::impl::load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ....runtime.errors import FormatError, UnsupportedError
+from .engines import built
+from .patterns import DEFAULT, PRE, Splitting
+from .roles import corrected, end_tokens, found_by_text
+from .tokenizer import Tokenizer
+from .vocabulary import KINDS, NORMAL, Vocabulary
+
+PREFIX = "tokenizer.ggml."
+TEMPLATE = "tokenizer.chat_template"
+ROLE_KEYS = {
+    "bos": "bos", "eos": "eos", "eot": "eot", "eom": "eom", "unk": "unknown", "sep": "seperator", "pad": "padding", "cls": "cls", "mask": "mask",
+    "fim_pre": "fim_pre", "fim_suf": "fim_suf", "fim_mid": "fim_mid", "fim_pad": "fim_pad", "fim_rep": "fim_rep", "fim_sep": "fim_sep",
+}  # fmt: skip
+"""By role: the middle of the key (the specification's own spelling)."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of vocabulary.
+
+    Attributes:
+        roles: ids by role where the file does not say.
+        add_bos, add_eos: whether a text begins or ends so where the file does not say.
+        separated: whether every text begins with BOS (CLS) and ends with the separator.
+    """
+
+    name: str
+    roles: Mapping[str, int]
+    add_bos: bool = False
+    add_eos: bool = False
+    separated: bool = False
+
+
+KINDS_OF_MODELS = {
+    "llama": Kind("SentencePiece BPE", {"bos": 1, "eos": 2, "unk": 0}, add_bos=True),
+    "gpt2": Kind("byte-level BPE", {"bos": 11, "eos": 11}),
+    "gemma4": Kind("BPE", {}),
+    "t5": Kind("unigram", {"eos": 1, "unk": 2, "pad": 0}, add_eos=True),
+    "bert": Kind("WordPiece", {"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103}, separated=True),
+    "rwkv": Kind("RWKV", {}),
+}
+"""By ``tokenizer.ggml.model``."""
+BPE_MODELS = ("gpt2", "gemma4")
+
+
+def from_gguf(metadata: Mapping[str, Any], path: str | None = None) -> Tokenizer:
+    """The tokenizer of a GGUF file's metadata.
+
+    Raises UnsupportedError for a kind of vocabulary or pre-tokenizer that is not known, FormatError for arrays that contradict each other.
+    """
+    model = metadata.get(f"{PREFIX}model", "llama")
+    if model not in KINDS_OF_MODELS:
+        hint = f"Known: {', '.join(KINDS_OF_MODELS)}"
+        raise UnsupportedError("E-TOKENIZER-KIND", path, f"the vocabulary is of the kind {model!r}, which is not known", hint=hint)
+    kind = KINDS_OF_MODELS[model]
+    splitting = _splitting(metadata, model, path)
+    vocabulary = _vocabulary(metadata, kind, path)
+    opening, closing = _ends(metadata, kind, splitting if model in BPE_MODELS else None, vocabulary)
+    engine = built(model, metadata, vocabulary, splitting, path)
+    origin = f"GGUF, {kind.name}" + (f", {metadata[f'{PREFIX}pre']}" if model == "gpt2" and f"{PREFIX}pre" in metadata else "")
+    return Tokenizer(vocabulary, engine, opening=opening, closing=closing, templates=templates(metadata), origin=origin)
+
+
+def templates(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Chat templates by name."""
+    found = {"default": metadata[TEMPLATE]} if isinstance(metadata.get(TEMPLATE), str) else {}
+    named = {key.removeprefix(f"{TEMPLATE}."): value for key, value in metadata.items() if isinstance(key, str) and key.startswith(f"{TEMPLATE}.")}
+    return found | {name: value for name, value in named.items() if isinstance(value, str)}
+
+
+def _splitting(metadata: Mapping[str, Any], model: str, path: str | None) -> Splitting:
+    name = "gemma4" if model == "gemma4" else metadata.get(f"{PREFIX}pre", "default")
+    if model not in BPE_MODELS:
+        return DEFAULT
+    if name not in PRE:
+        hint = f"Known: {', '.join(sorted(PRE))}"
+        raise UnsupportedError("E-TOKENIZER-PRE", path, f"the pre-tokenizer {name!r} is not known", hint=hint)
+    return PRE[name]
+
+
+def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vocabulary:
+    tokens = metadata.get(f"{PREFIX}tokens")
+    if not isinstance(tokens, list):
+        why = "has no vocabulary: tokenizer.ggml.tokens is missing"
+        raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
+    texts = [token if isinstance(token, str) else bytes(token).decode("utf-8", "replace") for token in tokens]
+    texts = [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
+    kinds = _numbers(metadata, "token_type", len(texts), NORMAL, path)
+    kinds = [number if number in KINDS else NORMAL for number in kinds]
+    scores = _numbers(metadata, "scores", len(texts), 0.0, path)
+    roles = {role: token for role, token in kind.roles.items() if token < len(texts)}
+    for role, middle in ROLE_KEYS.items():
+        said = _integer(metadata.get(f"{PREFIX}{middle}_token_id"))
+        if said is None and role == "sep":
+            said = _integer(metadata.get(f"{PREFIX}separator_token_id"))
+        if said is not None and 0 <= said < len(texts):
+            roles[role] = said
+    if metadata.get(f"{PREFIX}pre") in ("chatglm-bpe", "glm4", "glm5") and _integer(metadata.get(f"{PREFIX}bos_token_id")) is None:
+        roles.pop("bos", None)
+    vocabulary = Vocabulary(texts, kinds, scores, roles)
+    roles |= found_by_text(vocabulary)
+    vocabulary = replace(vocabulary, roles=roles)
+    ends = end_tokens(vocabulary)
+    return replace(vocabulary, kinds=corrected(vocabulary, ends), ends=ends)
+
+
+def _numbers(metadata: Mapping[str, Any], name: str, count: int, absent: float, path: str | None) -> list[Any]:
+    """One number for each token."""
+    value = metadata.get(f"{PREFIX}{name}")
+    if value is None:
+        return [absent] * count
+    found = value.tolist() if hasattr(value, "tolist") else list(value)
+    if len(found) != count:
+        raise FormatError("E-TOKENIZER-TOKENS", path, f"tokenizer.ggml.{name} has not one element for each token", expected=count, found=len(found))
+    return found
+
+
+def _integer(value: Any) -> int | None:
+    return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else None
+
+
+def _flag(metadata: Mapping[str, Any], name: str, absent: bool) -> bool:
+    value = metadata.get(f"{PREFIX}{name}")
+    return absent if value is None else bool(value)
+
+
+def _ends(metadata: Mapping[str, Any], kind: Kind, splitting: Splitting | None, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    """Ids that begin and end a text."""
+    wanted = _flag(metadata, "add_bos_token", splitting.add_bos if splitting else kind.add_bos)
+    always = kind.separated or (splitting is not None and splitting.newlines)
+    closing = "sep" if kind.separated else "eos" if _flag(metadata, "add_eos_token", kind.add_eos) else None
+    return _ids(vocabulary, "bos" if wanted or always else None), _ids(vocabulary, closing)
+
+
+def _ids(vocabulary: Vocabulary, role: str | None) -> list[int]:
+    token = vocabulary.roles.get(role) if role else None
+    return [] if token is None else [token]

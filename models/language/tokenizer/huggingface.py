@@ -1,0 +1,152 @@
+"""Tokenizers from tokenizer.json, run by the tokenizers library, with what the files beside it say of special tokens and templates.
+
+Source: the tokenizers library; transformers' PreTrainedTokenizerFast for the files beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....runtime.errors import FormatError, UnsupportedError
+from .roles import end_tokens, found_by_text
+from .tokenizer import Tokenizer
+from .vocabulary import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
+
+if TYPE_CHECKING:
+    import tokenizers
+
+ROLE_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+INCOMPLETE = "\ufffd"
+NEEDED = 10
+"""Ids before a new one that its text can depend on."""
+PROBE = "a"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the files beside a tokenizer.json say, each a JSON object; empty where there is none."""
+
+    config: Mapping[str, Any]
+    special: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    model: Mapping[str, Any]
+
+
+def from_json(text: str, beside: Beside, templates: Mapping[str, str], path: str | None = None) -> Tokenizer:
+    """The tokenizer of a tokenizer.json."""
+    return from_engine(parsed(text, path), beside, templates, "tokenizer.json")
+
+
+def parsed(text: str, path: str | None) -> tokenizers.Tokenizer:
+    """What the library makes of a tokenizer.json."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        hint = "Install it with pip install tokenizers, or open a GGUF file of the model"
+        why = "tokenizer.json is read by the tokenizers library, which is not installed"
+        raise UnsupportedError("E-TOKENIZER-LIBRARY", path, why, hint=hint) from error
+    try:
+        return tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises plain Exception for whatever it cannot read
+        raise FormatError("E-TOKENIZER-JSON", path, f"tokenizer.json is none that the tokenizers library reads: {error}") from error
+
+
+def from_engine(engine: tokenizers.Tokenizer, beside: Beside, templates: Mapping[str, str], origin: str) -> Tokenizer:
+    """A tokenizer that the library runs."""
+    engine.no_truncation()
+    engine.no_padding()
+    vocabulary = _vocabulary(engine, beside)
+    opening, closing = _around(engine)
+    told = f"{origin}, {type(engine.model).__name__}"
+    return Tokenizer(vocabulary, Library(engine), opening=opening, closing=closing, templates=templates, origin=told)
+
+
+def _vocabulary(engine: tokenizers.Tokenizer, beside: Beside) -> Vocabulary:
+    ids = engine.get_vocab(with_added_tokens=True)
+    count = max(ids.values(), default=-1) + 1
+    texts = [f"[PAD{token}]" for token in range(count)]
+    kinds = [NORMAL] * count
+    for text, token in ids.items():
+        texts[token] = text
+    for token, added in engine.get_added_tokens_decoder().items():
+        kinds[token] = CONTROL if added.special else USER_DEFINED
+    roles = {role: ids[name] for role in ROLE_NAMES if (name := token_text(beside, role)) in ids}
+    if "unk" in roles and kinds[roles["unk"]] != NORMAL:
+        kinds[roles["unk"]] = UNKNOWN
+    vocabulary = Vocabulary(texts, kinds, roles=roles)
+    roles |= found_by_text(vocabulary)
+    said = [token for settings in (beside.generation, beside.model) for token in _listed(settings.get("eos_token_id")) if token < count]
+    return Vocabulary(texts, kinds, roles=roles, ends=end_tokens(vocabulary) | set(said))
+
+
+def token_text(beside: Beside, role: str) -> str | None:
+    """The text of the token with a role, as the configuration says it: a text, or an object that holds it."""
+    for said in (beside.config, beside.special):
+        value = said.get(f"{role}_token")
+        value = value.get("content") if isinstance(value, Mapping) else value
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _listed(value: Any) -> list[int]:
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
+
+
+def _around(engine: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    """Ids that the post-processor puts before and behind a text."""
+    bare, whole = engine.encode(PROBE, add_special_tokens=False).ids, engine.encode(PROBE).ids
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return whole[:start], whole[start + len(bare) :]
+    return [], []
+
+
+class Library:
+    """The engine of tokenizers that the library runs."""
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        self.library = engine
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """Ids of a text."""
+        self.library.encode_special_tokens = not special
+        return self.library.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Sequence[int], special: bool, first: bool) -> str:
+        """Text of ids."""
+        return self.library.decode(list(ids), skip_special_tokens=not special)
+
+    def stream(self, before: Sequence[int], special: bool) -> Window:
+        """A decoder of ids that come one by one."""
+        return Window(self, before[-NEEDED:], special)
+
+
+class Window:
+    """Text of ids that come one by one: what the last ids have more text with the new one than without it."""
+
+    def __init__(self, engine: Library, before: Sequence[int], special: bool) -> None:
+        self._engine, self._special = engine, special
+        self._told: list[int] = list(before)
+        self._new: list[int] = []
+
+    def push(self, token: int) -> str:
+        """The text that is certain with this id."""
+        self._new.append(token)
+        more = self._more()
+        if not more or more.endswith(INCOMPLETE):
+            return ""
+        self._told, self._new = [*self._told, *self._new][-NEEDED:], []
+        return more
+
+    def finish(self) -> str:
+        """What waits."""
+        more = self._more()
+        self._new = []
+        return more
+
+    def _more(self) -> str:
+        told = self._engine.decode(self._told, self._special, False)
+        return self._engine.decode([*self._told, *self._new], self._special, False)[len(told) :]

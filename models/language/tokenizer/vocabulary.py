@@ -1,0 +1,99 @@
+"""Vocabularies: the text, the type and the score of every token, the ids with a role, and the bytes that a token stands for.
+
+Source: the ``tokenizer.ggml`` keys of the GGUF specification; llama.cpp's llama-vocab.cpp for what each type means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+"""Types of tokens, by GGUF's numbers."""
+KINDS = {NORMAL: "normal", UNKNOWN: "unknown", CONTROL: "control", USER_DEFINED: "user-defined", UNUSED: "unused", BYTE: "byte"}
+SPACE = "▁"
+"""U+2581, which stands for a space in the tokens of SentencePiece."""
+BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+ROLES = ("bos", "eos", "eot", "eom", "unk", "sep", "pad", "cls", "mask", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens by id.
+
+    Attributes:
+        texts: of every token as its file has it: ``▁the`` (SentencePiece), ``Ġthe`` (byte level), ``\\\\n`` (RWKV).
+        kinds: type of every token, one of `KINDS`.
+        scores: of every token, empty where there are none.
+        roles: ids by their role, one of `ROLES`.
+        ends: ids that end a generation.
+    """
+
+    texts: Sequence[str]
+    kinds: Sequence[int]
+    scores: Sequence[float] = ()
+    roles: Mapping[str, int] = field(default_factory=dict)
+    ends: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token has no text of its own: markers of the model's, and the unknown token."""
+        return self.kinds[token] in (CONTROL, UNKNOWN)
+
+    def bytes_of(self, token: int, decode: Callable[[str], bytes]) -> bytes:
+        """The bytes of a token, `decode` being what gives those of a normal one."""
+        text, kind = self.texts[token], self.kinds[token]
+        byte = BYTE_TEXT.fullmatch(text) if kind == BYTE else None
+        if byte:
+            return bytes.fromhex(byte[1])
+        return decode(text) if kind in (NORMAL, UNUSED, BYTE) else text.encode()
+
+
+def _byte_alphabet() -> dict[int, str]:
+    """The printable character for each byte that byte-level vocabularies are written in."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+
+
+BYTE_LETTERS = _byte_alphabet()
+LETTER_BYTES = {letter: byte for byte, letter in BYTE_LETTERS.items()}
+BYTES_AS_TEXT = {byte: ord(letter) for byte, letter in BYTE_LETTERS.items()}
+
+
+def byte_level(text: str) -> str:
+    """Text in the alphabet of byte-level vocabularies."""
+    return text.encode().decode("latin-1").translate(BYTES_AS_TEXT)
+
+
+def letters_bytes(text: str) -> bytes:
+    """The bytes that letters of that alphabet stand for; other characters stand for themselves."""
+    return b"".join(bytes((LETTER_BYTES[letter],)) if letter in LETTER_BYTES else letter.encode() for letter in text)
+
+
+def spaced_bytes(text: str) -> bytes:
+    """The bytes of a token of SentencePiece."""
+    return text.replace(SPACE, " ").encode()
+
+
+def plain_bytes(text: str) -> bytes:
+    """The bytes of a token that is written as it is."""
+    return text.encode()
+
+
+ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+ESCAPED = {"t": b"\t", "n": b"\n", "r": b"\r"}
+
+
+def escaped_bytes(text: str) -> bytes:
+    """The bytes of an RWKV token in GGUF, which writes those that are no text as ``\\\\x00``."""
+    parts, at = [], 0
+    for match in ESCAPE.finditer(text):
+        parts.append(text[at : match.start()].encode())
+        parts.append(bytes.fromhex(match[1]) if match[1] else ESCAPED.get(match[2], match[2].encode()))
+        at = match.end()
+    return b"".join([*parts, text[at:].encode()])
+

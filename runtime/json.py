@@ -1,0 +1,78 @@
+"""JSON from untrusted files: strict UTF-8, no duplicate keys, no NaN or Infinity, bounded nesting and number of containers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .errors import FormatError, LimitError
+from .source import Source
+
+_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""Whole strings, even one without an end, and brackets. Nothing is tried twice, so that the time is linear in any text."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+HINT = "Fetch the file again, or write it again with the program that made it"
+CONTAINER = 64
+"""Bytes that an empty list or object takes at least."""
+
+
+def parse(data: bytes, source: Source, at: int, code: str) -> Any:
+    """The value of a JSON text that stands at byte `at`; `code` is the error code for text that is not JSON."""
+    _check_structure(data, source, at)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(code, source.path, "the JSON text is not UTF-8", at=at + error.start, hint=HINT) from error
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        if _SURROGATE.search(data):
+            json.dumps(value, ensure_ascii=False).encode()
+    except _Refused as error:
+        raise FormatError(code, source.path, str(error), at=at, hint=HINT) from error
+    except json.JSONDecodeError as error:
+        raise FormatError(code, source.path, f"not JSON: {error.msg}", at=at + len(text[: error.pos].encode()), hint=HINT) from error
+    except UnicodeEncodeError as error:
+        raise FormatError(code, source.path, "the JSON text holds half of a surrogate pair", at=at, hint=HINT) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise FormatError(code, source.path, f"not JSON: {error}", at=at, hint=HINT) from error
+    except RecursionError as error:
+        raise LimitError("E-LIMIT-DEPTH", source.path, "JSON nested deeper than Python can follow", at=at, hint="Lower --limit depth") from error
+    return value
+
+
+class _Refused(ValueError):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise _Refused(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise _Refused(f"{name} is not JSON")
+
+
+def _check_structure(data: bytes, source: Source, at: int) -> None:
+    depth = containers = 0
+    most = source.budget.header_left // CONTAINER
+    for match in _STRUCTURE.finditer(data):
+        first = match[0][0]
+        if first in b"[{":
+            depth += 1
+            containers += 1
+            if depth > source.budget.limits.depth:
+                raise LimitError(
+                    "E-LIMIT-DEPTH", source.path, f"JSON nested deeper than {source.budget.limits.depth}", at=at + match.start(),
+                    hint="Raise it with --limit depth=1000",
+                )
+            if containers > most:
+                break
+        elif first in b"]}":
+            depth -= 1
+    source.budget.charge(containers * CONTAINER, "a JSON text of so many lists and objects", at)
