@@ -73,15 +73,15 @@ def converted(array, dtype):
     wanted = dtype.as_numpy()
     if not isinstance(array, np.ndarray) or array.dtype == wanted or array.dtype.kind in "OUT":
         return array
-    wide = np.nan_to_num(array.astype(np.float64), nan=1, posinf=7, neginf=-7)
+    wide = np.asarray(np.nan_to_num(array.astype(np.float64), nan=1, posinf=7, neginf=-7))
     if dtype.kind == "bool":
-        return wide > 0
+        return np.asarray(wide > 0)
     if dtype.kind == "float":
         reach = {8: 240, 4: 6}.get(dtype.bits, 3e4)
-        return np.clip(wide, -reach, reach).astype(np.float32).astype(wanted) if dtype.bits < 32 else wide.astype(wanted)
+        return np.asarray(np.clip(wide, -reach, reach)).astype(np.float32).astype(wanted) if dtype.bits < 32 else wide.astype(wanted)
     low, high = (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
-    wide = np.abs(np.rint(wide)) if dtype.kind == "uint" else np.rint(wide)
-    bounded = np.clip(wide, max(low, -(2**40)), min(high, 2**40))
+    wide = np.asarray(np.abs(np.rint(wide)) if dtype.kind == "uint" else np.rint(wide))
+    bounded = np.asarray(np.clip(wide, max(low, -(2**40)), min(high, 2**40)))
     return bounded.astype(np.int64).astype(wanted)
 
 

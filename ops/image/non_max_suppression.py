@@ -35,7 +35,8 @@ def non_max_suppression(
     """From boxes [n, count, 4] and scores [n, classes, count] to rows (image, class, box), best first; of equal scores the first box."""
     if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4 or (len(boxes), boxes.shape[1]) != (len(scores), scores.shape[2]):
         raise FormatError("E-OP-SHAPE", None, f"NonMaxSuppression: boxes {boxes.shape} do not fit scores {scores.shape}", hint=CHECK)
-    most, overlap = (0 if item is None else item.reshape(-1)[0] for item in (max_output_boxes_per_class, iou_threshold))
+    most, overlap = _single(max_output_boxes_per_class, 0), _single(iou_threshold, 0)
+    least = _single(score_threshold, -np.inf)
     chosen: list[tuple[int, int, int]] = []
     for image, count in enumerate(scores.shape[1:2] * len(boxes)):
         low, high = _corners(boxes[image], bool(center_point_box))
@@ -44,9 +45,15 @@ def non_max_suppression(
             score = scores[image, kind]
             order = np.argsort(-score, kind="stable")
             if score_threshold is not None:
-                order = order[score[order] > score_threshold.reshape(-1)[0]]
+                order = order[score[order] > least]
             chosen += [(image, kind, box) for box in _kept(order, low, high, area, int(most), float(overlap))]
     return np.array(chosen, np.int64).reshape(-1, 3)
+
+
+def _single(limit: np.ndarray | None, default: float) -> np.number | float:
+    if limit is not None and limit.size != 1:
+        raise FormatError("E-OP-SHAPE", None, f"NonMaxSuppression: a limit of shape {limit.shape} is not one number", hint=CHECK)
+    return default if limit is None else limit.reshape(-1)[0]
 
 
 def _corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
