@@ -17,6 +17,7 @@ from ..runtime.graph import Graph
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor
+from .mapping import mapped
 from .opening import open_model
 
 CONFIG = "config.json"
@@ -83,4 +84,4 @@ def load(path: str | os.PathLike[str] | Graph, threads: int | None = None) -> La
         threads: threads of one run, all cores where None.
     """
     graph = path if isinstance(path, Graph) else open_model(path)
-    return LanguageModel(graph if graph.nodes else built(modelled(graph)), threads)
+    return LanguageModel(mapped(graph if graph.nodes else built(modelled(graph))), threads)

@@ -42,6 +42,7 @@ class Room:
         nbytes: its size.
         constant: the array that it is, for weights.
         slot: position among the arrays that every run brings: inputs first, then outputs.
+        lent: whether the array of the slot may be written into, and be an output.
         first, last: positions of the first and last step that use it.
         at: byte offset in the arena, set by the planner.
     """
@@ -49,6 +50,7 @@ class Room:
     nbytes: int
     constant: np.ndarray | None = None
     slot: int | None = None
+    lent: bool = False
     first: int = -1
     last: int = -1
     at: int = -1

@@ -148,6 +148,7 @@ class Plan:
         texts: constants that are no plain memory.
         inputs: the slot or object of each input, None for those whose value the plan knows.
         outputs: where each output is found.
+        made: slots of the arrays that a run makes for outputs; lent: slots of inputs that may be written into.
         rest: what runs afterwards on the values in `live`.
         launches: what each instruction calls, None for one that only jumps, and the node that asked for it.
         need: bytes of a run beside the weights, which are `weights` bytes; largest: the node that makes most of them.
@@ -163,6 +164,7 @@ class Plan:
     inputs: list[int | Value | None] = field(default_factory=list)
     outputs: list[Buffer | Value] = field(default_factory=list)
     made: list[int] = field(default_factory=list)
+    lent: list[int] = field(default_factory=list)
     arena: int = 0
     texts: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
     held: list[np.ndarray] = field(default_factory=list)

@@ -117,6 +117,10 @@ class Planner:
             self.constant(self._value(value), array, value.dtype)
         for value, feed in zip(program.inputs, feeds, strict=True):
             self._feed(self._value(value), feed, value)
+            home = self.homes.get(self._value(value))
+            if value.name in program.lent and isinstance(home, Buffer) and home.room.slot is not None:
+                home.room.lent = True
+                self.plan.lent.append(home.room.slot)
 
     def _value(self, value: Value) -> Value:
         return self.values.setdefault(value, Value(value.name))
@@ -278,7 +282,7 @@ class Planner:
             assert value.dtype is not None
             results.append((value.dtype.as_numpy(), ints(value.shape)))
         attributes = {**node.op.defaults, **node.attributes}
-        step = Step(node, inputs, attributes, results, self.threads, self.program.packed, refusal=self.refusal, alone=self._free_after)
+        step = Step(node, inputs, attributes, results, self.threads, self.program.packed, refusal=self.refusal, alone=self._spare)
         planned = planner(step)
         if planned is None:
             return False
@@ -295,6 +299,13 @@ class Planner:
         made = {buffer.room for buffer in step.outputs.values()}
         self.scratch += [(room, position) for room in step.rooms if room not in made]
         return True
+
+    def _spare(self, buffer: Buffer) -> bool:
+        """Whether an output may take the place of an input: memory of the arena that is free afterwards, or an array that was lent."""
+        if not buffer.room.lent:
+            return self._free_after(buffer)
+        whole = buffer.offset == 0 and buffer.nbytes == buffer.room.nbytes
+        return whole and self._only_use(buffer) and not any(isinstance(item, Mark) for item in self.chains)
 
     def append(self, item: Any, node: Node) -> None:
         """Put a launch where the plan is now, joined with the one before it where both are element-wise."""

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,11 +72,12 @@ class Program:
         packed: what planners have made of weights, shared by all programs of a session.
         paths: for each node, that of the graph it is in.
         steered: whether plans are made for the values of its steering inputs.
+        lent: names of inputs whose arrays may be written into and become outputs.
     """
 
     def __init__(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
-        packed: dict[Any, Any], path: str = "", steered: bool = False,
+        packed: dict[Any, Any], path: str = "", steered: bool = False, lent: Collection[str] = (),
     ) -> None:
         self.nodes = list(nodes)
         self.paths = [path] * len(self.nodes)
@@ -84,6 +85,7 @@ class Program:
         self.outputs = list(outputs)
         self.weights = dict(weights)
         self.packed = packed
+        self.lent = frozenset(lent)
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._steering = steering(self.nodes, self.inputs) if steered else frozenset()
         self._values: set[tuple[int, ...]] = set()
@@ -134,9 +136,9 @@ class Program:
         return [runner.plan for runner in self._plans.values()]
 
 
-def of_graph(graph: Graph, packed: dict[Any, Any]) -> Program:
+def of_graph(graph: Graph, packed: dict[Any, Any], lent: Collection[str] = ()) -> Program:
     """The program of a whole graph; weights that are inputs too are fed."""
-    return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed, steered=True)
+    return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed, steered=True, lent=lent)
 
 
 def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.ndarray | Blocks], path: str) -> Program:
@@ -211,7 +213,8 @@ class Runner:
             results = plan.rest.run([memory.get(home) for home in plan.live], run)
         else:
             results = [memory.get(home) for home in plan.outputs]
-        return [memory.owned(result, feeds) for result in results]
+        own = {id(memory.arrays[slot]) for slot in (*plan.made, *plan.lent)}
+        return [result if id(result) in own else memory.owned(result, feeds) for result in results]
 
     def _steps(self, memory: Memory, steps: Sequence[Step], run: Run) -> None:
         """Run steps; branches and loops nest only as deep as the reader lets subgraphs."""
@@ -370,8 +373,6 @@ class Memory:
         result = numbers(result)
         if not isinstance(result, np.ndarray):
             return [self.owned(item, feeds) for item in result] if isinstance(result, list) else result
-        if any(result is array for array in (self.arrays[slot] for slot in self.plan.made)):
-            return result
         private = result.base is None and not any(result is array for array in (*feeds, *self.plan.held, *self.constants))
         return result if private else result.copy()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError, UsageError
@@ -36,12 +36,14 @@ class Session:
         activations: what products with weights take their rows in: ``f32`` as they are; ``q8`` rounded to 8 bits, each run of 32 neighbours
             with a scale of its own, as llama.cpp does for quantized weights.
         simplify: whether a copy of the graph is simplified first; None leaves out small graphs.
+        beside: another session of the same graph, whose copies of weights this one uses.
+        lent: inputs whose arrays a run may write into; an output that is such an input with some rows changed is the very array then.
         device: ``cpu``, ``cuda`` or ``cuda:1``; operators without a CUDA path run on the host.
     """
 
     def __init__(
         self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None, activations: str = "f32",
-        device: str = "cpu",
+        device: str = "cpu", lent: Collection[str] = (), beside: Session | None = None,
     ) -> None:
         from .copies import copied_graph
         from .upgrade import upgrade
@@ -62,6 +64,8 @@ class Session:
         from .launch import cores
 
         self.device = device
+        self._lent = frozenset(lent)
+        self._packed: dict[Any, Any] = {} if beside is None else beside._packed
         self.threads = threads or cores()
         self._native = native
         self._large = len(nodes) >= SMALL_GRAPH or sum(tensor.count for tensor in graph.weights.values()) >= SMALL_DATA
@@ -90,7 +94,7 @@ class Session:
         if self.device == "cpu":
             from .program import of_graph
 
-            return of_graph(graph, {} if self.program is None else self.program.packed)
+            return of_graph(graph, self._packed, self._lent)
         from .cuda.program import of_graph as on_device
 
         return on_device(graph, self.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from pathlib import Path
@@ -31,6 +32,7 @@ class Source:
         self.size = status.st_size
         self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         self.budget = Budget(self.path, current())
+        self._map: memoryview | None = None
 
     @property
     def directory(self) -> Path:
@@ -59,6 +61,17 @@ class Source:
             if not count:
                 raise self._shrank(offset + done)
             done += count
+
+    def mapped(self) -> memoryview:
+        """The whole file as memory that the system fills when it is looked at, shared with all who map it; read-only.
+
+        Only for weights that a model runs from: a file that is cut short while it is looked at ends the process.
+        """
+        if os.fstat(self.fd).st_size != self.size:
+            raise self._shrank(0)
+        if self._map is None:
+            self._map = memoryview(mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ))
+        return self._map
 
     def head(self, nbytes: int) -> bytes:
         """The first `nbytes` bytes, fewer when the file is shorter."""

@@ -50,6 +50,14 @@ class Held:
         return self.data[start:stop]
 
 
+class Mapped(Held):
+    """A range of a file, in memory that the system fills from the file when it is looked at (`Source.mapped`)."""
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(region.source.mapped()[region.offset : region.offset + region.nbytes])
+        self.key = region.key  # type: ignore[assignment]
+
+
 class Region:
     """A range of an open file, the bytes being the tensor's bytes as they stand."""
 

@@ -1,7 +1,8 @@
-"""A language model that runs: its graph in a session, and the states that one run hands to the next."""
+"""A language model that runs: its graph in sessions, and the states that one run hands to the next."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 PAST, PRESENT = "past_", "present_"
-PLACE, TOTAL = "cache_position", "total_sequence_length"
+PLACE, TOTAL, LAST = "cache_position", "total_sequence_length", "last_logits"
 ROOM = 256
-"""Tokens by which a cache of fixed room grows."""
+"""Tokens that a cache of fixed room has room for at first; it grows by doubling."""
 
 
 def is_state(value: Value) -> bool:
@@ -30,17 +31,36 @@ class Cache:
 
     Attributes:
         states: by the names of the model's inputs.
-        mask: int64 [batch, length]: 1 for tokens, 0 for padding.
+        length: tokens and padding so far.
+        marks: int64 [batch, room]: 1 for tokens, 0 for padding and for what is not there yet.
     """
 
-    def __init__(self, states: dict[str, np.ndarray], mask: np.ndarray) -> None:
+    def __init__(self, states: dict[str, np.ndarray], batch: int) -> None:
         self.states = states
-        self.mask = mask
+        self.length = 0
+        self.marks = np.zeros((batch, 0), np.int64)
+        self._known = np.zeros((batch, 1), np.int64)
 
     @property
-    def length(self) -> int:
-        """Tokens and padding so far."""
-        return int(self.mask.shape[1])
+    def mask(self) -> np.ndarray:
+        """int64 [batch, length]: 1 for tokens, 0 for padding."""
+        return self.marks[:, : self.length]
+
+    def copy(self) -> Cache:
+        """Another one of the same tokens, with arrays of its own."""
+        made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.marks))
+        made.length, made.marks, made._known = self.length, self.marks.copy(), self._known
+        return made
+
+    def mark(self, new: np.ndarray, room: int) -> np.ndarray:
+        """Note some more tokens (1) and padding (0), int64 [batch, count], with room for so many; their positions among the tokens."""
+        self.marks = grown(self.marks, (len(new), room))
+        self.marks[:, self.length : self.length + new.shape[1]] = new
+        self.length += new.shape[1]
+        counted = self._known + new.cumsum(1)
+        self._known = counted[:, -1:]
+        places: np.ndarray = np.maximum(counted - 1, 0)
+        return places
 
 
 class LanguageModel:
@@ -49,19 +69,35 @@ class LanguageModel:
     Args:
         graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
         threads: threads of one run, all cores where None.
+        activations: as of `Session`.
     """
 
-    def __init__(self, graph: Graph, threads: int | None = None) -> None:
-        names = [value.name for value in graph.inputs]
-        if "input_ids" not in names:
-            raise UsageError("E-LM-INPUTS", None, "the model is no language model: it has no input input_ids", found=", ".join(names))
+    def __init__(self, graph: Graph, threads: int | None = None, activations: str = "f32") -> None:
+        self._names = {value.name for value in graph.inputs}
+        if "input_ids" not in self._names:
+            raise UsageError(
+                "E-LM-INPUTS", None, "the model is no language model: it has no input input_ids",
+                found=", ".join(value.name for value in graph.inputs),
+            )
         self.graph = graph
-        self.session = Session(graph, threads=threads, native=True)
         self._states = [value for value in graph.inputs if is_state(value)]
-        self._fixed = PLACE in names
+        self._fixed = PLACE in self._names
         results = {value.name for value in graph.outputs}
         self._kept = {value.name: _present(value.name, results) for value in self._states}
         self._output = graph.outputs[0].name
+        self._last = LAST if LAST in results else self._output
+        self._options: dict[str, Any] = {"threads": threads, "activations": activations, "native": True}
+        self._sessions: dict[str, Session] = {}
+        self.session(self._last)
+
+    def session(self, output: str) -> Session:
+        """The session that computes one output, and the states. Sessions of a model share its weights."""
+        if output not in self._sessions:
+            wanted = {output, *self._kept.values()}
+            graph = dataclasses.replace(self.graph, outputs=[value for value in self.graph.outputs if value.name in wanted])
+            beside = next(iter(self._sessions.values()), None)
+            self._sessions[output] = Session(graph, lent=self._kept, beside=beside, **self._options)
+        return self._sessions[output]
 
     def logits(self, ids: ArrayLike, mask: ArrayLike | None = None, positions: ArrayLike | None = None) -> np.ndarray:
         """f32 [batch, length, vocabulary] (or the model's own output) for token ids [batch, length] or [length].
@@ -74,40 +110,54 @@ class LanguageModel:
 
     def start(self, batch: int) -> Cache:
         """The cache before the first token."""
-        states = {value.name: np.zeros(self._shape(value, batch, 0), _numpy(value)) for value in self._states}
-        return Cache(states, np.zeros((batch, 0), np.int64))
+        return Cache({value.name: np.zeros(_shape(value, batch, 0), _numpy(value)) for value in self._states}, batch)
 
     def step(
         self, ids: ArrayLike, cache: Cache | None = None, mask: ArrayLike | None = None, positions: ArrayLike | None = None
     ) -> tuple[np.ndarray, Cache]:
         """The output for some more tokens, and the cache that has seen them too; the one that is given stays as it is."""
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
-        cache = cache or self.start(len(tokens))
-        whole = np.concatenate([cache.mask, np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))], axis=1)
-        places = np.maximum(whole.cumsum(1) - 1, 0)[:, cache.length :] if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
-        feeds = {"input_ids": tokens, "attention_mask": whole, "position_ids": places, **cache.states}
-        if self._fixed:
-            room = -(-whole.shape[1] // ROOM) * ROOM
-            feeds |= {value.name: _grown(cache.states[value.name], self._shape(value, len(tokens), room)) for value in self._states}
-            feeds |= {"attention_mask": _grown(whole, (len(tokens), room)), PLACE: np.array(cache.length, np.int64)}
-        known = {value.name for value in self.graph.inputs}
-        found = self.session.run([self._output, *self._kept.values()], {name: array for name, array in feeds.items() if name in known})
-        return found[0], Cache(dict(zip(self._kept, found[1:], strict=True)), whole)
+        cache = self.start(len(tokens)) if cache is None else cache.copy()
+        return self._run(self._output, tokens, cache, mask, positions), cache
 
-    def _shape(self, value: Value, batch: int, room: int) -> tuple[int, ...]:
-        """Shape of a state that has room for so many tokens."""
-        assert value.shape is not None
-        first, *rest = value.shape
-        return (batch if isinstance(first, str) else first or batch, *(length if isinstance(length, int) else room for length in rest))
+    def advance(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> np.ndarray:
+        """f32 [batch, vocabulary], the logits behind some more tokens, which `cache` has seen afterwards."""
+        found = self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None)
+        return found[:, -1]
+
+    def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> np.ndarray:
+        before = cache.length
+        room = _room(before + tokens.shape[1]) if self._fixed else before + tokens.shape[1]
+        marks = np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
+        counted = cache.mark(marks, room)
+        if self._fixed:
+            for value in self._states:
+                cache.states[value.name] = grown(cache.states[value.name], _shape(value, len(tokens), room))
+        places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
+        feeds = {"input_ids": tokens, "attention_mask": cache.marks, "position_ids": places, PLACE: np.array(before, np.int64)}
+        feeds = {name: array for name, array in feeds.items() if name in self._names} | cache.states
+        result, *states = self.session(output).run([output, *self._kept.values()], feeds)
+        cache.states = dict(zip(self._kept, states, strict=True))
+        found: np.ndarray = result
+        return found
 
     def greedy(self, ids: Sequence[int], count: int) -> list[int]:
         """The `count` likeliest next tokens, one after another."""
-        logits, cache = self.step([list(ids)])
-        tokens = [int(logits[0, -1].argmax())]
-        while len(tokens) < count:
-            logits, cache = self.step([[tokens[-1]]], cache)
-            tokens.append(int(logits[0, -1].argmax()))
-        return tokens
+        cache, tokens = self.start(1), list(ids)
+        while len(tokens) < len(ids) + count:
+            tokens.append(int(self.advance([tokens[cache.length :]], cache)[0].argmax()))
+        return tokens[len(ids) :]
+
+
+def _room(length: int) -> int:
+    return max(ROOM, 1 << (length - 1).bit_length())
+
+
+def _shape(value: Value, batch: int, room: int) -> tuple[int, ...]:
+    """Shape of a state that has room for so many tokens."""
+    assert value.shape is not None
+    first, *rest = value.shape
+    return (batch if isinstance(first, str) else first or batch, *(length if isinstance(length, int) else room for length in rest))
 
 
 def _present(name: str, results: set[str]) -> str:
@@ -123,7 +173,7 @@ def _numpy(value: Value) -> np.dtype[Any]:
     return value.dtype.as_numpy()
 
 
-def _grown(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def grown(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """`array`, followed by zeros up to a shape."""
     if array.shape == shape:
         return array

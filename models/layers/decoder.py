@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Norm = Callable[[Net, Value, str], Value]
 
 PLACE = "cache_position"
+LAST = "last_logits"
+"""The logits of the last token alone, for those who generate, beside the logits of all tokens; only with a fixed cache."""
 LENGTH, PAST, TOTAL = "sequence_length", "past_sequence_length", "total_sequence_length"
 """Symbolic lengths: of this run's tokens, of those in a growing cache, of both."""
 
@@ -77,8 +79,9 @@ class Decoder(Net):
         elif task == "classification":
             self.output("logits", self._last(linear(self, x, "classifier")))
         else:
-            logits = head(self, x, tied=tied)
-            self.output("logits", change(logits) if change else logits)
+            for name, rows in (("logits", x), *([(LAST, self.Slice(x, [-1], [2**62], [1]))] if self.fixed else [])):
+                logits = head(self, rows, tied=tied)
+                self.output(name, change(logits) if change else logits)
         for name, value in self._states:
             self.output(name, value)
 

@@ -73,3 +73,8 @@ def test_as_transformers(case, seed, tmp_path):
             step, cache = model.step(ids[:, at : at + 1], cache)
             steps.append(step)
         assert np.abs(np.concatenate(steps, axis=1) - whole).max() <= case.tolerance * np.abs(whole).max()
+        cache = model.start(len(ids))
+        model.advance(ids[:, :9], cache)
+        states = dict(cache.states)
+        assert np.abs(model.advance(ids[:, 9:], cache) - whole[:, -1]).max() <= case.tolerance * np.abs(whole).max()
+        assert all(cache.states[name] is array for name, array in states.items() if "key_values" in name), "the cache is written in place"

@@ -216,3 +216,21 @@ def test_what_a_session_says_of_itself():
         cc.InferenceSession(network().SerializeToString(), providers=["AbacusExecutionProvider"])
     with pytest.raises(cc.UsageError):
         session.run(["z"], {"x": normal(1, 3, 9, 8)})
+
+
+def test_lent_inputs_are_written_in_place_and_others_are_not():
+    nodes = [helper.make_node("TensorScatter", ["past", "new", "place"], ["whole"], axis=1), helper.make_node("Identity", ["whole"], ["present"]),
+             helper.make_node("ReduceSum", ["whole"], ["total"], keepdims=0)]
+    inputs = [("past", F, [1, 6, 4]), ("new", F, [1, 1, 4]), ("place", TensorProto.INT64, [1])]
+    model = made(nodes, inputs, ["present", "total"], opset=24)
+    new, place = normal(1, 1, 4), np.array([2], np.int64)
+    for lent in ((), ("past",)):
+        past = normal(1, 6, 4)
+        want = past.copy()
+        want[:, 2] = new[:, 0]
+        session = Session(graph_of(model), native=True, threads=1, lent=lent)
+        present, total = session.run(None, {"past": past, "new": new, "place": place})
+        np.testing.assert_array_equal(present, want)
+        np.testing.assert_allclose(total, want.sum(), rtol=1e-5)
+        assert (present is past) == bool(lent)
+        assert (past == want).all() == bool(lent)
