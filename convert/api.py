@@ -25,15 +25,21 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
-def open(path: PathLike, *, key: str | None = None, format: str | None = None, revision: str | None = None, offline: bool = False) -> Graph:
+def open(
+    path: PathLike, *, key: str | None = None, format: str | None = None, revision: str | None = None, offline: bool = False,
+    dequantized: bool = True,
+) -> Graph:
     """A model file, shard index, directory or hf:// repository as a graph; only headers are read.
 
     Args:
         key: nested dictionary of a pickle that holds the weights, None or "auto" to find it.
         format: format name, None to recognise it by content.
         revision, offline: for hf://.
+        dequantized: whether the weights of a model that was quantized elsewhere (GPTQ, AWQ, bitsandbytes ...) are numbers, computed when they are
+            read, or the tensors that the file has.
     """
-    return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), format=format, revision=revision, offline=offline)
+    options = ReadOptions(key=None if key == "auto" else key)
+    return opening.open_model(path, options, format=format, revision=revision, offline=offline, dequantized=dequantized)
 
 
 @overload
@@ -81,7 +87,7 @@ def hash(path: PathLike, *, key: str | None = None) -> str:
 
 
 def _as_stored(path: PathLike, key: str | None) -> Graph:
-    return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), upgraded=False)
+    return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), upgraded=False, dequantized=False)
 
 
 def _tensor(name: str, value: Any) -> Tensor:

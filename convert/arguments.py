@@ -109,6 +109,7 @@ CHOOSING = (
 VALUES = (
     click.option("--dtype", "--outtype", metavar="DTYPE", type=DTYPE, help="Of floating-point weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits)."),
     click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Of the weights whose name matches."),
+    click.option("--keep-quantized/--no-keep-quantized", default=None, help="Weights of GPTQ, AWQ, bitsandbytes ... as stored, or as numbers."),
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
     click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
 )
@@ -154,12 +155,16 @@ def read_options(values: dict[str, Any]) -> ReadOptions:
     return ReadOptions(values["key"], frozenset(values["allow_global"]), values["npz_void"])
 
 
-def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True) -> Graph:
-    """Open an input as the reading options say, and show its notes; nodes `upgraded` to the newest opset or as the file has them."""
+def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True, dequantized: bool = True) -> Graph:
+    """Open an input as the reading options say, and show its notes; nodes `upgraded` to the newest opset or as the file has them.
+
+    Weights of models that were quantized elsewhere are `dequantized`, or as the file has them too.
+    """
     from .opening import open_model
 
     graph = open_model(
-        path, read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"], upgraded=upgraded
+        path, read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"], upgraded=upgraded,
+        dequantized=dequantized,
     )
     current().warn(graph.notes)
     return graph
@@ -193,6 +198,7 @@ def convert_options(values: dict[str, Any]) -> Options:
         nan=values.get("nan", "error"),
         tied=values.get("tied", "clone"),
         verify=values["verify"],
+        keep_quantized=values.get("keep_quantized"),
         attachments=not values.get("no_tokenizer", False),
         tokenizer=values.get("tokenizer"),
         force=values["force"],

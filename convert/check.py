@@ -68,7 +68,7 @@ def check(
         Error: the file breaks a rule without which it cannot be read at all.
     """
     options, progress = options or ReadOptions(), progress or NoProgress()
-    graph = open_model(path, options, format=format, revision=revision, offline=offline, upgraded=False)
+    graph = open_model(path, options, format=format, revision=revision, offline=offline, upgraded=False, dequantized=False)
     graph.weights = collected(graph)
     checked = Checked([*graph.files, *graph.beside], len(graph), graph.nbytes)
     found = checked.findings

@@ -7,20 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..formats.containers.json import parse
 from ..models.language.model import LanguageModel
 from ..models.layers.decoder import Decoder
 from ..runtime.arch import GGUF, HF, Architecture, Config
 from ..runtime.binding import bind, configured, recognise
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Graph
-from ..runtime.source import Source
-from ..runtime.storage import Region
 from ..runtime.tensor import Tensor
 from .mapping import mapped
 from .opening import open_model
+from .prequantized import configuration
 
-CONFIG = "config.json"
 ARCHITECTURE = "general.architecture"
 
 
@@ -46,12 +43,8 @@ def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
     """Whose names a file has, and what it says of its architecture: GGUF metadata, or the config.json beside it. None where it says nothing."""
     if ARCHITECTURE in graph.metadata:
         return GGUF, graph.metadata
-    if CONFIG not in graph.attachments:
-        return None
-    storage = graph.attachments[CONFIG]
-    source = storage.source if isinstance(storage, Region) else Source(graph.files[0])
-    said = parse(bytes(storage.read(0, storage.nbytes)), source, 0, "E-CONFIG-JSON")
-    return (HF, said) if isinstance(said, dict) else None
+    said = configuration(graph)
+    return None if said is None else (HF, said)
 
 
 def modelled(graph: Graph) -> Model:

@@ -17,6 +17,7 @@ from . import hub
 from .recognise import recognise
 
 INDEX = ".index.json"
+CONFIG = "config.json"
 WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin", "*.pth", "*.pt", "*.ckpt", "*.gguf", "*.npz", "*.onnx")
 """What counts as the weights of a directory, the first pattern with a match being taken."""
 NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "rng_state.pth", "optimizer.pt", "scheduler.pt")
@@ -37,6 +38,7 @@ def open_model(
     revision: str | None = None,
     offline: bool = False,
     upgraded: bool = True,
+    dequantized: bool = True,
 ) -> Graph:
     """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
 
@@ -45,6 +47,8 @@ def open_model(
         format: format name, None to recognise it by content.
         revision, offline: for ``hf://``: which revision, and whether only the cache may be used.
         upgraded: whether nodes are taken to the newest opset, or left as the file has them, with operators that are only named.
+        dequantized: whether the weights of a model whose config.json says that it is quantized (GPTQ, bitsandbytes ...) are numbers, computed when
+            they are read, or the tensors that the file has.
 
     Raises:
         Error: with the file, the byte offset and a hint.
@@ -52,6 +56,10 @@ def open_model(
     options = options or ReadOptions()
     local = hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path)
     graph = _opened(local, options, format)
+    if dequantized and CONFIG in graph.attachments:
+        from .prequantized import unpack
+
+        unpack(graph)
     if upgraded and not graph.newest:
         from ..runtime.upgrade import upgrade
 

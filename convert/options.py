@@ -29,6 +29,8 @@ class Options:
         external_data: where an ONNX model's tensors go (auto, never, always); opset: which one it is written for, None for the lowest.
         metadata: keys to set (None removes one).
         nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
+        keep_quantized: whether weights that were quantized elsewhere (GPTQ, bitsandbytes ...) go out as they are stored; None where nothing changes
+            their values and the output is no GGUF or ONNX.
         attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
         force: replace an existing output; resume: go on with a killed run.
         max_memory: bytes that may be held beyond the base; threads: how many write.
@@ -49,6 +51,7 @@ class Options:
     nan: str = "error"
     tied: str = "clone"
     verify: str = "sample"
+    keep_quantized: bool | None = None
     attachments: bool = True
     tokenizer: str | None = None
     force: bool = False

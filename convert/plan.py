@@ -27,6 +27,7 @@ from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
 from .options import Options
+from .prequantized import note_kept
 from .translating import name_file_type, translated
 
 LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
@@ -88,15 +89,26 @@ class Plan:
 
 def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
     """Everything that converting would do, decided from headers alone."""
-    upgraded = target_format(os.fspath(output), options).graphs
-    graph = merged(
-        [
-            open_model(path, options.read, format=options.source_format, revision=options.revision, offline=options.offline, upgraded=upgraded)
-            for path in inputs
-        ],
-        "an input",
-    )
+    format = target_format(os.fspath(output), options)
+    kept = keeps_quantized(options, format)
+
+    def opened(path: str | os.PathLike[str]) -> Graph:
+        return open_model(
+            path, options.read, format=options.source_format, revision=options.revision, offline=options.offline, upgraded=format.graphs,
+            dequantized=not kept,
+        )
+
+    graph = merged([opened(path) for path in inputs], "an input")
+    if kept:
+        note_kept(graph)
     return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
+
+
+def keeps_quantized(options: Options, format: Format) -> bool:
+    """Whether weights that were quantized elsewhere go out as they are stored."""
+    if options.keep_quantized is not None:
+        return options.keep_quantized
+    return options.dtype is None and not options.tensor_types and not format.graphs and format.name != "gguf"
 
 
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:

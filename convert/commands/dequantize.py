@@ -25,17 +25,19 @@ Examples
 @click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a weight does.")
 @arguments.options(arguments.OUTPUT, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING)
 def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Turn the quantized weights of IN into plain numbers in OUT.
+    """Turn the quantized weights of IN (GGUF blocks, or a directory in GPTQ, AWQ, bitsandbytes ...) into plain numbers in OUT.
 
     Other weights stay as they are. What quantizing lost does not come back.
     """
     from ..plan import plan_graph
+    from ..prequantized import unpack
     from ..quantizing.dequantizing import dequantize
     from ..sharding import refuse_inputs
 
-    graph = arguments.open_input(source, values)
+    graph = arguments.open_input(source, values, dequantized=False)
+    elsewhere = unpack(graph)
     options = arguments.convert_options({**values, "dtype": None})
-    audits = dequantize(graph, values["dtype"], values["nan"])
+    audits = dequantize(graph, values["dtype"], values["nan"], elsewhere)
     made = plan_graph(graph, Path(output), options, [source])
     made.casts.audits += audits
     refuse_inputs(made)

@@ -76,7 +76,7 @@ def _tensors(path: str, values: dict[str, Any]) -> dict[str, str]:
     from ...runtime.passes.weights import collected
     from ..hashing import tensor_hash
 
-    weights = collected(arguments.open_input(path, values, upgraded=False))
+    weights = collected(arguments.open_input(path, values, upgraded=False, dequantized=False))
     progress = arguments.progress(values)
     progress.phase("hashing")
     progress.start(sum(tensor.nbytes for tensor in weights.values()))

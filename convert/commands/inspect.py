@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import printable
+from ...runtime.errors import Error, printable
 from .. import arguments
 from ..output import current, human_size, notes_json
 
 if TYPE_CHECKING:
     from ...runtime.graph import Graph
+    from ...runtime.scheme import Unpacked
 
 EPILOG = """\b
 Examples
@@ -38,8 +39,10 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     from ...runtime.passes.select import Select
     from ...runtime.passes.weights import collected
     from ..graph_facts import facts
+    from ..prequantized import summary
 
-    graph = arguments.open_input(path, values, upgraded=False)
+    graph = arguments.open_input(path, values, upgraded=False, dequantized=False)
+    stored = _stored(graph)
     graph.weights = collected(graph)
     whole, count = graph.nbytes, len(graph)
     Select(include=include).run(graph)
@@ -60,6 +63,8 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
             out.say(f"\n{title}")
         for line in lines:
             out.say(f"  {line}")
+    if stored is not None:
+        out.say(f"\n{summary(stored)}, dequantized where the model is read")
     if out.json:
         out.emit(
             {
@@ -74,8 +79,21 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
                 "files": {name: storage.nbytes for name, storage in graph.attachments.items()},
                 "warnings": notes_json(graph.notes),
                 **({} if made_of is None else {"graph": made_of}),
+                **({} if stored is None else {"quantization": {"scheme": stored.title, "weights": sorted(stored.weights)}}),
             }
         )
+
+
+def _stored(graph: Graph) -> Unpacked | None:
+    """What the weights are where they were quantized elsewhere; a scheme that is not known, or does not fit, is noted."""
+    from ..prequantized import found
+
+    try:
+        return found(graph)
+    except Error as error:
+        graph.note(error.code, error.why)
+        current().warn(graph.notes[-1:])
+        return None
 
 
 def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:

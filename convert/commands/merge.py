@@ -32,7 +32,7 @@ def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noq
     from .. import sharding
     from ..plan import plan_graph
 
-    graph = sharding.merge(inputs, lambda path: arguments.open_input(path, values))
+    graph = sharding.merge(inputs, lambda path: arguments.open_input(path, values, dequantized=False))
     options = dataclasses.replace(arguments.convert_options(values), to=values["to"] or graph.format)
     made = plan_graph(graph, Path(output), options, list(inputs))
     sharding.refuse_inputs(made)

@@ -79,7 +79,7 @@ def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None
     """List keys, types and values."""
     from ..metadata import kind_of, readable
 
-    graph = arguments.open_input(path, values)
+    graph = arguments.open_input(path, values, dequantized=False)
     keys = _chosen(graph, include, ())
     rows = [(key, kind_of(graph.metadata[key]), _text(graph.metadata[key], full)) for key in keys]
     current().table(("key", "type", "value"), rows)
@@ -95,7 +95,7 @@ def get(path: str, name: str, **values: Any) -> int:
     """Print the value of KEY, whole; exits with 1 when there is none."""
     from ..metadata import kind_of, readable
 
-    graph = arguments.open_input(path, values)
+    graph = arguments.open_input(path, values, dequantized=False)
     found = name in graph.metadata
     value = graph.metadata.get(name)
     out = current()
@@ -118,7 +118,7 @@ def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> N
     """Set KEY to VALUE."""
     from ..metadata import typed
 
-    graph = arguments.open_input(path, values)
+    graph = arguments.open_input(path, values, dequantized=False)
     _change(graph, path, {name: typed(value, kind, graph.metadata.get(name))}, values)
 
 
@@ -128,7 +128,7 @@ def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> N
 @arguments.options(CHANGING, arguments.READING)
 def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
     """Remove keys."""
-    graph = arguments.open_input(path, values)
+    graph = arguments.open_input(path, values, dequantized=False)
     for key in keys:
         if key not in graph.metadata:
             raise UsageError("E-META-KEY", path, f"there is no metadata key {key!r}", hint="List them with candle-convert metadata show")
@@ -143,8 +143,8 @@ def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
 @arguments.options(CHANGING, arguments.READING)
 def copy(source: str, path: str, include: tuple[str, ...], exclude: tuple[str, ...], **values: Any) -> None:
     """Set the keys of FROM in TO; other keys of TO stay."""
-    donor = arguments.open_input(source, values)
-    graph = arguments.open_input(path, values)
+    donor = arguments.open_input(source, values, dequantized=False)
+    graph = arguments.open_input(path, values, dequantized=False)
     _change(graph, path, {key: donor.metadata[key] for key in _chosen(donor, include, exclude)}, values)
 
 

@@ -30,6 +30,6 @@ def COMMAND(path: str, output: str, **values: Any) -> None:  # noqa: N802 (the n
     """
     from .. import sharding
 
-    graph = arguments.open_input(path, values)
+    graph = arguments.open_input(path, values, dequantized=False)
     options = dataclasses.replace(arguments.convert_options(values), to=values["to"] or graph.format)
     carry_out(sharding.split(graph, path, output, options), values)

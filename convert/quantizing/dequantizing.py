@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...ops.quants import codec_of
 from ...runtime.dtype import BlockType
 from ...runtime.errors import UsageError
@@ -12,8 +14,8 @@ from .filetypes import BY_NAME, FILE_TYPE_KEY
 from .rules import type_named
 
 
-def dequantize(graph: Graph, dtype_name: str, nan: str) -> list[Audit]:
-    """Give the quantized weights of `graph` a plain dtype; what the rounding meets, known when they are read.
+def dequantize(graph: Graph, dtype_name: str, nan: str, elsewhere: Collection[str] = ()) -> list[Audit]:
+    """Give the quantized weights of `graph`, and those quantized `elsewhere`, a plain dtype; what the rounding meets, known when they are read.
 
     Raises UsageError for a dtype that cannot hold fractions.
     """
@@ -22,7 +24,7 @@ def dequantize(graph: Graph, dtype_name: str, nan: str) -> list[Audit]:
     dtype = type_named(dtype_name)
     if isinstance(dtype, BlockType) or dtype.kind != "float":
         raise UsageError("E-DTYPE-NAME", None, f"{dtype.name} is no floating-point dtype", hint="Say f32, f16 or bf16")
-    made = Quantize({name: dtype for name, tensor in graph.weights.items() if tensor.qtype is not None}, codec_of, nan=nan)
+    made = Quantize({name: dtype for name, tensor in graph.weights.items() if tensor.qtype is not None or name in elsewhere}, codec_of, nan=nan)
     if made.run(graph) and FILE_TYPE_KEY in graph.metadata and dtype.name in BY_NAME:
         graph.metadata[FILE_TYPE_KEY] = numpy.uint32(BY_NAME[dtype.name].number)
     return made.audits

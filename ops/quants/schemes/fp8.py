@@ -1,0 +1,64 @@
+"""8-bit floats with scales: of blocks of 128 x 128 (DeepSeek), of rows (FBGEMM), or of whole matrices.
+
+Sources: DeepSeek-V3 (arXiv 2412.19437), section 3.3; transformers' names of fine-grained and FBGEMM FP8 checkpoints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor import Tensor
+from ..layout.scales import Grid
+
+FLOATS = ("f8_e4m3", "f8_e5m2")
+ENDINGS = ("_scale_inv", "_scale")
+UNUSED = (".activation_scale", "_activation_scale", ".input_scale", ".input_scale_ub", ".k_scale", ".v_scale", ".output_scale")
+
+
+def unpack(checkpoint: Checkpoint) -> Unpacked:
+    """``NAME`` of 8-bit floats and ``NAME_scale_inv`` or ``NAME_scale``, which multiplies it, to ``NAME``."""
+    block = blocks(checkpoint, "weight_block_size")
+    found = Unpacked("fp8, " + ("one scale a row or matrix" if block is None else f"blocks of {block[0]} x {block[1]}"))
+    for name in checkpoint.tensors:
+        ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
+        if name.endswith(UNUSED):
+            found.unused.append(name)
+        elif ending is not None:
+            of = name.removesuffix(ending)
+            found.add(of, scaled(checkpoint, of, FLOATS, name, block), (of, name))
+    return found
+
+
+def blocks(checkpoint: Checkpoint, key: str) -> tuple[int, int] | None:
+    """The lengths of a block in the configuration."""
+    given = checkpoint.setting(key, None, list)
+    if given is None:
+        return None
+    if len(given) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in given):
+        raise checkpoint.refuse("E-PACKED-CONFIG", f"quantization_config has {key} {str(given)[:80]}", expected="two positive numbers")
+    return given[0], given[1]
+
+
+def scaled(
+    checkpoint: Checkpoint, name: str, dtypes: tuple[str, ...], scales: str, block: tuple[int, int] | None, zeros: str | None = None
+) -> Tensor:
+    """``(weight - zero) * scale``, with one scale and zero for each block."""
+    weight = checkpoint.part(name, dtypes, of=scales)
+    if len(weight.shape) < 2 or not weight.count:
+        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {name!r} is no matrix", found=list(weight.shape))
+    grid = Grid(checkpoint, scales, weight.shape, block, name)
+    middle = None if zeros is None else Grid(checkpoint, zeros, weight.shape, block, name)
+    flat = Tensor(weight.dtype, (weight.count // weight.shape[-1], weight.shape[-1]), weight.storage)
+
+    def rows(first: int, last: int) -> np.ndarray:
+        values = flat[first:last].numpy().astype(np.float32)
+        if middle is not None:
+            values -= middle.spread(middle.rows(first, last)).astype(np.float32)
+        values *= grid.spread(grid.scales(first, last))
+        return values
+
+    return computed(weight.shape, rows, (weight, grid.tensor))
+
+
+SCHEME = Scheme(("fp8", "fbgemm_fp8"), unpack)

@@ -1,0 +1,105 @@
+"""GPTQ: integers packed along the inputs of a layer, with a scale and a zero for each group of inputs.
+
+Sources: Frantar et al. 2022 (arXiv 2210.17323); the checkpoint formats of AutoGPTQ and GPTQModel.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from ....runtime.dtype import I32
+from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.strided import strided
+from ....runtime.tensor import Tensor
+from ..layout.packed import numbers
+
+BITS = (2, 3, 4, 8)
+ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
+"""What is added to stored zeros, by `checkpoint_format`: the first one stores them less one."""
+
+RUN = 32
+"""Numbers that always fill whole words."""
+
+
+def unpack(checkpoint: Checkpoint) -> Unpacked:
+    """``qweight`` [in * bits / 32, out], ``qzeros`` [groups, out * bits / 32], ``scales`` [groups, out] and ``g_idx`` [in] to weights [out, in]."""
+    bits = checkpoint.setting("bits", 4, among=BITS)
+    offset = ZERO_OFFSETS[checkpoint.setting("checkpoint_format", "gptq", str, ZERO_OFFSETS)]
+    group = checkpoint.setting("group_size", -1)
+    ordered = ", act-order" if checkpoint.setting("desc_act", False, bool) else ""
+    found = Unpacked(f"gptq {bits}-bit, " + (f"group {group}" if group > 0 else "one group a row") + ordered)
+    for stem in checkpoint.stems(".qweight"):
+        names = [f"{stem}.{part}" for part in ("qweight", "qzeros", "scales", "g_idx") if part != "g_idx" or f"{stem}.g_idx" in checkpoint.tensors]
+        found.add(f"{stem}.weight", Matrix(checkpoint, stem, bits, group, offset).tensor(), names)
+    return found
+
+
+class Matrix:
+    """The tensors of one layer."""
+
+    def __init__(self, checkpoint: Checkpoint, stem: str, bits: int, group: int, offset: int) -> None:
+        self.checkpoint, self.stem, self.bits, self.offset = checkpoint, stem, bits, offset
+        packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
+        words, self.outputs = packed.shape
+        self.inputs = words * 32 // bits
+        if words * 32 % bits or self.outputs * bits % 32:
+            why = f"tensor {stem + '.qweight'!r} does not hold whole numbers of {bits} bits"
+            raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
+        self.group = checkpoint.group_size(self.inputs, group, stem)
+        self.groups = math.ceil(self.inputs / self.group)
+        self.codes = transposed(packed)
+        self.scales = transposed(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (self.groups, self.outputs), stem))
+        self.zeros = checkpoint.part(f"{stem}.qzeros", ("i32", "u32"), (self.groups, self.outputs * bits // 32), stem)
+        order = f"{stem}.g_idx"
+        self.order = checkpoint.part(order, ("i32", "i64"), (self.inputs,)) if order in checkpoint.tensors else None
+        self._of_inputs: npt.NDArray[np.intp] | None = None
+        self._lock = threading.Lock()
+
+    def tensor(self) -> Tensor:
+        """The weight [out, in]."""
+        return computed((self.outputs, self.inputs), self.rows, (self.codes, self.scales, self.zeros))
+
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """``(code - zero) * scale`` for outputs ``[first, last)``, as float32."""
+        values = numbers(self.codes[first:last].numpy(), self.bits).astype(np.float32)
+        begin = first // RUN * RUN
+        whole = numbers(columns(self.zeros, begin * self.bits // 32, min(self.outputs, -(-last // RUN) * RUN) * self.bits // 32), self.bits)
+        zeros = whole[:, first - begin : last - begin].T.astype(np.float32) + np.float32(self.offset)
+        scales = self.scales[first:last].numpy().astype(np.float32)
+        of_inputs = self.of_inputs()
+        values -= zeros[:, of_inputs]
+        values *= scales[:, of_inputs]
+        return values
+
+    def of_inputs(self) -> npt.NDArray[np.intp]:
+        """The group of each input."""
+        with self._lock:
+            if self._of_inputs is None:
+                given = np.arange(self.inputs) // self.group if self.order is None else self.order.numpy().astype(np.intp)
+                if given.size and not 0 <= int(given.min()) <= int(given.max()) < self.groups:
+                    raise self.checkpoint.refuse(
+                        "E-PACKED-INDEX", f"tensor {self.stem + '.g_idx'!r} names groups that there are not", expected=f"0 to {self.groups - 1}",
+                        found=f"{given.min()} to {given.max()}",
+                    )
+                self._of_inputs = given
+            return self._of_inputs
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    """A matrix with rows and columns exchanged, gathered when it is read."""
+    rows, width = tensor.shape
+    return Tensor(tensor.dtype, (width, rows), strided(tensor.storage, tensor.dtype.block_nbytes, (width, rows), (1, width)))
+
+
+def columns(tensor: Tensor, first: int, last: int) -> np.ndarray:
+    """Columns ``[first, last)`` of a matrix of words, as an array."""
+    rows, width = tensor.shape
+    view = strided(tensor.storage, I32.block_nbytes, (rows, last - first), (width, 1), first)
+    return np.frombuffer(view.read(0, view.nbytes), "<u4").reshape(rows, last - first)
+
+
+SCHEME = Scheme(("gptq",), unpack)

@@ -1,0 +1,54 @@
+"""MXFP4: 4-bit floats (E2M1), 32 with one 8-bit exponent, as gpt-oss stores its experts. They stay blocks: ggml has the same type.
+
+Sources: OCP Microscaling Formats 1.0; the checkpoints of gpt-oss.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....runtime.quant import block_type
+from ....runtime.scheme import Checkpoint, Scheme, Unpacked
+from ....runtime.storage import Derived
+from ....runtime.tensor import Tensor
+from ....runtime.transposed import transposed
+
+BLOCK = block_type("mxfp4")
+HALF = BLOCK.block // 2
+
+
+def unpack(checkpoint: Checkpoint) -> Unpacked:
+    """``NAME_blocks`` [experts, out, blocks, 16] and ``NAME_scales`` [experts, out, blocks] to ``NAME`` [experts, in, out]."""
+    found = Unpacked(f"mxfp4, blocks of {BLOCK.block}")
+    for name in checkpoint.stems("_blocks"):
+        names = [f"{name}_blocks", f"{name}_scales"]
+        found.add(name, transposed(blocks(checkpoint, name, *names)), names)
+    return found
+
+
+def blocks(checkpoint: Checkpoint, name: str, codes_name: str, scales_name: str) -> Tensor:
+    """The same values as ggml's blocks, [experts, out, in]: the exponent first, then element i and i + 16 in a byte in place of 2 i and 2 i + 1."""
+    codes = checkpoint.part(codes_name, ("u8",), of=name)
+    if len(codes.shape) < 3 or codes.shape[-1] != HALF or not codes.count:
+        want = f"[..., rows, blocks, {HALF}]"
+        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {codes_name!r} has another shape", expected=want, found=list(codes.shape))
+    scales = checkpoint.part(scales_name, ("u8", "f8_e8m0"), codes.shape[:-1], name)
+    shape = (*codes.shape[:-2], codes.shape[-2] * BLOCK.block)
+    size = BLOCK.block_nbytes
+
+    def read(start: int, stop: int) -> memoryview:
+        first, last = start // size, stop // size
+        pairs = np.frombuffer(codes.storage.read(first * HALF, last * HALF), np.uint8).reshape(-1, HALF)
+        plain = np.stack((pairs & 15, pairs >> 4), axis=-1).reshape(-1, BLOCK.block)
+        out = np.empty((last - first, size), np.uint8)
+        out[:, 0] = np.frombuffer(scales.storage.read(first, last), np.uint8)
+        out[:, 1:] = plain[:, :HALF] | plain[:, HALF:] << 4
+        return out.reshape(-1).data
+
+    storage = Derived(math.prod(codes.shape[:-1]) * size, size, read, sequential=codes.storage.sequential)
+    return Tensor(BLOCK, shape, storage)
+
+
+SCHEME = Scheme(("mxfp4",), unpack)

@@ -1,0 +1,32 @@
+"""Transposed tensors that remember what they are the transpose of, so that who transposes them again has the original, blocks included."""
+
+from __future__ import annotations
+
+from .storage import Derived
+from .tensor import Tensor
+
+
+class Turned(Derived):
+    """The bytes of a transpose, computed one matrix at a time; `origin` is the tensor that was transposed."""
+
+    def __init__(self, origin: Tensor) -> None:
+        import numpy
+
+        values = origin.dequantize()
+        rows, columns = origin.shape[-2:]
+        size = rows * columns * values.dtype.block_nbytes
+
+        def read(start: int, stop: int) -> memoryview:
+            found = numpy.frombuffer(values.storage.read(start, stop), values.dtype.as_numpy()).reshape(-1, rows, columns)
+            return numpy.ascontiguousarray(found.swapaxes(1, 2)).reshape(-1).view(numpy.uint8).data
+
+        super().__init__(values.nbytes, max(1, size), read, sequential=values.storage.sequential)
+        self.origin = origin
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    """``[..., a, b]`` as ``[..., b, a]``; the transpose of a transpose is the tensor itself. Blocks become f32."""
+    if isinstance(tensor.storage, Turned):
+        return tensor.storage.origin
+    dtype = tensor.dequantize().dtype
+    return Tensor(dtype, (*tensor.shape[:-2], tensor.shape[-1], tensor.shape[-2]), Turned(tensor))
