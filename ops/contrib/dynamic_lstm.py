@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...runtime.dtype import F32
 from ...runtime.graph import Dim
 from ...runtime.infer import Inference
 from ...runtime.op import Tolerance, case, op
-from ..nn.lstm import cell_of
-from ..nn.recurrent import DIRECTIONS, Activation, functions, halves, sequences
+from ..allocation import allowed
+from ..nn.recurrent import DIRECTIONS, Activation, Cell, Sequences, clipper, functions, halves, sequences
 from .domain import DOMAIN
 from .dynamic_products import dynamic_product
 from .heads import refuse
+from .rational import rational_sigmoid, rational_tanh
 
 
 def _infer(node: Inference) -> None:
@@ -25,6 +28,7 @@ def _infer(node: Inference) -> None:
         node.set(index, F32, (count, batch, hidden))
 
 
+RATIONAL = {"sigmoid": rational_sigmoid, "tanh": rational_tanh}
 FACTORS = np.array([0.02], np.float32), np.array([3], np.int8), np.array([0.03], np.float32), np.array([-2], np.int8)
 
 
@@ -45,24 +49,56 @@ def dynamic_quantize_lstm(
 ) -> tuple[np.ndarray, ...]:
     """As LSTM, with weights [directions, inputs, 4 x hidden]; scales and zero points [directions] or [directions, 4 x hidden].
 
-    All inputs are quantized as one, and all hidden states of a time; onnxruntime does so too on one thread, on more it splits the batch.
+    All inputs are quantized as one, and all hidden states of a turn, zero those of sequences that have ended; onnxruntime does so too on one
+    thread, on more it splits the batch. The bias is added last, as there.
     """
     turned_w, turned_r = w.swapaxes(1, 2), r.swapaxes(1, 2)
     run = sequences("DynamicQuantizeLSTM", x, turned_w, turned_r, b, sequence_lens, 4, direction, hidden_size, 0)
     count, hidden = len(w), r.shape[1]
     if p is not None and p.shape != (count, 3 * hidden):
         raise refuse("DynamicQuantizeLSTM", f"peepholes of shape {p.shape} where {(count, 3 * hidden)} is needed")
-    forward_bias, recurrent_bias = halves(None if b is None else b, turned_w.astype(np.float32))
-    applied = functions(activations or ["Sigmoid", "Tanh", "Tanh"] * count, activation_alpha, activation_beta, 3 * count, "DynamicQuantizeLSTM")
+    names = list(activations or ["Sigmoid", "Tanh", "Tanh"] * count)
+    applied = functions(names, activation_alpha, activation_beta, 3 * count, "DynamicQuantizeLSTM")
+    applied = [RATIONAL.get(name.lower(), function) for name, function in zip(names, applied, strict=False)]
+    biases = np.add(*halves(b, turned_w.astype(np.float32)))
+    h, c = run.state(initial_h, hidden).copy(), run.state(initial_c, hidden).copy()
+    y = np.zeros(allowed((*x.shape[:1], count, x.shape[1], hidden), 4, "DynamicQuantizeLSTM"), np.float32)
+    for at in range(count):
+        cell = _cell(applied[3 * at : 3 * at + 3], biases[at], None if p is None else p[at].reshape(3, hidden), clip, bool(input_forget))
+        added = dynamic_product(run.x, w[at], w_scale[at], w_zero_point[at])
+        seen = h[at]
+        for rows, times in _turns(run, at):
+            gates = added[times, np.arange(len(times))] + dynamic_product(seen, r[at], r_scale[at], r_zero_point[at])
+            then_h, then_c = cell(gates, c[at])
+            h[at, rows], c[at, rows] = then_h[rows], then_c[rows]
+            y[times[rows], at, rows] = then_h[rows]
+            seen = np.where(rows[:, None], h[at], np.float32(0))
+    return y, h, c
 
-    def projected(index: int) -> np.ndarray:
-        return dynamic_product(run.x, w[index], w_scale[index], w_zero_point[index]) + (forward_bias[index] + recurrent_bias[index])
 
-    def recurrent(index: int) -> Activation:
-        return lambda h: dynamic_product(h, r[index], r_scale[index], r_zero_point[index])
+def _turns(run: Sequences, at: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """One turn after another: the sequences that have not ended, and the time that each of them is at; all begin with the first turn."""
+    length, batch = run.x.shape[:2]
+    lengths = np.full(batch, length) if run.lengths is None else run.lengths
+    for turn in range(length):
+        times = lengths - 1 - turn if run.directions[at] == "reverse" else np.full(batch, turn)
+        yield turn < lengths, np.maximum(times, 0)
 
-    cells = [
-        cell_of(recurrent(at), applied[3 * at : 3 * at + 3], None if p is None else p[at].reshape(3, hidden), clip, bool(input_forget))
-        for at in range(count)
-    ]
-    return run.run(cells, projected, [run.state(initial_h, hidden), run.state(initial_c, hidden)])
+
+def _cell(applied: list[Activation], bias: np.ndarray, p: np.ndarray | None, clip: float | None, coupled: bool) -> Cell:
+    """From gates [batch, 4 x hidden] without their bias and cell states to the next hidden and cell states."""
+    (f, g, h_of), limit = applied, clipper(clip)
+    peep_in, peep_out, peep_forget = (None, None, None) if p is None else p
+    bias_in, bias_out, bias_forget, bias_new = np.split(bias, 4)
+
+    def gate(values: np.ndarray, peephole: np.ndarray | None, state: np.ndarray, more: np.ndarray) -> np.ndarray:
+        return f(limit((values if peephole is None else values + peephole * state) + more))
+
+    def step(gates: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        i, o, forget, new = np.split(gates, 4, axis=1)
+        taken = gate(i, peep_in, c, bias_in)
+        kept = 1 - taken if coupled else gate(forget, peep_forget, c, bias_forget)
+        state = kept * c + taken * g(limit(new + bias_new))
+        return gate(o, peep_out, state, bias_out) * h_of(state), state
+
+    return step

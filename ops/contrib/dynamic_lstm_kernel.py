@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...runtime.kernel import inner, range_kernel
+from ...runtime.kernel import inlined, inner, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, i64, number, u8
-from ...runtime.simd import LANES
-from ..math.lane_kernel import larger
-from ..nn.cell_kernel import lstm_row
+from ...runtime.simd import LANES, select, splat
+from ..math.lane_kernel import fma, larger, load_single, store_single
+from ..nn.cell_kernel import SIGMOID, TANH, activated
 from ..nn.recurrent import DIRECTIONS
 from ..nn.recurrent_kernel import activation_table, copied_row, filled_states, initial_state, padded_rows
 from ..quantized.byte_kernel import MIDDLE, PANEL, byte_panels, column_of_byte_tiles
@@ -19,15 +20,83 @@ from ..quantized.linear_kernel import dynamically
 from ..quantized.product_kernel import Factors, for_columns, multiplied, zero_terms
 from ..quantized.result_kernel import REALS, results, rounded
 from .dynamic_lstm import dynamic_quantize_lstm
+from .rational import SIGMOID_ABOVE, SIGMOID_BELOW, SIGMOID_REACH, TANH_ABOVE, TANH_BELOW, TANH_REACH
 
 F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
 
 
+def _polynomial(coefficients: Sequence[float]) -> Any:
+    first, rest = np.float32(coefficients[0]), tuple(np.float32(coefficient) for coefficient in coefficients[1:])
+
+    @inlined
+    def polynomial(square: Any) -> Any:
+        total = splat(first)
+        for coefficient in rest:
+            total = fma(total, square, coefficient)
+        return total
+
+    return polynomial
+
+
+_sigmoid_above, _sigmoid_below, _tanh_above, _tanh_below = map(_polynomial, (SIGMOID_ABOVE, SIGMOID_BELOW, TANH_ABOVE, TANH_BELOW))
+
+
+@inlined
+def _bounded(x: Any, reach: Any) -> Any:
+    x = select(x < -reach, -reach, x)
+    return select(x > reach, reach, x)
+
+
 @inner
-def _rounded_states(h: Any, width: Any, rows: Any, hidden: Any, codes: Any, wide: Any, zeros: Any, sums: Any) -> Any:
-    """States [rows, width] as rows of signed bytes `wide` apart, their zero point and sums; the scale."""
+def _activated(table: Any, index: Any, x: Any, clip: Any) -> Any:
+    """As `activated`, with onnxruntime's sigmoid and tanh."""
+    kind = f32(table + 12 * index)[0]
+    if kind == np.float32(SIGMOID):
+        x = _bounded(_bounded(x, clip), np.float32(SIGMOID_REACH))
+        y = x * _sigmoid_above(x * x) / _sigmoid_below(x * x) + np.float32(0.5)
+        return select(y < np.float32(0), np.float32(0), y)
+    if kind == np.float32(TANH):
+        x = _bounded(_bounded(x, clip), np.float32(TANH_REACH))
+        return x * _tanh_above(x * x) / _tanh_below(x * x)
+    return activated(table, index, x, clip)
+
+
+@inner
+def _row(added: Any, gates: Any, bias: Any, hidden: Any, h: Any, c: Any, peep: Any, table: Any, clip: Any, coupled: Any) -> None:
+    """Gates i, o, f and c; peepholes i, o and f. The bias comes last."""
+    step = 4 * hidden
+    for j in range(0, 4 * hidden, 4 * LANES):
+        state = load_single(c + j)
+        i = load_single(added + j) + load_single(gates + j)
+        o = load_single(added + step + j) + load_single(gates + step + j)
+        new = load_single(added + 3 * step + j) + load_single(gates + 3 * step + j) + load_single(bias + 3 * step + j)
+        if peep != 0:
+            i = i + load_single(peep + j) * state
+        i = _activated(table, 0, i + load_single(bias + j), clip)
+        if coupled != 0:
+            forget = np.float32(1) - i
+        else:
+            forget = load_single(added + 2 * step + j) + load_single(gates + 2 * step + j)
+            if peep != 0:
+                forget = forget + load_single(peep + 2 * step + j) * state
+            forget = _activated(table, 0, forget + load_single(bias + 2 * step + j), clip)
+        state = forget * state + i * _activated(table, 1, new, clip)
+        if peep != 0:
+            o = o + load_single(peep + step + j) * state
+        store_single(c + j, state)
+        o = _activated(table, 0, o + load_single(bias + step + j), clip)
+        store_single(h + j, o * _activated(table, 2, state, np.float32(np.inf)))
+
+
+@inner
+def _rounded_states(
+    h: Any, width: Any, rows: Any, hidden: Any, codes: Any, wide: Any, zeros: Any, sums: Any, lengths: Any, turn: Any
+) -> Any:
+    """States [rows, width] as rows of signed bytes `wide` apart, their zero point and sums; the scale. Those of ended sequences do not count."""
     low, high = np.float32(0), np.float32(0)
     for row in range(rows):
+        if turn != 0 and lengths != 0 and turn > i32(lengths)[row]:
+            continue
         state = f32(h + 4 * width * row)
         for j in range(hidden):
             low, high = larger(low, -state[j]), larger(high, state[j])
@@ -51,11 +120,11 @@ def _rounded_states(h: Any, width: Any, rows: Any, hidden: Any, codes: Any, wide
 @range_kernel
 def recurred_bytes(args: Any, part: Any, parts: Any) -> None:
     """All times of a direction: times, batch, directions, hidden, backwards, input_forget; what inputs add; panels with zero points, terms and
-    scales of their columns; outputs; first and last states; lengths, peepholes, activations, clip, scratch, refusal."""
+    scales of their columns; outputs; first and last states; lengths, peepholes, activations, clip, scratch, refusal, biases."""
     times, batch, directions, hidden, backwards, coupled = args[0], args[1], args[2], args[3], args[4], args[5]
     added, weights, column_zeros, column_terms, scales, y = args[6], args[7], args[8], args[9], args[10], args[11]
     h_first, c_first, h_last, c_last, lengths, peepholes, tables = args[12], args[13], args[14], args[15], args[16], args[17], args[18]
-    clip = np.float32(number(args[19]))
+    clip, biases = np.float32(number(args[19])), args[22]
     width, wide, columns = (hidden + LANES - 1) // LANES * LANES, (hidden + 3) // 4 * 4, 4 * hidden
     count = (columns + PANEL - 1) // PANEL
     row_bytes = 4 * (columns + LANES)
@@ -74,8 +143,7 @@ def recurred_bytes(args: Any, part: Any, parts: Any) -> None:
         own = 4 * count * PANEL * direction
         peep = peepholes + direction * 4 * (3 * hidden + LANES) if peepholes != 0 else peepholes
         for turn in range(times):
-            time = turn if (backwards >> direction) & 1 == 0 else times - 1 - turn
-            scale = _rounded_states(h, width, batch, hidden, codes, wide, zeros, totals)
+            scale = _rounded_states(h, width, batch, hidden, codes, wide, zeros, totals, lengths, turn)
             for panel in range(count):
                 at = own + 4 * panel * PANEL
                 column_of_byte_tiles(codes, wide, weights + (direction * count + panel) * wide * PANEL, wide // 4, sums, batch)
@@ -86,17 +154,19 @@ def recurred_bytes(args: Any, part: Any, parts: Any) -> None:
                     np.float32(0), gates + 4 * panel * PANEL, row_bytes,
                 )
             for row in range(batch):
-                out = y + 4 * hidden * ((time * directions + direction) * batch + row)
-                if lengths != 0 and time >= i32(lengths)[row]:
+                length = max(0, min(times, np.int64(i32(lengths)[row]))) if lengths != 0 else times
+                if turn >= length:
                     if y != 0:
+                        out = f32(y + 4 * hidden * ((turn * directions + direction) * batch + row))
                         for j in range(hidden):
-                            f32(out)[j] = np.float32(0)
+                            out[j] = np.float32(0)
                     continue
+                time = turn if (backwards >> direction) & 1 == 0 else length - 1 - turn
                 now = added + 4 * columns * ((direction * times + time) * batch + row)
-                table = tables + 36 * direction
-                lstm_row(now, gates + row_bytes * row, hidden, h + 4 * width * row, c + 4 * width * row, peep, table, clip, coupled)
+                state, bias = h + 4 * width * row, biases + direction * 4 * (columns + LANES)
+                _row(now, gates + row_bytes * row, bias, hidden, state, c + 4 * width * row, peep, tables + 36 * direction, clip, coupled)
                 if y != 0:
-                    copied_row(h + 4 * width * row, out, hidden)
+                    copied_row(state, y + 4 * hidden * ((time * directions + direction) * batch + row), hidden)
         for row in range(batch):
             if h_last != 0:
                 copied_row(h + 4 * width * row, h_last + place + 4 * hidden * row, hidden)
@@ -138,7 +208,7 @@ def plan_dynamic_lstm(step: Step) -> Planned:
         return None
     if lengths is not None and (lengths.shape != (batch,) or lengths.dtype != np.int32):
         return None
-    launches, added = _added(step, x, inputs, b)
+    launches, added = _added(step, x, inputs)
     terms = [zero_terms(matrix, zeros) for matrix, _, zeros in states]
     panels = step.packed(2, "bytes", lambda array: np.stack([byte_panels(matrix) for matrix in array]))
     width, wide = -(-hidden // LANES) * LANES, -(-hidden // 4) * 4
@@ -151,22 +221,20 @@ def plan_dynamic_lstm(step: Step) -> Planned:
         step.held(np.stack([zeros for zeros, _ in terms])), step.held(np.stack([term for _, term in terms])),
         step.held(np.stack([scales for _, scales, _ in states]).astype(np.float32)), ends[0], firsts[0] or 0, firsts[1] or 0, ends[1], ends[2],
         0 if lengths is None else lengths, 0 if p is None else step.held(padded_rows(p)), step.held(table), float(step.attributes["clip"] or np.inf),
-        step.scratch(parts * room), step.refusal,
+        step.scratch(parts * room), step.refusal, step.held(np.pad(b[:, :columns] + b[:, columns:], ((0, 0), (0, LANES)))),
     )
     return [*launches, Launch(recurred_bytes, arguments, parts)]
 
 
-def _added(
-    step: Step, x: Buffer, inputs: list[tuple[np.ndarray, np.ndarray, np.ndarray]], b: np.ndarray
-) -> tuple[list[Launch], Buffer]:
-    """Products of all inputs with the weights of each direction, the biases added: [directions, rows, columns]."""
+def _added(step: Step, x: Buffer, inputs: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[list[Launch], Buffer]:
+    """Products of all inputs with the weights of each direction: [directions, rows, columns]."""
     columns, rows = inputs[0][0].shape[1], x.shape[0] * x.shape[1]
     launches, codes, scale, zero = dynamically(step, x)
     made = step.scratch(4 * (len(inputs) * rows * columns + LANES)).view((len(inputs) * rows * columns + LANES,), dtype=F32)
     panels = step.packed(1, "bytes", lambda array: np.stack([byte_panels(matrix) for matrix in array]))
     one = panels.count // len(inputs)
     for index, (matrix, scales, zeros) in enumerate(inputs):
-        factors = Factors(codes, zero, 1, 9, REALS, scale, reals=b[index, :columns] + b[index, columns:])
+        factors = Factors(codes, zero, 1, 9, REALS, scale)
         target = made.view((rows, columns), index * rows * columns)
         launches += multiplied(step, target, factors, matrix, panels.view((one,), index * one), scales, zeros)
     return launches, made
