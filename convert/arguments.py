@@ -113,6 +113,9 @@ VALUES = (
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
     click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
 )
+MERGING = (
+    click.option("--lora", multiple=True, metavar="DIR[:STRENGTH]", type=PATH, help="Merge a LoRA adapter of PEFT into the weights (repeatable)."),
+)
 GRAPHS = (
     click.option("--external-data", default="auto", type=click.Choice(["auto", "never", "always"]), help="ONNX tensors in files of their own."),
     click.option("--opset", type=click.IntRange(1), metavar="N", help="ONNX opset to write (default: the lowest from 17 on that fits)."),
@@ -199,6 +202,7 @@ def convert_options(values: dict[str, Any]) -> Options:
         tied=values.get("tied", "clone"),
         verify=values["verify"],
         keep_quantized=values.get("keep_quantized"),
+        lora=tuple(values.get("lora", ())),
         attachments=not values.get("no_tokenizer", False),
         tokenizer=values.get("tokenizer"),
         force=values["force"],

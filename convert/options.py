@@ -31,6 +31,7 @@ class Options:
         nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
         keep_quantized: whether weights that were quantized elsewhere (GPTQ, bitsandbytes ...) go out as they are stored; None where nothing changes
             their values and the output is no GGUF or ONNX.
+        lora: adapters of PEFT to merge, each ``DIR`` or ``DIR:STRENGTH``.
         attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
         force: replace an existing output; resume: go on with a killed run.
         max_memory: bytes that may be held beyond the base; threads: how many write.
@@ -52,6 +53,7 @@ class Options:
     tied: str = "clone"
     verify: str = "sample"
     keep_quantized: bool | None = None
+    lora: tuple[str, ...] = ()
     attachments: bool = True
     tokenizer: str | None = None
     force: bool = False

@@ -25,6 +25,7 @@ from ..runtime.passes.weights import weights_only
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
+from .adapters import merge
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
 from .options import Options
 from .prequantized import note_kept
@@ -108,7 +109,7 @@ def keeps_quantized(options: Options, format: Format) -> bool:
     """Whether weights that were quantized elsewhere go out as they are stored."""
     if options.keep_quantized is not None:
         return options.keep_quantized
-    return options.dtype is None and not options.tensor_types and not format.graphs and format.name != "gguf"
+    return options.dtype is None and not options.tensor_types and not options.lora and not format.graphs and format.name != "gguf"
 
 
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
@@ -122,6 +123,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         weights_only(graph)
     _refuse_part(graph, options)
     _attach(graph, options)
+    merge(graph, options.lora)
     rules = translated(graph, format, beside)
     options.select.run(graph)
     Tied(options.tied).run(graph)
@@ -159,7 +161,7 @@ def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
 
 def _refuse_part(graph: Graph, options: Options) -> None:
     """Weights that nodes use are neither left out, renamed nor cast without the nodes."""
-    chosen = {"--dtype": options.dtype, "--tensor-type": options.tensor_types, "--tied dedupe": options.tied == "dedupe"}
+    chosen = {"--dtype": options.dtype, "--tensor-type": options.tensor_types, "--tied dedupe": options.tied == "dedupe", "--lora": options.lora}
     chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
     given = [name for name, value in chosen.items() if value]
     if graph.nodes and given:
@@ -241,7 +243,7 @@ def _fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) ->
     for path in (*graph.files, *graph.beside):
         status = os.stat(path)
         inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
-    reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan]
+    reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan, options.lora]
     digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types, reading]).encode())
     for file in files:
         digest.update(json.dumps([file.name, file.nbytes]).encode())

@@ -27,8 +27,8 @@ Examples
 @click.argument("inputs", metavar="IN...", type=arguments.PATH, nargs=-1, required=True)
 @click.argument("output", metavar="OUT", type=arguments.PATH)
 @arguments.options(
-    arguments.OUTPUT, arguments.VALUES, arguments.CHOOSING, arguments.SHARDING, arguments.GRAPHS, arguments.CARRYING, arguments.PLACING,
-    arguments.READING,
+    arguments.OUTPUT, arguments.VALUES, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING, arguments.GRAPHS, arguments.CARRYING,
+    arguments.PLACING, arguments.READING,
 )
 def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Convert models IN to OUT: format, dtype, names, sharding.

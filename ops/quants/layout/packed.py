@@ -5,7 +5,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .fields import Blocks
+from .fields import Blocks, Values
+
+
+def scaled(codes: npt.NDArray[np.generic], zeros: Values, scales: Values, groups: int | npt.NDArray[np.intp]) -> Values:
+    """``(code - zero) * scale``, float32 ``[n, k]``, for codes [n, k] and zeros and scales [n, groups].
+
+    Args:
+        groups: neighbouring codes of a group, or the group of each code.
+    """
+    values: Values = codes.astype(np.float32)
+    if isinstance(groups, int) and values.shape[1] == groups * zeros.shape[1]:
+        apart = values.reshape(len(values), -1, groups)
+        apart -= zeros[:, :, None]
+        apart *= scales[:, :, None]
+        return values
+    order = np.arange(values.shape[1]) // groups if isinstance(groups, int) else groups
+    values -= zeros[:, order]
+    values *= scales[:, order]
+    return values
 
 
 def numbers(words: npt.NDArray[np.generic], bits: int) -> Blocks:

@@ -11,12 +11,14 @@ import numpy as np
 
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor import Tensor
-from ..layout.packed import numbers
+from ..layout.packed import numbers, scaled
 from .gptq import transposed
 
 BITS = (4,)
 VERSIONS = ("gemm", "gemv")
 PER_WORD = 8
+MIDDLE = np.float32(8)
+"""What zero is where there are no zeros."""
 PLACES = np.array((0, 4, 1, 5, 2, 6, 3, 7))
 """Where the numbers of eight neighbouring outputs are in a word, in the GEMM format."""
 
@@ -47,20 +49,17 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     scales = transposed(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (groups, outputs), stem))
     zeros = _zeros(checkpoint, stem, (groups, words))
     zeros = None if zeros is None else transposed(zeros)
-    of_inputs = np.arange(inputs) // size
-
     def spread(words_of_outputs: Tensor, first: int, last: int) -> np.ndarray:
         """Numbers of outputs ``[first, last)``, [outputs, in or groups], from words of eight outputs."""
         low, high = first // PER_WORD, -(-last // PER_WORD)
         found = numbers(words_of_outputs[low:high].numpy(), 4).reshape(high - low, -1, PER_WORD)
         ordered = found[:, :, PLACES].transpose(0, 2, 1).reshape((high - low) * PER_WORD, -1)
-        return ordered[first - low * PER_WORD : last - low * PER_WORD].astype(np.float32)
+        return ordered[first - low * PER_WORD : last - low * PER_WORD]
 
     def rows(first: int, last: int) -> np.ndarray:
-        values = spread(codes, first, last)
-        values -= np.float32(8) if zeros is None else spread(zeros, first, last)[:, of_inputs]
-        values *= scales[first:last].numpy().astype(np.float32)[:, of_inputs]
-        return values
+        factors = scales[first:last].numpy().astype(np.float32)
+        middles = np.full_like(factors, MIDDLE) if zeros is None else spread(zeros, first, last).astype(np.float32)
+        return scaled(spread(codes, first, last), middles, factors, size)
 
     return computed((outputs, inputs), rows, [packed])
 
@@ -76,13 +75,12 @@ def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
         want = f"[{outputs}, {math.ceil(inputs / size)} or more, by eights]"
         raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {stem + '.scales'!r} has another shape", expected=want, found=list(scales.shape))
     zeros = _zeros(checkpoint, stem, (outputs, width // PER_WORD))
-    of_inputs = np.arange(inputs) // size
+    groups = math.ceil(inputs / size)
 
     def rows(first: int, last: int) -> np.ndarray:
-        values = numbers(packed[first:last].numpy(), 4).astype(np.float32)
-        values -= np.float32(8) if zeros is None else numbers(zeros[first:last].numpy(), 4).astype(np.float32)[:, of_inputs]
-        values *= scales[first:last].numpy().astype(np.float32)[:, of_inputs]
-        return values
+        factors = scales[first:last].numpy().astype(np.float32)[:, :groups]
+        middles = np.full_like(factors, MIDDLE) if zeros is None else numbers(zeros[first:last].numpy(), 4).astype(np.float32)[:, :groups]
+        return scaled(numbers(packed[first:last].numpy(), 4), middles, factors, size)
 
     return computed((outputs, inputs), rows, [packed])
 

@@ -15,7 +15,7 @@ from ....runtime.dtype import I32
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.strided import strided
 from ....runtime.tensor import Tensor
-from ..layout.packed import numbers
+from ..layout.packed import numbers, scaled
 
 BITS = (2, 3, 4, 8)
 ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
@@ -57,6 +57,7 @@ class Matrix:
         order = f"{stem}.g_idx"
         self.order = checkpoint.part(order, ("i32", "i64"), (self.inputs,)) if order in checkpoint.tensors else None
         self._of_inputs: npt.NDArray[np.intp] | None = None
+        self._in_order = False
         self._lock = threading.Lock()
 
     def tensor(self) -> Tensor:
@@ -65,28 +66,27 @@ class Matrix:
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """``(code - zero) * scale`` for outputs ``[first, last)``, as float32."""
-        values = numbers(self.codes[first:last].numpy(), self.bits).astype(np.float32)
         begin = first // RUN * RUN
         whole = numbers(columns(self.zeros, begin * self.bits // 32, min(self.outputs, -(-last // RUN) * RUN) * self.bits // 32), self.bits)
         zeros = whole[:, first - begin : last - begin].T.astype(np.float32) + np.float32(self.offset)
         scales = self.scales[first:last].numpy().astype(np.float32)
-        of_inputs = self.of_inputs()
-        values -= zeros[:, of_inputs]
-        values *= scales[:, of_inputs]
-        return values
+        return scaled(numbers(self.codes[first:last].numpy(), self.bits), zeros, scales, self.of_inputs())
 
-    def of_inputs(self) -> npt.NDArray[np.intp]:
-        """The group of each input."""
+    def of_inputs(self) -> npt.NDArray[np.intp] | int:
+        """The group of each input, or how many inputs a group has where they are in order."""
+        if self.order is None:
+            return self.group
         with self._lock:
             if self._of_inputs is None:
-                given = np.arange(self.inputs) // self.group if self.order is None else self.order.numpy().astype(np.intp)
+                given = self.order.numpy().astype(np.intp)
                 if given.size and not 0 <= int(given.min()) <= int(given.max()) < self.groups:
                     raise self.checkpoint.refuse(
                         "E-PACKED-INDEX", f"tensor {self.stem + '.g_idx'!r} names groups that there are not", expected=f"0 to {self.groups - 1}",
                         found=f"{given.min()} to {given.max()}",
                     )
                 self._of_inputs = given
-            return self._of_inputs
+                self._in_order = np.array_equal(given, np.arange(self.inputs) // self.group)
+            return self.group if self._in_order else self._of_inputs
 
 
 def transposed(tensor: Tensor) -> Tensor:
