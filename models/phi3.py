@@ -8,12 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..runtime.arch import Architecture, Config, Key, Weight
-from ..runtime.graph import Value
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
-from .layers.linear import linear
-from .layers.mlp import ACTIVATIONS
+from .layers.mlp import gated_both
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.rope import Rotary, Scaling
@@ -68,14 +66,10 @@ def build(net: Decoder) -> None:
     config = net.config
     rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
 
-    def fed_forward(x: Value, name: str) -> Value:
-        gate, up = net.split(linear(net, x, f"{name}.both"), [config.intermediate] * 2)
-        return linear(net, net.Mul(ACTIVATIONS[config.act](net, gate), up), f"{name}.down")
-
     x = net.begin()
     for i, window in enumerate(config.windows):
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
-        x = net.Add(x, fed_forward(norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp"))
+        x = net.Add(x, gated_both(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act, config.intermediate))
     net.end(x, norm)
 
 

@@ -22,6 +22,7 @@ class Case:
         long: length of a text past its window or trained context.
         tolerance: of the largest difference, relative to the largest value.
         padded, cached: whether padding and cached decoding are defined in the reference.
+        attention: which of transformers' implementations is right.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Case:
     tolerance: float = 3e-5
     padded: bool = True
     cached: bool = True
+    attention: str = "eager"
 
 
 def cases(cls, model_type, **rows):
@@ -67,7 +69,7 @@ def made(case, seed, folder):
                 parameter.mul_(1 + 0.2 * noise)
     model.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(config))
-    return cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    return cls.from_pretrained(folder, dtype=torch.float32, attn_implementation=case.attention).eval()
 
 
 def texts(case, seed, model):
@@ -89,3 +91,24 @@ def expected(model, ids, mask):
     with torch.no_grad():
         logits = model(input_ids=torch.tensor(ids), use_cache=False, **given).logits.numpy()
     return logits if mask is None or logits.ndim < 3 else logits * mask[..., None]
+
+
+def converted(model, names):
+    """The same model from files with other names."""
+    from candle_convert.convert.modelling import Model
+    from candle_convert.runtime.arch import GGUF
+    from candle_convert.runtime.binding import bind, configured, described, recognise, unbind
+
+    said = described(model.architecture, names, model.config)
+    said |= {"general.architecture": model.architecture.gguf[0]} if names == GGUF else {"model_type": model.architecture.model_types[0]}
+    architecture = recognise(names, said)
+    assert architecture is model.architecture
+    config = configured(architecture, names, said)
+    weights = bind(architecture, config, unbind(model.architecture, model.config, model.weights, names), names)
+    return Model(architecture, names, config, weights, model.source)
+
+
+def difference(got, want, mask=None):
+    """The largest difference where the mask is, relative to the largest value."""
+    got = got if mask is None else got * mask[..., None]
+    return np.abs(got - want).max() / np.abs(want).max()

@@ -41,3 +41,9 @@ def gated(net: Net, x: Value, name: str, kind: str = "silu") -> Value:
 def plain(net: Net, x: Value, name: str, kind: str) -> Value:
     """down(act(up(x)))."""
     return linear(net, ACTIVATIONS[kind](net, linear(net, x, f"{name}.up")), f"{name}.down")
+
+
+def gated_both(net: Net, x: Value, name: str, kind: str, width: int) -> Value:
+    """down(act(gate(x)) * up(x)), where gate and up are one matrix ``NAME.both`` [2 x width, in]."""
+    gate, up = net.split(linear(net, x, f"{name}.both"), [width, width])
+    return linear(net, net.Mul(ACTIVATIONS[kind](net, gate), up), f"{name}.down")

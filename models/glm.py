@@ -1,0 +1,144 @@
+"""GLM-4 in its three layouts, ChatGLM 2 and 3, CodeGeeX4 (Team GLM 2024, arXiv:2406.12793): half of each head is turned, in pairs of neighbours.
+
+ChatGLM's own files have queries, keys and values in one matrix, those of transformers (``glm``) in three; GGUF files come from either. GLM-4 of
+April 2025 (``glm4``) has norms behind each part too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight
+from ..runtime.graph import Value
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.mlp import gated_both
+from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
+from .layers.pieces import heads_rows
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, ROTARY, THETA, VALUE_DIM, act, matrix, partial
+
+BASE = 10000.0
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Row of the base of the rotary embedding, which ChatGLM's files give as a multiple of 10000."""
+
+    name: str = "theta"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
+        return BASE * float(source.get("rope_ratio") or 1) if names == HF else float(source.get("rope.freq_base") or BASE)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {"rope_ratio": config.theta / BASE} if names == HF else {"rope.freq_base": config.theta}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Row of the heads of keys and values of ChatGLM's files, which only models with `multi_query_attention` have fewer of."""
+
+    name: str = "kv_heads"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        if names != HF:
+            return int(source.get("attention.head_count_kv") or config.heads)
+        return int(source["multi_query_group_num"]) if source.get("multi_query_attention") else int(config.heads)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names != HF:
+            return {"attention.head_count_kv": config.kv_heads}
+        return {"multi_query_attention": config.kv_heads != config.heads, "multi_query_group_num": config.kv_heads}
+
+
+def _plain(name: str) -> Key:
+    """Row of a switch of ChatGLM's files that no published model turns on."""
+
+    def off(value: Any) -> bool:
+        if value:
+            raise ValueError(f"{name} is not supported")
+        return False
+
+    return Key(name, name, (), False, off)
+
+
+HEAD_SIZE = Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads)
+EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, float)
+REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY)
+KEYS = (*DECODER, KV_HEADS, HEAD_SIZE, EPS, *REST)
+GLM4_KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, EPS, *REST)
+CHAT_KEYS = (
+    Key("task", (), (), "lm", str), Key("vocab", ("padded_vocab_size", "vocab_size")), *DECODER[2:], Groups(),
+    Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads),
+    Key("intermediate", "ffn_hidden_size", "feed_forward_length"),
+    Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, float),
+    Ratio(), Scaling(), act("silu"), partial(0.5), ROTARY, _plain("apply_residual_connection_post_layernorm"), _plain("add_bias_linear"),
+)  # fmt: skip
+
+HF_LAYER, CHAT_LAYER, GGUF_LAYER = "model.layers.{i}.", "transformer.encoder.layers.{i}.", "blk.{i}."
+
+
+def _queries() -> tuple[Weight, ...]:
+    """Queries, keys and values apart; GGUF files may have them in one matrix."""
+    return tuple(
+        Weight(f"layers.{{i}}.attn.{part}.{kind}", f"{HF_LAYER}self_attn.{part}_proj.{kind}",
+               (Stored((f"{GGUF_LAYER}attn_{part}.{kind}",)), Stored((f"{GGUF_LAYER}attn_qkv.{kind}",), heads_rows(part))),
+               shape=(size, "hidden")[: 2 if kind == "weight" else 1], optional=kind == "bias")
+        for part, size in (("q", "heads*head_dim"), ("k", "kv_heads*head_dim"), ("v", "kv_heads*head_dim")) for kind in ("weight", "bias")
+    )  # fmt: skip
+
+
+MLP = (
+    *matrix("layers.{i}.mlp.both", f"{HF_LAYER}mlp.gate_up_proj", f"{GGUF_LAYER}ffn_up"),
+    *matrix("layers.{i}.mlp.down", f"{HF_LAYER}mlp.down_proj", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
+)
+OUTPUT = matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attn.o_proj", f"{GGUF_LAYER}attn_output", shape=("hidden", "heads*head_dim"))
+WEIGHTS = (*EMBED, *ATTN_NORM, *_queries(), *OUTPUT, *MLP_NORM, *MLP, *NORM, *HEAD)
+GLM4_WEIGHTS = (
+    *EMBED, *ATTN_NORM, *_queries(), *OUTPUT,
+    *matrix("layers.{i}.after_attn", f"{HF_LAYER}post_self_attn_layernorm", f"{GGUF_LAYER}post_attention_norm"),
+    *MLP_NORM, *MLP,
+    *matrix("layers.{i}.after_mlp", f"{HF_LAYER}post_mlp_layernorm", f"{GGUF_LAYER}post_ffw_norm"),
+    *NORM, *HEAD,
+)  # fmt: skip
+CHAT_WEIGHTS = (
+    *matrix("embed", "transformer.embedding.word_embeddings", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", f"{CHAT_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm"),
+    *matrix("layers.{i}.attn.qkv", f"{CHAT_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv"),
+    *matrix("layers.{i}.attn.o", f"{CHAT_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output", shape=("hidden", "heads*head_dim")),
+    *matrix("layers.{i}.mlp_norm", f"{CHAT_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm"),
+    *matrix("layers.{i}.mlp.both", f"{CHAT_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up"),
+    *matrix("layers.{i}.mlp.down", f"{CHAT_LAYER}mlp.dense_4h_to_h", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "transformer.encoder.final_layernorm", "output_norm"),
+    *matrix("head", "transformer.output_layer", "output", optional=True),
+)
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers, with norms behind each part where the model has them, of attention and gated networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, interleaved=True)
+
+    def after(y: Value, name: str) -> Value:
+        return norm(net, y, name) if net.has(f"{name}.weight") else y
+
+    x = net.begin()
+    for i in range(config.layers):
+        name = f"layers.{i}"
+        y = self_attention(net, norm(net, x, f"{name}.attn_norm"), i, rotary, net.visible())
+        x = net.Add(x, after(y, f"{name}.after_attn"))
+        y = gated_both(net, norm(net, x, f"{name}.mlp_norm"), f"{name}.mlp", config.act, config.intermediate)
+        x = net.Add(x, after(y, f"{name}.after_mlp"))
+    net.end(x, norm)
+
+
+IGNORED = (*Architecture.ignored, r"rotary_pos_emb\.inv_freq$")
+ARCHITECTURES = (
+    Architecture("glm", "GLM-4", ("glm",), ("chatglm",), KEYS, WEIGHTS, build),
+    Architecture("chatglm", "GLM-4, ChatGLM 2 and 3, CodeGeeX4 in their own layout", ("chatglm",), ("chatglm",), CHAT_KEYS, CHAT_WEIGHTS, build,
+                 accepts=lambda source: source.get("model_type") == "chatglm", ignored=IGNORED),
+    Architecture("glm4", "GLM-4 0414", ("glm4",), ("glm4",), GLM4_KEYS, GLM4_WEIGHTS, build),
+)  # fmt: skip

@@ -1,0 +1,88 @@
+"""GLM, DeepSeek, gpt-oss and others: against transformers padded, past windows and contexts, token by token, through GGUF's names and back."""
+
+import json
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.convert.modelling import built, modelled
+from candle_convert.models.language.model import LanguageModel
+from candle_convert.runtime.arch import GGUF, HF
+from candle_convert.runtime.binding import unbind
+from checkpoints import Case, cases, converted, difference, expected, made, texts
+
+GLM = {"partial_rotary_factor": 0.5, "attention_bias": (True, False), "head_dim": 16}
+CASES = [
+    *cases("GlmForCausalLM", "glm", glm=GLM),
+    *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_as_transformers(case, tmp_path):
+    reference = made(case, 0, tmp_path)
+    model = models.load(tmp_path, threads=1)
+    for variant, (ids, mask) in texts(case, 0, reference).items():
+        assert difference(model.logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance, variant
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_token_by_token_through_other_names(case, tmp_path):
+    reference = made(case, 1, tmp_path)
+    ids, mask = texts(case, 1, reference)["left padding"]
+    want = expected(reference, ids, mask)
+    read = modelled(cc.open(tmp_path))
+    there = converted(read, GGUF)
+    back = unbind(there.architecture, there.config, there.weights, HF)
+    assert back.keys() <= read.source.weights.keys()
+    for name, tensor in back.items():
+        assert np.array_equal(tensor.cast("f32").numpy(), read.source.weights[name].cast("f32").numpy()), name
+    model = LanguageModel(built(converted(there, HF)), threads=1)
+    first, cache = model.step(ids[:, :7], mask=mask[:, :7])
+    steps = [first]
+    for at in range(7, ids.shape[1]):
+        step, cache = model.step(ids[:, at : at + 1], cache, mask[:, at : at + 1])
+        steps.append(step)
+    assert difference(np.concatenate(steps, axis=1), want, mask) <= case.tolerance
+
+
+def test_falcon_rw_as_the_attention_that_it_was_published_with(tmp_path):
+    """transformers' eager attention adds ALiBi twice."""
+    config = {"alibi": True, "bias": True, "multi_query": False, "parallel_attn": False, "num_kv_heads": None, "model_type": "falcon"}
+    case = Case("falcon_rw", "FalconForCausalLM", {"architectures": ["FalconForCausalLM"], **config}, attention="sdpa")
+    reference = made(case, 0, tmp_path)
+    model = models.load(tmp_path, threads=1)
+    for variant, (ids, mask) in texts(case, 0, reference).items():
+        assert difference(model.logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance, variant
+
+
+def test_chatglm_layout(tmp_path):
+    """The layout of ChatGLM's own files computes the same as that of transformers."""
+    from safetensors.numpy import load_file, save_file
+
+    case = cases("GlmForCausalLM", "glm", chatglm={**GLM, "attention_bias": True, "rope_theta": 500000.0, "rms_norm_eps": 1e-5})[0]
+    reference = made(case, 0, tmp_path)
+    theirs = load_file(tmp_path / "model.safetensors")
+    renamed = {"embed_tokens": "embedding.word_embeddings", "norm": "encoder.final_layernorm", "o_proj": "self_attention.dense",
+               "gate_up_proj": "mlp.dense_h_to_4h", "down_proj": "mlp.dense_4h_to_h", "lm_head": "output_layer"}  # fmt: skip
+    files = {}
+    for name, array in theirs.items():
+        *path, part, kind = name.removeprefix("model.").split(".")
+        place = f"encoder.layers.{path[1]}." if path else ""
+        if part in ("q_proj", "k_proj", "v_proj"):
+            files.setdefault(f"transformer.{place}self_attention.query_key_value.{kind}", {})[part] = array
+        else:
+            files[f"transformer.{place}{renamed.get(part, part)}.{kind}"] = array
+    whole = {name: np.concatenate([value[part] for part in ("q_proj", "k_proj", "v_proj")]) if isinstance(value, dict) else value
+             for name, value in files.items()}  # fmt: skip
+    save_file(whole, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({
+        "model_type": "chatglm", "architectures": ["ChatGLMModel"], "add_qkv_bias": True, "ffn_hidden_size": 96, "hidden_size": 64, "kv_channels": 16,
+        "layernorm_epsilon": 1e-5, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 4, "num_layers": 3,
+        "padded_vocab_size": 96, "rope_ratio": 50, "seq_length": 64, "rmsnorm": True}))  # fmt: skip
+    model = modelled(cc.open(tmp_path))
+    ids, mask = texts(case, 0, reference)["left padding"]
+    assert difference(LanguageModel(built(model), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
+    gguf = unbind(model.architecture, model.config, model.weights, GGUF)
+    assert gguf["blk.0.attn_qkv.weight"].shape == (128, 64)
