@@ -10,7 +10,7 @@ from typing import Any
 from ..models.language.model import LanguageModel
 from ..models.layers.decoder import Decoder
 from ..runtime.arch import GGUF, HF, Architecture, Config
-from ..runtime.binding import bind, configured, recognise
+from ..runtime.binding import architectures, bind, configured, recognise
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Graph
 from ..runtime.tensor import Tensor
@@ -40,10 +40,18 @@ class Model:
 
 
 def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says of its architecture: GGUF metadata, or the config.json beside it. None where it says nothing."""
+    """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json beside it, or what weights and metadata imply.
+
+    None where nothing says it.
+    """
     if ARCHITECTURE in graph.metadata:
         return GGUF, graph.metadata
     said = configuration(graph)
+    if said is None or said.get("model_type") is None:
+        for architecture in architectures():
+            implied = architecture.implied(said or {}, graph) if architecture.implied else None
+            if implied is not None:
+                return implied
     return None if said is None else (HF, said)
 
 

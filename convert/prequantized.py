@@ -27,7 +27,7 @@ def configuration(graph: Graph) -> dict[str, Any] | None:
     if storage is None:
         return None
     source = storage.source if isinstance(storage, Region) else Source(graph.files[0])
-    said = parse(bytes(storage.read(0, storage.nbytes)), source, 0, "E-CONFIG-JSON")
+    said = parse(bytes(storage.read(0, storage.nbytes)), source, 0, "E-CONFIG-JSON", constants=True)
     return said if isinstance(said, dict) else None
 
 

@@ -49,9 +49,11 @@ def translated(graph: Graph, format: Format, directory: bool) -> Rules:
         graph.note("W-ARCH", f"{error.why}: names and parameters stay as they are")
         return ()
     graph.arch = model.architecture.name
-    if wanted == GGUF:
+    if wanted == GGUF and not model.architecture.gguf:
+        graph.note("W-ARCH", f"GGUF files have no {model.architecture.title} models: names and parameters stay as they are")
+    elif wanted == GGUF:
         return _to_gguf(graph, model)
-    if wanted == HF:
+    elif wanted == HF:
         _to_hf(graph, model)
     else:
         _to_graph(graph, model)

@@ -256,5 +256,10 @@ def parameters(rows: Sequence[Row], names: str, config: Config) -> dict[str, Any
     """What a file of these names says of a configuration."""
     said: dict[str, Any] = {}
     for row in rows:
-        said.update(row.write(names, config))
+        for key, value in row.write(names, config).items():
+            *around, last = key.split(".") if names == HF else (key,)
+            place = said
+            for step in around:
+                place = place.setdefault(step, {})
+            place[last] = value
     return said

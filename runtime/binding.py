@@ -87,7 +87,9 @@ def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tenso
 
 
 def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
-    """The configuration as the keys of a config.json, or of GGUF metadata."""
+    """The configuration as the keys of a config.json, or of GGUF metadata. UnsupportedError where GGUF has no such models."""
+    if names == GGUF and not architecture.gguf:
+        raise UnsupportedError("E-ARCH-NAMES", None, f"GGUF files have no {architecture.title} models", hint="Write safetensors or ONNX")
     said = parameters(architecture.keys, names, config)
     return said if names == HF else {f"{architecture.gguf[0]}.{key}": value for key, value in said.items()}
 

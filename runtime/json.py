@@ -1,4 +1,4 @@
-"""JSON from untrusted files: strict UTF-8, no duplicate keys, no NaN or Infinity, bounded nesting and number of containers."""
+"""JSON from untrusted files: strict UTF-8, no duplicate keys, no NaN or Infinity unless asked for, bounded nesting and number of containers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ CONTAINER = 64
 """Bytes that an empty list or object takes at least."""
 
 
-def parse(data: bytes, source: Source, at: int, code: str) -> Any:
-    """The value of a JSON text that stands at byte `at`; `code` is the error code for text that is not JSON."""
+def parse(data: bytes, source: Source, at: int, code: str, *, constants: bool = False) -> Any:
+    """The value of a JSON text that stands at byte `at`.
+
+    Args:
+        code: error code for text that is not JSON.
+        constants: whether NaN, Infinity and -Infinity are numbers, as Python writes them.
+    """
     _check_structure(data, source, at)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(code, source.path, "the JSON text is not UTF-8", at=at + error.start, hint=HINT) from error
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=float if constants else _no_constant)
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
     except _Refused as error:

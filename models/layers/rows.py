@@ -131,13 +131,15 @@ ROTARY = Key("rotary", (), "rope.dimension_count", lambda config: int(config.tur
 
 
 def matrix(
-    name: str, hf: str | tuple[str, ...], gguf: str, *, shape: tuple[str | int, ...] | None = None, hf_layout: Layout = SAME,
+    name: str, hf: str | tuple[str, ...], gguf: str | None, *, shape: tuple[str | int, ...] | None = None, hf_layout: Layout = SAME,
     gguf_layout: Layout = SAME, optional: bool = False, when: Callable[[Config, int], bool] | None = None,
 ) -> tuple[Weight, Weight]:
-    """Rows of a linear layer or norm: ``NAME.weight``, and ``NAME.bias`` where the model has one. Names are given without these endings."""
+    """Rows of a linear layer or norm: ``NAME.weight``, and ``NAME.bias`` where the model has one. Names are given without these endings;
+    `gguf` is None where such files do not have it.
+    """
     rows = [
         Weight(f"{name}.{kind}", tuple(Stored((f"{way}.{kind}",), hf_layout) for way in ((hf,) if isinstance(hf, str) else hf)),
-               Stored((f"{gguf}.{kind}",), gguf_layout),
+               () if gguf is None else Stored((f"{gguf}.{kind}",), gguf_layout),
                shape=(shape if kind == "weight" else shape[:1]) if shape else None, optional=optional or kind == "bias", when=when)
         for kind in ("weight", "bias")
     ]  # fmt: skip

@@ -1,5 +1,8 @@
 """Families whose layers carry states: against transformers padded, step by step, through the other names and back."""
 
+import json
+from dataclasses import replace
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -17,7 +20,18 @@ CASES = [
     *cases("Mamba2ForCausalLM", "mamba2", mamba2={
         **MAMBA, "num_heads": 8, "head_dim": 16, "n_groups": (1, 2), "chunk_size": 8, "tie_word_embeddings": False},
         mamba2_limits={**MAMBA, "num_heads": 4, "head_dim": 32, "n_groups": 2, "chunk_size": 16, "time_step_limit": [0.01, 0.6]}),
-]  # fmt: skip
+    *cases("RecurrentGemmaForCausalLM", "recurrent_gemma", recurrent_gemma={
+        "num_key_value_heads": 1, "attention_window_size": 8, "num_hidden_layers": 4, "intermediate_size": 192, "logits_soft_cap": 4.0}),
+    *cases("Lfm2ForCausalLM", "lfm2", lfm2={
+        "norm_eps": 1e-5, "full_attn_idxs": [1], "block_multiple_of": 32, "block_auto_adjust_ff_dim": (True, False), "conv_bias": (False, True)}),
+    *(replace(case, base={"vocab_size": 96}) for case in cases("MptForCausalLM", "mpt", mpt={
+        "d_model": 64, "n_layers": 2, "n_heads": (4, 8), "max_seq_len": 64,
+        "attn_config": {"alibi": True, "clip_qkv": 2.0, "attn_type": "multihead_attention"}})),
+]
+UNDEFINED = ("recurrent_gemma",)
+"""Models whose padding transformers lets into the states."""
+BEYOND_GGUF = ("mamba2_limits", "recurrent_gemma")
+CASES = [replace(case, padded=case.name not in UNDEFINED) for case in CASES]  # fmt: skip
 
 
 def converted(model, names):
@@ -47,7 +61,8 @@ def test_as_transformers(case, tmp_path):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_token_by_token_in_a_padded_batch(case, tmp_path):
     reference = made(case, 1, tmp_path)
-    ids, mask = texts(case, 1, reference)["left padding"]
+    ids = np.random.default_rng(1).integers(3, reference.config.vocab_size, (3, 13))
+    mask = np.arange(13) >= np.array([[0], [3], [6]])
     model = models.load(tmp_path, threads=1)
     whole = model.logits(ids, mask)
     first, cache = model.step(ids[:, :7], mask=mask[:, :7])
@@ -56,9 +71,12 @@ def test_token_by_token_in_a_padded_batch(case, tmp_path):
         step, cache = model.step(ids[:, at : at + 1], cache, mask[:, at : at + 1])
         steps.append(step)
     assert close(np.concatenate(steps, axis=1) * mask[..., None], whole * mask[..., None], case.tolerance)
+    biased = any(getattr(reference.config, key, False) for key in ("use_bias", "conv_bias"))  # at padding, a bias reaches the convolutions
+    for row, first in enumerate(() if biased else (0, 3, 6)):
+        assert close(whole[row, first:], model.logits(ids[row : row + 1, first:])[0], case.tolerance), "padding shows"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name != "mamba2_limits"], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name not in BEYOND_GGUF], ids=lambda case: case.name)
 def test_through_gguf_names_and_back(case, tmp_path):
     reference = made(case, 2, tmp_path)
     ids = texts(case, 2, reference)["single"][0]
@@ -72,3 +90,13 @@ def test_through_gguf_names_and_back(case, tmp_path):
         assert np.allclose(back[name].numpy(), tensor.numpy(), 1e-6, 1e-6), name
     again = converted(there, HF).config.values
     assert {key: again[key] for key in again if key != "names"} == {key: there.config.values[key] for key in again if key != "names"}
+
+
+def test_first_published_configuration_of_mamba(tmp_path):
+    reference = made(CASES[0], 0, tmp_path)
+    ids = texts(CASES[0], 0, reference)["single"][0]
+    rank = reference.config.time_step_rank
+    (tmp_path / "config.json").write_text(json.dumps({
+        "d_model": 64, "n_layer": 2, "vocab_size": 93, "ssm_cfg": {"d_state": 8, "dt_rank": rank}, "rms_norm": True, "pad_vocab_size_multiple": 8,
+    }))  # fmt: skip
+    assert close(models.load(tmp_path, threads=1).logits(ids), expected(reference, ids, None), 3e-5)

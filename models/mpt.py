@@ -1,0 +1,99 @@
+"""MPT (MosaicML 2023) and Replit-code 1.5: ALiBi, norms without biases, queries, keys and values in one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.arch import HF, Architecture, Config, Key, dig
+from ..runtime.graph import Value
+from .layers.alibi import biased, slopes
+from .layers.attention import attend
+from .layers.decoder import Decoder
+from .layers.linear import linear
+from .layers.mlp import plain
+from .layers.norm import bias_norm
+from .layers.rows import Task, Vocabulary, matrix
+
+KINDS = {"multihead_attention": None, "grouped_query_attention": None, "multiquery_attention": 1}
+"""Kinds of attention, and how many heads of keys each has where that is fixed."""
+
+
+@dataclass(frozen=True)
+class KeyHeads:
+    """Row of the heads of keys and values."""
+
+    name: str = "kv_heads"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        if names != HF:
+            return int(source.get("attention.head_count_kv", config.heads))
+        kind = dig(source, "attn_config.attn_type") or "multihead_attention"
+        if kind not in KINDS:
+            raise ValueError(f"the attention {kind!r} is not known")
+        return int(KINDS[kind] or dig(source, "attn_config.kv_n_heads") or config.heads)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if config.kv_heads == config.heads:
+            return {"attn_config.attn_type": "multihead_attention"} if names == HF else {}
+        if names != HF:
+            return {"attention.head_count_kv": config.kv_heads}
+        return {"attn_config.attn_type": "grouped_query_attention", "attn_config.kv_n_heads": config.kv_heads}
+
+
+def needed(value: Any) -> Any:
+    """What says that there is ALiBi. ValueError where there is none."""
+    if not value:
+        raise ValueError("only models with ALiBi are known")
+    return value
+
+
+KEYS = (
+    Task(), Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
+    Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count"), Key("heads", "n_heads", "attention.head_count"),
+    Key("ratio", "expansion_ratio", (), 4),
+    Key("intermediate", (), "feed_forward_length", lambda config: config.ratio * config.hidden), KeyHeads(),
+    Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    Key("alibi", "attn_config.alibi", (), True, needed),
+    Key("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, lambda value: float(needed(value))),
+    Key("clip", "attn_config.clip_qkv", "attention.clamp_kqv", None, float),
+    Key("scale", "attn_config.softmax_scale", (), None, float),
+    Key("eps", "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, float),
+)  # fmt: skip
+BLOCK = "transformer.blocks.{i}."
+WEIGHTS = (
+    *matrix("embed", "transformer.wte", "token_embd", shape=("vocab", "hidden")),
+    *matrix("layers.{i}.attn_norm", f"{BLOCK}norm_1", "blk.{i}.attn_norm", shape=("hidden",)),
+    *matrix("layers.{i}.attn.qkv", f"{BLOCK}attn.Wqkv", "blk.{i}.attn_qkv"),
+    *matrix("layers.{i}.attn.o", f"{BLOCK}attn.out_proj", "blk.{i}.attn_output", shape=("hidden", "hidden")),
+    *matrix("layers.{i}.mlp_norm", f"{BLOCK}norm_2", "blk.{i}.ffn_norm", shape=("hidden",)),
+    *matrix("layers.{i}.mlp.up", f"{BLOCK}ffn.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", f"{BLOCK}ffn.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "transformer.norm_f", "output_norm", shape=("hidden",)),
+    *matrix("head", "lm_head", "output", optional=True),
+)
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention whose scores fall with the distance, and feed-forward networks."""
+    config = net.config
+    x = net.begin()
+    mask = biased(net, slopes(config.heads, config.steepest))
+    for i in range(config.layers):
+        x = net.Add(x, _attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, mask))
+        x = net.Add(x, plain(net, bias_norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", "gelu"))
+    net.end(x, bias_norm)
+
+
+def _attention(net: Decoder, x: Value, i: int, mask: Value) -> Value:
+    config, name = net.config, f"layers.{i}.attn"
+    qkv = linear(net, x, f"{name}.qkv")
+    if config.clip:
+        qkv = net.Clip(qkv, -config.clip, config.clip)
+    q, k, v = net.split(qkv, [count * config.head_dim for count in (config.heads, config.kv_heads, config.kv_heads)])
+    y = attend(net, q, k, v, i, heads=config.heads, kv_heads=config.kv_heads, size=config.head_dim, mask=mask, scale=config.scale)
+    return linear(net, y, f"{name}.o")
+
+
+ARCHITECTURES = (Architecture("mpt", "MPT", ("mpt",), ("mpt",), KEYS, WEIGHTS, build),)
