@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, Protocol
 
 from .errors import FormatError, LimitError
-from .source import Source
+from .limits import Budget
 
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """Whole strings, even one without an end, and brackets. Nothing is tried twice, so that the time is linear in any text."""
@@ -17,7 +17,16 @@ CONTAINER = 64
 """Bytes that an empty list or object takes at least."""
 
 
-def parse(data: bytes, source: Source, at: int, code: str, *, constants: bool = False) -> Any:
+class Origin(Protocol):
+    """What a text is from: an open file, or what stands for one."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def budget(self) -> Budget: ...
+
+
+def parse(data: bytes, source: Origin, at: int, code: str, *, constants: bool = False) -> Any:
     """The value of a JSON text that stands at byte `at`.
 
     Args:
@@ -63,7 +72,7 @@ def _no_constant(name: str) -> None:
     raise _Refused(f"{name} is not JSON")
 
 
-def _check_structure(data: bytes, source: Source, at: int) -> None:
+def _check_structure(data: bytes, source: Origin, at: int) -> None:
     depth = containers = 0
     most = source.budget.header_left // CONTAINER
     for match in _STRUCTURE.finditer(data):

@@ -23,7 +23,7 @@ class BPE:
     """
 
     def __init__(self, vocabulary: Vocabulary, merges: Sequence[tuple[str, str]], splitting: Splitting) -> None:
-        self._ids = {text: token for token, text in enumerate(vocabulary.texts)}
+        self._ids = vocabulary.ids
         ranks: dict[tuple[str, str], int] = {}
         for rank, pair in enumerate(merges):
             ranks.setdefault(pair, rank)

@@ -10,11 +10,16 @@ from typing import Any
 
 from ....runtime.errors import FormatError
 from .bpe import BPE
+from .charsmap import Charsmap
+from .normalizing import Normalizer
 from .partition import LongestFirst
 from .patterns import Splitting
+from .rwkv import Longest
 from .spm import SPM
 from .tokenizer import Pieces, Words
-from .vocabulary import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary, letters_bytes, plain_bytes, spaced_bytes
+from .unigram import Unigram
+from .vocabulary import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary, escaped_bytes, letters_bytes, plain_bytes, spaced_bytes
+from .wordpiece import WordPiece
 
 PREFIX = "tokenizer.ggml."
 Builder = Callable[[Mapping[str, Any], Vocabulary, Splitting, "str | None"], Pieces]
@@ -27,8 +32,9 @@ def built(model: str, metadata: Mapping[str, Any], vocabulary: Vocabulary, split
 
 
 def _spm(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
-    words = SPM(vocabulary, unknown=vocabulary.roles.get("unk"))
-    return _pieces(metadata, vocabulary, spaced_bytes, words, spaced=True, prefixed=bool(metadata.get(f"{PREFIX}add_space_prefix", True)))
+    words = SPM(vocabulary)
+    prefixed = bool(metadata.get(f"{PREFIX}add_space_prefix", True))
+    return _pieces(metadata, vocabulary, spaced_bytes, words, prefixed=prefixed, leading=prefixed)
 
 
 def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
@@ -48,16 +54,51 @@ def _pair(merge: Any) -> tuple[str, str]:
     return (text[:place], text[place + 1 :]) if place > 0 else ("", "")
 
 
-BUILDERS: dict[str, Builder] = {"llama": _spm, "gpt2": _bpe, "gemma4": _bpe}
+def _unigram(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    mapped = metadata.get(f"{PREFIX}precompiled_charsmap")
+    charsmap = None if mapped is None or not len(mapped) else Charsmap(_raw(mapped), path)
+    normalizer = Normalizer(
+        charsmap,
+        prefixed=bool(metadata.get(f"{PREFIX}add_space_prefix", False)),
+        joined=bool(metadata.get(f"{PREFIX}remove_extra_whitespaces", False)),
+        kept=[vocabulary.texts[token] for token, kind in enumerate(vocabulary.kinds) if kind == USER_DEFINED],
+        always_prefixed=False,
+    )
+    words = Unigram(vocabulary, normalizer, lambda text, best: 0.0, unused=True, fallback=False)
+    return _pieces(metadata, vocabulary, spaced_bytes, words, leading=normalizer.prefixed)
+
+
+def _raw(value: Any) -> bytes:
+    """The bytes of an array of numbers of eight bits."""
+    return value.tobytes() if hasattr(value, "tobytes") else bytes(value)
+
+
+def _wordpiece(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    lowercase = bool(metadata.get("tokenizer.ggml.normalizer.lowercase", True))
+    stripped = bool(metadata.get("tokenizer.ggml.normalizer.strip_accents", lowercase))
+    return _pieces(metadata, vocabulary, spaced_bytes, WordPiece(vocabulary, lowercase=lowercase, stripped=stripped), leading=True)
+
+
+def _rwkv(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    return _pieces(metadata, vocabulary, escaped_bytes, Longest(vocabulary, escaped_bytes))
+
+
+BUILDERS: dict[str, Builder] = {"llama": _spm, "gpt2": _bpe, "gemma4": _bpe, "t5": _unigram, "bert": _wordpiece, "rwkv": _rwkv}
 
 
 def _pieces(
-    metadata: Mapping[str, Any], vocabulary: Vocabulary, decode: Callable[[str], bytes], words: Words, *, spaced: bool = False, prefixed: bool = False
+    metadata: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    decode: Callable[[str], bytes],
+    words: Words,
+    *,
+    prefixed: bool = False,
+    leading: bool = False,
 ) -> Pieces:
     left, right = _trimming(metadata, vocabulary)
     every = _finder(vocabulary, (CONTROL, USER_DEFINED, UNKNOWN), left, right)
     own = _finder(vocabulary, (USER_DEFINED,), left, right)
-    return Pieces(vocabulary, decode, words, every, own, spaced=spaced, prefixed=prefixed)
+    return Pieces(vocabulary, decode, words, every, own, prefixed=prefixed, leading=leading)
 
 
 def _finder(vocabulary: Vocabulary, kinds: Sequence[int], left: frozenset[int], right: frozenset[int]) -> LongestFirst:

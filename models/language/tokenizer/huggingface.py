@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError, UnsupportedError
@@ -39,16 +40,23 @@ def from_json(text: str, beside: Beside, templates: Mapping[str, str], path: str
     return from_engine(parsed(text, path), beside, templates, "tokenizer.json")
 
 
-def parsed(text: str, path: str | None) -> tokenizers.Tokenizer:
-    """What the library makes of a tokenizer.json."""
+def library(path: str | None) -> ModuleType:
+    """The tokenizers library. Raises UnsupportedError where it is not installed."""
     try:
         import tokenizers
     except ImportError as error:
         hint = "Install it with pip install tokenizers, or open a GGUF file of the model"
         why = "tokenizer.json is read by the tokenizers library, which is not installed"
         raise UnsupportedError("E-TOKENIZER-LIBRARY", path, why, hint=hint) from error
+    return tokenizers
+
+
+def parsed(text: str, path: str | None) -> tokenizers.Tokenizer:
+    """What the library makes of a tokenizer.json."""
     try:
-        return tokenizers.Tokenizer.from_str(text)
+        return library(path).Tokenizer.from_str(text)
+    except UnsupportedError:
+        raise
     except Exception as error:  # the library raises plain Exception for whatever it cannot read
         raise FormatError("E-TOKENIZER-JSON", path, f"tokenizer.json is none that the tokenizers library reads: {error}") from error
 

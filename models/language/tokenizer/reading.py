@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import fnmatch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ....runtime.errors import FormatError, UnsupportedError
 from ....runtime.graph import Graph
 from ....runtime.json import parse
-from ....runtime.source import Source
+from ....runtime.limits import Budget, current
 from ....runtime.storage import Region
+from . import llama2c, parts, rwkv_file, sentencepiece, tiktoken
 from .gguf import PREFIX, from_gguf
-from .huggingface import Beside, from_json
+from .huggingface import Beside, from_engine, from_json
 from .tokenizer import Tokenizer
 
 NAMED = "additional_chat_templates/"
-PARSED_COST = 10
-"""Bytes of memory that a byte of a tokenizer can take."""
 
 
 def read(graph: Graph) -> Tokenizer:
@@ -24,13 +25,76 @@ def read(graph: Graph) -> Tokenizer:
 
     Raises UnsupportedError where there is none, or where it is of a kind that is not known, FormatError where its files are damaged.
     """
-    path = graph.files[0] if graph.files else None
     if f"{PREFIX}tokens" in graph.metadata:
-        return from_gguf(graph.metadata, path)
-    if "tokenizer.json" in graph.attachments:
-        return from_json(_text(graph, "tokenizer.json"), beside(graph), templates(graph), path)
+        return from_gguf(graph.metadata, _path(graph))
+    for pattern, reader in READERS:
+        name = next((name for name in sorted(graph.attachments) if fnmatch.fnmatchcase(name, pattern)), None)
+        if name is not None:
+            return reader(graph, name)
     hint = "Name the model's directory with its tokenizer files, or a GGUF file"
-    raise UnsupportedError("E-TOKENIZER-NONE", path, "comes without a tokenizer", hint=hint)
+    raise UnsupportedError("E-TOKENIZER-NONE", _path(graph), "comes without a tokenizer", hint=hint)
+
+
+def has_tokenizer(graph: Graph) -> bool:
+    """Whether `read` finds something."""
+    return f"{PREFIX}tokens" in graph.metadata or any(fnmatch.filter(graph.attachments, pattern) for pattern, _ in READERS)
+
+
+def _library(graph: Graph, name: str) -> Tokenizer:
+    return from_json(text(graph, name), beside(graph), templates(graph), _path(graph))
+
+
+def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
+    """A SentencePiece model; Llama 3's file of the same name is tiktoken's."""
+    content = data(graph, name)
+    if tiktoken.looks_like(content):
+        return tiktoken.from_tiktoken(content, tiktoken.FAMILIES["llama3"], templates(graph), _path(graph))
+    model = sentencepiece.parsed(content, _path(graph))
+    config = beside(graph).config
+    unigram = model.kind == sentencepiece.UNIGRAM
+    add_bos, add_eos = config.get("add_bos_token"), config.get("add_eos_token")
+    return sentencepiece.from_model(
+        model, added(graph), templates(graph), path=_path(graph), add_bos=add_bos if isinstance(add_bos, bool) else not unigram,
+        add_eos=add_eos if isinstance(add_eos, bool) else unigram,
+    )  # fmt: skip
+
+
+def _tiktoken(graph: Graph, name: str) -> Tokenizer:
+    return tiktoken.from_tiktoken(data(graph, name), tiktoken.FAMILIES["qwen"], templates(graph), _path(graph))
+
+
+def _rwkv(graph: Graph, name: str) -> Tokenizer:
+    return rwkv_file.from_rwkv(text(graph, name), templates(graph), _path(graph))
+
+
+def _llama2c(graph: Graph, name: str) -> Tokenizer:
+    return llama2c.from_llama2c(data(graph, name), templates(graph), _path(graph))
+
+
+def _byte_level(graph: Graph, name: str) -> Tokenizer:
+    if "merges.txt" not in graph.attachments:
+        raise FormatError("E-TOKENIZER-VOCAB", _path(graph), "vocab.json is without merges.txt", hint="Fetch merges.txt into the same folder")
+    engine = parts.byte_level_bpe(settings(graph, name), text(graph, "merges.txt"), beside(graph), added(graph), _path(graph))
+    return from_engine(engine, beside(graph), templates(graph), "vocab.json and merges.txt")
+
+
+def _wordpiece(graph: Graph, name: str) -> Tokenizer:
+    engine = parts.wordpiece(text(graph, name), beside(graph), added(graph), _path(graph))
+    return from_engine(engine, beside(graph), templates(graph), "vocab.txt")
+
+
+READERS: tuple[tuple[str, Callable[[Graph, str], Tokenizer]], ...] = (
+    ("tokenizer.json", _library),
+    ("tokenizer.model", _sentencepiece),
+    ("spiece.model", _sentencepiece),
+    ("sentencepiece*.model", _sentencepiece),
+    ("*.tiktoken", _tiktoken),
+    ("rwkv_vocab*.txt", _rwkv),
+    ("vocab.json", _byte_level),
+    ("vocab.txt", _wordpiece),
+    ("tokenizer.bin", _llama2c),
+)
+"""Names of files, the first that is there being taken, and what reads them."""
 
 
 def beside(graph: Graph) -> Beside:
@@ -44,8 +108,19 @@ def settings(graph: Graph, name: str) -> Mapping[str, Any]:
     if name not in graph.attachments:
         return {}
     storage = graph.attachments[name]
-    found = parse(data(graph, name), storage.source if isinstance(storage, Region) else Source(graph.files[0]), 0, "E-TOKENIZER-JSON")
+    origin = storage.source if isinstance(storage, Region) else _Held(_path(graph) or name, Budget(name, current()))
+    found = parse(data(graph, name), origin, 0, "E-TOKENIZER-JSON")
     return found if isinstance(found, dict) else {}
+
+
+def added(graph: Graph) -> dict[int, tuple[str, bool]]:
+    """Tokens that files beside a vocabulary add to it: text, and whether it is a control token, by id."""
+    found = {token: (text, False) for text, token in settings(graph, "added_tokens.json").items() if isinstance(token, int) and 0 <= token < 1 << 24}
+    said = settings(graph, "tokenizer_config.json").get("added_tokens_decoder")
+    for key, token in said.items() if isinstance(said, Mapping) else ():
+        if key.isdecimal() and len(key) < 8 and isinstance(token, Mapping) and isinstance(token.get("content"), str):
+            found[int(key)] = token["content"], bool(token.get("special", False))
+    return found
 
 
 def templates(graph: Graph) -> dict[str, str]:
@@ -57,9 +132,9 @@ def templates(graph: Graph) -> dict[str, str]:
             found[item["name"]] = item["template"]
     for name in graph.attachments:
         if name == "chat_template.jinja":
-            found["default"] = _text(graph, name)
+            found["default"] = text(graph, name)
         elif name.startswith(NAMED) and name.endswith(".jinja"):
-            found[name[len(NAMED) : -len(".jinja")]] = _text(graph, name)
+            found[name[len(NAMED) : -len(".jinja")]] = text(graph, name)
     return found
 
 
@@ -67,12 +142,25 @@ def data(graph: Graph, name: str) -> bytes:
     """The bytes of a file beside the weights."""
     storage = graph.attachments[name]
     if isinstance(storage, Region):
-        storage.source.budget.charge(PARSED_COST * storage.nbytes, name)
+        storage.source.budget.charge(storage.nbytes, name)
     return bytes(storage.read(0, storage.nbytes))
 
 
-def _text(graph: Graph, name: str) -> str:
+def text(graph: Graph, name: str) -> str:
+    """The text of a file beside the weights."""
     try:
         return data(graph, name).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError("E-TOKENIZER-TEXT", graph.files[0], f"{name} beside it is not UTF-8", at=error.start) from error
+        raise FormatError("E-TOKENIZER-TEXT", _path(graph), f"{name} beside it is not UTF-8", at=error.start) from error
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Where a file that is held in memory is from."""
+
+    path: str
+    budget: Budget
+
+
+def _path(graph: Graph) -> str | None:
+    return graph.files[0] if graph.files else None

@@ -34,7 +34,7 @@ SHOWN = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
 
 def found_by_text(vocabulary: Vocabulary) -> dict[str, int]:
     """Ids of roles that the vocabulary does not say itself."""
-    ids = {text: token for token, text in enumerate(vocabulary.texts)}
+    ids = vocabulary.ids
     found = {}
     for role, names in NAMES.items():
         if role not in vocabulary.roles:

@@ -1,6 +1,6 @@
 """SentencePiece's byte-pair encoding: the neighbours whose union has the best score are joined first; what is no token becomes bytes.
 
-Source: Kudo and Richardson, 2018; llama.cpp's llm_tokenizer_spm_session for GGUF vocabularies.
+Source: Kudo and Richardson, 2018; SentencePiece's bpe_model.cc; llama.cpp's llm_tokenizer_spm_session for GGUF vocabularies.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from .merging import merged
-from .vocabulary import SPACE, Vocabulary
+from .vocabulary import NORMAL, SPACE, UNUSED, Vocabulary
 
 CHUNK = re.compile(rf"{SPACE}*[^{SPACE}]*")
 CROSSING = re.compile(rf"[^{SPACE}]{SPACE}")
@@ -17,22 +17,32 @@ CHUNKS_KEPT = 100_000
 
 
 class SPM:
-    """Text whose spaces are `SPACE` to ids."""
+    """Text to ids.
 
-    def __init__(self, vocabulary: Vocabulary, mergeable: frozenset[int] | None = None, unknown: int | None = None) -> None:
-        self._ids = {text: token for token, text in enumerate(vocabulary.texts)}
-        self._order = {
-            text: -vocabulary.scores[token] for text, token in self._ids.items() if mergeable is None or token in mergeable
-        }
+    Args:
+        strict: whether only normal tokens come of merges, as SentencePiece has it; else all, as llama.cpp has it. SentencePiece also
+            takes unused tokens apart again, and joins unknown characters that stand together.
+        fallback: whether characters that are no tokens become tokens of bytes where those are; else they are unknown.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, strict: bool = False, fallback: bool = True) -> None:
+        rows = zip(vocabulary.texts, vocabulary.kinds, strict=True)
+        taken = {text: token for token, (text, kind) in enumerate(rows) if not strict or kind in (NORMAL, UNUSED)}
+        self._ids = taken
+        self._order = {text: -vocabulary.scores[token] for text, token in taken.items()}
+        self._unused = frozenset(text for text, token in taken.items() if strict and vocabulary.kinds[token] == UNUSED)
         self._separable = not any(CROSSING.search(text) for text in self._order)
-        self._unknown = unknown
+        self._unknown = vocabulary.roles.get("unk")
+        self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)] if fallback else [None] * 256
+        self._joined = strict
         self._known: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text without special tokens, its spaces being `SPACE` already.
+        """The ids of a text without special tokens.
 
         Where no token reaches from one word into the next, words are merged one by one, each of them once.
         """
+        text = text.replace(" ", SPACE)
         if not self._separable:
             return self._merge(text)
         found: list[int] = []
@@ -42,20 +52,35 @@ class SPM:
                 if len(self._known) >= CHUNKS_KEPT:
                     self._known.clear()
                 known = self._known[chunk] = tuple(self._merge(chunk))
+            if self._joined and found and known and found[-1] == known[0] == self._unknown:
+                known = known[1:]
             found.extend(known)
         return found
 
     def _merge(self, text: str) -> list[int]:
-        order = self._order
+        order, unused = self._order, self._unused
+        halves: dict[str, tuple[str, str]] = {}
+
+        def rank(one: str, other: str) -> float | None:
+            if one + other in unused:
+                halves[one + other] = one, other
+            return order.get(one + other)
+
         found: list[int] = []
-        for symbol in merged(list(text), lambda one, other: order.get(one + other)):
+        stack = merged(list(text), rank)[::-1]
+        while stack:
+            symbol = stack.pop()
+            if symbol in halves:
+                stack.extend(reversed(halves[symbol]))
+                continue
             token = self._ids.get(symbol)
-            found.extend((token,) if token is not None else self._bytes(symbol))
+            tokens = [token] if token is not None else self._without_token(symbol)
+            if not (self._joined and found and found[-1] == self._unknown and tokens == [self._unknown]):
+                found.extend(tokens)
         return found
 
-    def _bytes(self, symbol: str) -> list[int]:
-        tokens = [self._ids.get(f"<0x{byte:02X}>") for byte in symbol.encode()]
-        known = [token for token in tokens if token is not None]
-        if len(known) == len(tokens):
+    def _without_token(self, symbol: str) -> list[int]:
+        known = [token for token in (self._bytes[byte] for byte in symbol.encode()) if token is not None]
+        if len(known) == len(symbol.encode()):
             return known
         return [] if self._unknown is None else [self._unknown]

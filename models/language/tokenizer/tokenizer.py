@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ....runtime.errors import UsageError
 from .partition import Fragment
-from .vocabulary import ROLES, SPACE, Vocabulary
+from .vocabulary import ROLES, Vocabulary
 
 MARKER = re.compile(
     r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn)>|\[(?:CLS|SEP|MASK|PAD)\]"
@@ -71,7 +71,6 @@ class Tokenizer:
         self.templates = dict(templates or {})
         self.origin = origin
         self._engine = engine
-        self._ids = {text: token for token, text in enumerate(vocabulary.texts)}
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -103,7 +102,7 @@ class Tokenizer:
 
     def id_of(self, text: str) -> int | None:
         """The id of a token by its text as the vocabulary has it."""
-        return self._ids.get(text)
+        return self.vocabulary.ids.get(text)
 
     def encode(self, text: str, *, special: bool = True, add_bos: bool | None = None, add_eos: bool | None = None) -> list[int]:
         """The ids of a text.
@@ -148,7 +147,7 @@ class Tokenizer:
         return [marker for marker in dict.fromkeys(MARKER.findall(text)) if not self._is_token(marker)]
 
     def _is_token(self, marker: str) -> bool:
-        return len(self._engine.encode(marker, True)) == 1 or marker in self._ids
+        return len(self._engine.encode(marker, True)) == 1 or marker in self.vocabulary.ids
 
     def role_names(self) -> dict[str, str]:
         """Texts of the tokens with a role, as templates know them: ``bos_token`` and so on."""
@@ -179,7 +178,8 @@ class Pieces:
         decode: the bytes of a normal token's text.
         words: for the text between special tokens.
         every, own: finders of special tokens: of all, and of those that are taken for such in any text.
-        spaced: whether spaces are ``▁`` in the tokens; prefixed: whether a text that begins, or follows a special token, gets a space before it.
+        prefixed: whether a text that begins, or follows a special token, gets a space before it.
+        leading: whether a space that begins a text is left out when ids become text.
     """
 
     def __init__(
@@ -190,12 +190,12 @@ class Pieces:
         every: Splitter,
         own: Splitter,
         *,
-        spaced: bool = False,
         prefixed: bool = False,
+        leading: bool = False,
     ) -> None:
         self._vocabulary, self._decode, self._words = vocabulary, decode, words
         self._every, self._own = every, own
-        self._spaced, self._prefixed = spaced, prefixed
+        self._prefixed, self._leading = prefixed, leading
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Ids of a text."""
@@ -206,8 +206,7 @@ class Pieces:
                 found.append(fragment)
                 after_special = True
                 continue
-            prefix = " " if self._prefixed and after_special else ""
-            found += self._words.encode((prefix + fragment).replace(" ", SPACE) if self._spaced else prefix + fragment)
+            found += self._words.encode(f" {fragment}" if self._prefixed and after_special else fragment)
             after_special = False
         return found
 
@@ -219,11 +218,11 @@ class Pieces:
         """Text of ids."""
         data = b"".join(self.bytes_of(token, special) for token in ids)
         text = data.decode("utf-8", "replace")
-        return text.removeprefix(" ") if first and self._prefixed else text
+        return text.removeprefix(" ") if first and self._leading else text
 
     def stream(self, before: Sequence[int], special: bool) -> Stream:
         """A decoder of ids that come one by one."""
-        return ByteStream(self, special, self._prefixed and not any(self.bytes_of(token, False) for token in before))
+        return ByteStream(self, special, self._leading and not any(self.bytes_of(token, False) for token in before))
 
 
 class ByteStream:

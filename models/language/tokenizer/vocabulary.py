@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Types of tokens, by GGUF's numbers."""
@@ -35,6 +36,11 @@ class Vocabulary:
     scores: Sequence[float] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
     ends: frozenset[int] = frozenset()
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Ids by text."""
+        return {text: token for token, text in enumerate(self.texts)}
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -66,7 +72,12 @@ BYTES_AS_TEXT = {byte: ord(letter) for byte, letter in BYTE_LETTERS.items()}
 
 def byte_level(text: str) -> str:
     """Text in the alphabet of byte-level vocabularies."""
-    return text.encode().decode("latin-1").translate(BYTES_AS_TEXT)
+    return written(text.encode())
+
+
+def written(data: bytes) -> str:
+    """Bytes in that alphabet."""
+    return data.decode("latin-1").translate(BYTES_AS_TEXT)
 
 
 def letters_bytes(text: str) -> bytes:
@@ -97,3 +108,7 @@ def escaped_bytes(text: str) -> bytes:
         at = match.end()
     return b"".join([*parts, text[at:].encode()])
 
+
+def escaped(data: bytes) -> str:
+    """Bytes as GGUF files write the tokens of RWKV: what is not printable ASCII by its number."""
+    return repr(data)[2:-1]

@@ -1,0 +1,96 @@
+"""Tiktoken files: a token in base64 and its rank on each line; tokens of a word are joined while their union has the least rank.
+
+Source: the tiktoken library; the tokenizers that Llama 3 and Qwen came with for the patterns and special tokens, which no file has.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ....runtime.errors import FormatError
+from .merging import merged
+from .partition import Leftmost
+from .patterns import PRE, Splitting
+from .roles import end_tokens, found_by_text
+from .tokenizer import Pieces, Tokenizer
+from .vocabulary import CONTROL, NORMAL, Vocabulary, byte_level, letters_bytes, written
+
+CODE = "E-TOKENIZER-TIKTOKEN"
+LLAMA3 = (
+    "<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>",
+    "<|step_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>",
+    *(f"<|reserved_special_token_{number}|>" for number in range(2, 247)),
+)  # fmt: skip
+QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{number}|>" for number in range(205)))
+
+
+@dataclass(frozen=True)
+class Family:
+    """What belongs to a file that does not say it: special tokens behind its own, the pre-tokenizer, and texts of roles."""
+
+    special: tuple[str, ...]
+    pre: str
+    roles: Mapping[str, str]
+    add_bos: bool = False
+
+
+FAMILIES = {
+    "llama3": Family(LLAMA3, "llama-bpe", {"bos": "<|begin_of_text|>", "eos": "<|end_of_text|>", "pad": "<|finetune_right_pad_id|>"}, add_bos=True),
+    "qwen": Family(QWEN, "qwen2", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"}),
+}
+
+
+def looks_like(data: bytes) -> bool:
+    """Whether a file begins with a token in base64 and its rank."""
+    parts = data[:200].split(b"\n")[0].split(b" ")
+    return len(parts) == 2 and parts[1].strip().isdigit() and len(parts[0]) % 4 == 0 and parts[0].strip(b"=").isalnum()
+
+
+def from_tiktoken(data: bytes, family: Family, templates: Mapping[str, str], path: str | None = None) -> Tokenizer:
+    """The tokenizer of a tiktoken file. Raises FormatError for lines that are none."""
+    pieces = _pieces(data, path)
+    texts = [*(written(piece) for piece in pieces), *family.special]
+    kinds = [*[NORMAL] * len(pieces), *[CONTROL] * len(family.special)]
+    roles = {role: len(pieces) + family.special.index(text) for role, text in family.roles.items()}
+    vocabulary = Vocabulary(texts, kinds, roles=roles)
+    vocabulary = replace(vocabulary, roles={**found_by_text(vocabulary), **roles}, ends=end_tokens(vocabulary))
+    special = Leftmost([(text, len(pieces) + place) for place, text in enumerate(family.special)])
+    engine = Pieces(vocabulary, letters_bytes, Ranked(vocabulary, len(pieces), PRE[family.pre]), special, Leftmost(()))
+    opening = [vocabulary.roles["bos"]] if family.add_bos else []
+    return Tokenizer(vocabulary, engine, opening=opening, templates=templates, origin="tiktoken")
+
+
+def _pieces(data: bytes, path: str | None) -> list[bytes]:
+    """Tokens by rank."""
+    found: dict[int, bytes] = {}
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            token, rank = line.split()
+            found[int(rank)] = base64.b64decode(token, validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise FormatError(CODE, path, f"line {number} is no token in base64 with its rank") from error
+    if sorted(found) != list(range(len(found))):
+        raise FormatError(CODE, path, "the ranks are not 0, 1, 2 and so on")
+    return [found[rank] for rank in range(len(found))]
+
+
+class Ranked:
+    """Words to ids, a union of tokens that is a token of less rank being made before others."""
+
+    def __init__(self, vocabulary: Vocabulary, count: int, splitting: Splitting) -> None:
+        self._ranks = {text: token for token, text in enumerate(vocabulary.texts[:count])}
+        self._splitting = splitting
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text without special tokens."""
+        ranks = self._ranks
+        found: list[int] = []
+        for word in map(byte_level, self._splitting.words(text)):
+            parts = [word] if word in ranks else merged(list(word), lambda one, other: ranks.get(one + other))
+            found += [ranks[part] for part in parts if part in ranks]
+        return found
