@@ -64,7 +64,7 @@ _HOMES = {
     "runtime.limits": ("limits",),
     "runtime.tensor": ("Tensor",),
 }
-_MODULES = {"convert": "convert", "onnx": "convert.onnx", "ops": "ops"}
+_MODULES = {"convert": "convert", "models": "models", "onnx": "convert.onnx", "ops": "ops"}
 """Modules under the names that they have here; `convert` can be called too."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULES), *sorted(_HOME_OF)]

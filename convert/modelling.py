@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..models.language.model import LanguageModel
 from ..models.layers.decoder import Decoder
@@ -17,6 +18,9 @@ from ..runtime.tensor import Tensor
 from .mapping import mapped
 from .opening import open_model
 from .prequantized import configuration
+
+if TYPE_CHECKING:
+    from ..models.language.tokenizer import Tokenizer
 
 ARCHITECTURE = "general.architecture"
 
@@ -78,11 +82,21 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
     return graph
 
 
-def load(path: str | os.PathLike[str] | Graph, threads: int | None = None) -> LanguageModel:
+def load(path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str = "f32") -> LanguageModel:
     """A language model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
     Args:
         threads: threads of one run, all cores where None.
+        activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does.
     """
     graph = path if isinstance(path, Graph) else open_model(path)
-    return LanguageModel(mapped(graph if graph.nodes else built(modelled(graph))), threads)
+    if graph.nodes:
+        return LanguageModel(mapped(graph), threads, activations, functools.partial(_tokenizer, graph))
+    model = modelled(graph)
+    return LanguageModel(mapped(built(model)), threads, activations, functools.partial(_tokenizer, graph), model.config.values.get("context"))
+
+
+def _tokenizer(graph: Graph) -> Tokenizer:
+    from ..models.language.tokenizer import read
+
+    return read(graph)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from ...runtime.session import Session
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from .generating import Generation, Timing
+    from .tokenizer import Tokenizer
 
 PAST, PRESENT = "past_", "present_"
 PLACE, TOTAL, LAST = "cache_position", "total_sequence_length", "last_logits"
@@ -70,9 +74,17 @@ class LanguageModel:
         graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
         threads: threads of one run, all cores where None.
         activations: as of `Session`.
+        read: reads the model's tokenizer when it is needed.
+        context: the most tokens that the model was trained with, None where that is not known.
+
+    Attributes:
+        vocabulary: logits of a token, None where the graph does not say.
     """
 
-    def __init__(self, graph: Graph, threads: int | None = None, activations: str = "f32") -> None:
+    def __init__(
+        self, graph: Graph, threads: int | None = None, activations: str = "f32", read: Callable[[], Tokenizer] | None = None,
+        context: int | None = None,
+    ) -> None:
         self._names = {value.name for value in graph.inputs}
         if "input_ids" not in self._names:
             raise UsageError(
@@ -86,6 +98,9 @@ class LanguageModel:
         self._kept = {value.name: _present(value.name, results) for value in self._states}
         self._output = graph.outputs[0].name
         self._last = LAST if LAST in results else self._output
+        self._read = read
+        self.context = context
+        self.vocabulary = _vocabulary(graph)
         self._options: dict[str, Any] = {"threads": threads, "activations": activations, "native": True}
         self._sessions: dict[str, Session] = {}
         self.session(self._last)
@@ -141,12 +156,63 @@ class LanguageModel:
         found: np.ndarray = result
         return found
 
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Text to ids and back. UsageError where the model came without one."""
+        if self._read is None:
+            raise UsageError("E-LM-TOKENIZER", None, "this model came without a tokenizer", hint="Load it by its path, or work with ids")
+        return self._read()
+
+    def generate(
+        self, prompt: str | Sequence[int], *, max_tokens: int = 128, stop: Sequence[str] | str = (), context: int | None = None, **sampling: Any
+    ) -> str:
+        """The text that follows a prompt, a text or ids.
+
+        Args:
+            max_tokens: the most tokens to generate.
+            stop: texts that end it and are left out.
+            context: the most tokens with the prompt's; what the model was trained with where None.
+            sampling: as `Sampling` has them: temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed.
+        """
+        return self.generate_batch([prompt], max_tokens=max_tokens, stop=stop, context=context, **sampling)[0].text
+
+    def generate_batch(
+        self, prompts: Sequence[str | Sequence[int]], *, max_tokens: int = 128, stop: Sequence[str] | str = (), context: int | None = None,
+        on_text: Callable[[int, str], None] | None = None, timing: Timing | None = None, **sampling: Any,
+    ) -> list[Generation]:
+        """As `generate`, for several prompts side by side; each sequence is the one that it would be alone, but for rounding.
+
+        Args:
+            on_text: is given the number of a sequence and the next text of it.
+            timing: is filled in.
+        """
+        from .generating import generate
+        from .sampling import Sampling
+
+        known = {field.name for field in dataclasses.fields(Sampling)}
+        if unknown := [name for name in sampling if name not in known]:
+            raise UsageError("E-SAMPLE-OPTION", None, f"there is no option {unknown[0]!r}", expected=", ".join(sorted(known)))
+        ids = [self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(map(int, prompt)) for prompt in prompts]
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        return generate(
+            self, self.tokenizer, ids, max_tokens=max_tokens, sampling=Sampling(**sampling), stop=stops, context=context, on_text=on_text,
+            timing=timing,
+        )  # fmt: skip
+
     def greedy(self, ids: Sequence[int], count: int) -> list[int]:
         """The `count` likeliest next tokens, one after another."""
         cache, tokens = self.start(1), list(ids)
         while len(tokens) < len(ids) + count:
             tokens.append(int(self.advance([tokens[cache.length :]], cache)[0].argmax()))
         return tokens[len(ids) :]
+
+
+def _vocabulary(graph: Graph) -> int | None:
+    """Rows of the weight that tokens are looked up in."""
+    ids = graph.values.get("input_ids")
+    weight = next((node.inputs[0] for node in graph.nodes if node.op.name == "Gather" and len(node.inputs) > 1 and node.inputs[1] is ids), None)
+    held = graph.weights.get(weight.name) if weight is not None else None
+    return held.shape[0] if held is not None and held.shape else None
 
 
 def _room(length: int) -> int:

@@ -1,0 +1,114 @@
+"""``generate``: text that follows a prompt."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import UsageError, printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ...models.language.generating import Generation, Timing
+    from ...models.language.model import LanguageModel
+
+EPILOG = """\b
+Examples
+  candle-convert generate model.gguf -p "Once upon a time"
+  candle-convert generate model_dir -p "def fibonacci(n):" --temperature 0 --max-tokens 64
+  candle-convert generate model.gguf -p "Why is the sky blue?" --chat --system "Answer in one line."
+  candle-convert generate model.gguf -p - --stop "END" --seed 7 < prompt.txt
+"""
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would take for orders."""
+
+
+@click.command("generate", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=arguments.PATH)
+@click.option("-p", "--prompt", required=True, metavar="TEXT", help="What the text begins with; - reads standard input.")
+@click.option("--chat", is_flag=True, help="Take the prompt for a user's message, by the model's chat template.")
+@click.option("--system", metavar="TEXT", help="The system's message before it, with --chat.")
+@click.option("-n", "--max-tokens", type=click.IntRange(0), default=128, metavar="N", help="The most tokens to generate (default 128).")
+@click.option("--temperature", "--temp", type=float, default=0.8, metavar="X", help="0 takes the likeliest token (default 0.8).")
+@click.option("--top-k", type=int, default=40, metavar="N", help="Only the N likeliest tokens, 0 for all (default 40).")
+@click.option("--top-p", type=float, default=0.95, metavar="X", help="Only the likeliest with this probability together (default 0.95).")
+@click.option("--min-p", type=float, default=0.05, metavar="X", help="Only those of this part of the likeliest's probability (default 0.05).")
+@click.option("--repeat-penalty", type=float, default=1.0, metavar="X", help="Makes tokens seen lately less likely (default 1: none).")
+@click.option("--repeat-last", "--repeat-last-n", type=int, default=64, metavar="N", help="Tokens that are lately, -1 for all (default 64).")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the random numbers (default: another text every time).")
+@click.option("--stop", multiple=True, metavar="TEXT", help="Ends the text, and is left out. Repeat for several.")
+@click.option("-c", "--context", type=click.IntRange(1), metavar="N", help="The most tokens, the prompt's included (default: the model's).")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option("--activations", type=click.Choice(["f32", "q8"]), default="f32", help="q8 rounds what meets quantized weights, as llama.cpp does.")
+@click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
+@arguments.options(arguments.READING)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+    """Continue a text with a language model: GGUF, a Hugging Face directory, or ONNX.
+
+    Tokens are chosen as llama.cpp does, in this order: repeat penalty, top-k, top-p, min-p, temperature. Says how fast it was at the end.
+    """
+    from ...models.language.generating import Timing
+    from ...models.language.sampling import Sampling
+    from ..modelling import load
+
+    if values["system"] is not None and not values["chat"]:
+        raise UsageError("E-OPTION", None, "--system needs --chat")
+    sampling = {name: values[name] for name in SAMPLING}
+    Sampling(**sampling)
+    prompt = sys.stdin.read() if values["prompt"] == "-" else values["prompt"]
+    began = time.perf_counter()
+    found = load(arguments.open_input(model, values), values["threads"], values["activations"])
+    ids = _ids(found, prompt, values)
+    loaded = time.perf_counter() - began
+    out = current()
+    _tell(found, ids, prompt, values)
+    timing = Timing()
+    shown = not out.json and not out.quiet
+    made = found.generate_batch(
+        [ids], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
+        on_text=(lambda _, text: _show(text)) if shown else None, **sampling,
+    )[0]  # fmt: skip
+    _end(made, timing, loaded)
+    out.emit({
+        "inputs": [model], "text": made.text, "prompt": made.prompt, "tokens": made.tokens, "reason": made.reason,
+        "timings": {"load": loaded, **timing.to_json()},
+    })  # fmt: skip
+
+
+def _ids(model: LanguageModel, prompt: str, values: dict[str, Any]) -> list[int]:
+    """The prompt's ids."""
+    if not values["chat"]:
+        return model.tokenizer.encode(prompt)
+    raise UsageError("E-OPTION", None, "--chat is not there yet")
+
+
+def _tell(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, Any]) -> None:
+    """Say what may be wrong with the prompt."""
+    from ...runtime.graph import Note
+
+    unknown = model.tokenizer.unknown_markers(prompt)
+    notes = [Note("W-LM-MARKER", None, f"{marker} looks like a special token, and is none of this model") for marker in unknown]
+    context, trained = values["context"], model.context
+    if context is not None and trained is not None and context > trained and len(ids) + values["max_tokens"] > trained:
+        notes.append(Note("W-LM-CONTEXT", None, f"the model was trained with {trained:,} tokens at most; text behind them may make no sense"))
+    current().warn(notes)
+
+
+def _show(text: str) -> None:
+    print(CONTROLS.sub(lambda found: printable(found[0]), text), end="", flush=True)
+
+
+def _end(made: Generation, timing: Timing, loaded: float) -> None:
+    said = timing.to_json()
+    ends = {"end": "the model ended it", "stop": "a stop text came", "length": "as many as asked for", "context": "the context is full"}
+    current().say("")
+    current().say(
+        f"\n{len(made.prompt):,} prompt tokens at {said['prompt_per_second']:.1f}/s, {len(made.tokens):,} generated at "
+        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s"
+    )

@@ -1,0 +1,142 @@
+"""Generating with a tiny Llama whose file is made here: what ends a text, batches, commands, and files that cannot generate."""
+
+import io
+import json
+import sys
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.convert.cli import run
+from candle_convert.models.language.generating import Stops
+
+LETTERS = [chr(code) for code in range(32, 127)]
+BYTES = [f"<0x{code:02X}>" for code in range(256)]
+COUNT = 3 + 256 + 95
+TOKENS = ["<unk>", "<s>", "</s>", *BYTES, *("▁" if letter == " " else letter for letter in LETTERS)]
+WIDTH, INNER, LAYERS, HEADS = 64, 96, 2, 4
+
+
+def written(folder, *, vocabulary=COUNT, name="llama", **changes):
+    """A GGUF file of random weights."""
+    random = np.random.default_rng(0)
+    shapes = {"token_embd.weight": (vocabulary, WIDTH), "output.weight": (vocabulary, WIDTH), "output_norm.weight": (WIDTH,)}
+    for layer in range(LAYERS):
+        rows = {"attn_norm": (WIDTH,), "attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH),
+                "ffn_norm": (WIDTH,), "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER)}  # fmt: skip
+        shapes |= {f"blk.{layer}.{row}.weight": shape for row, shape in rows.items()}
+    arrays = {key: (random.standard_normal(shape) * (0.4 if len(shape) > 1 else 1)).astype(np.float32) for key, shape in shapes.items()}
+    numbers = {"context_length": 300, "embedding_length": WIDTH, "block_count": LAYERS, "feed_forward_length": INNER, "attention.head_count": HEADS}
+    metadata = {"general.architecture": name, **{f"{name}.{key}": np.uint32(value) for key, value in numbers.items()}}
+    metadata |= {f"{name}.attention.layer_norm_rms_epsilon": np.float32(1e-5), "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": TOKENS}
+    kinds = [2, 3, 3, *[6] * len(BYTES), *[1] * len(LETTERS)]
+    metadata |= {"tokenizer.ggml.scores": -np.arange(len(TOKENS), dtype=np.float32), "tokenizer.ggml.token_type": np.array(kinds, np.int32)}
+    metadata |= {"tokenizer.ggml.bos_token_id": np.uint32(1), "tokenizer.ggml.eos_token_id": np.uint32(2), **changes}
+    path = folder / "m.gguf"
+    cc.save_file(arrays, path, metadata=metadata)
+    return path
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("generate"))
+
+
+@pytest.fixture(scope="module")
+def model(path):
+    return models.load(path, threads=1)
+
+
+def test_greedy_is_the_likeliest_token_again_and_again(model):
+    ids = model.tokenizer.encode("Hello there")
+    made = model.generate_batch(["Hello there"], max_tokens=20, temperature=0)[0]
+    want = list(ids)
+    while len(want) < len(ids) + len(made.tokens):
+        want.append(int(model.logits(want)[0, -1, : len(TOKENS)].argmax()))
+    assert made.tokens == want[len(ids) :] == model.greedy(ids, len(made.tokens))
+    assert made.reason in ("length", "end")
+    assert made.text == model.tokenizer.decode(want)[len(model.tokenizer.decode(ids)) :]
+
+
+def test_sequences_of_a_batch_are_those_that_they_are_alone(model):
+    prompts = ["A", "Hello there", "some more text than the others have"]
+    together = model.generate_batch(prompts, max_tokens=15, seed=4)
+    assert together[0].text == model.generate(prompts[0], max_tokens=15, seed=4)
+    again = model.generate_batch(prompts, max_tokens=15, seed=4)
+    assert [made.tokens for made in again] == [made.tokens for made in together]
+    greedy = [model.generate(prompt, max_tokens=15, temperature=0) for prompt in prompts]
+    assert [made.text for made in model.generate_batch(prompts, max_tokens=15, temperature=0)] == greedy
+
+
+def test_a_stop_text_ends_it_and_is_left_out(model):
+    whole = model.generate("Hello", max_tokens=40, seed=1)
+    stop = whole[7:11]
+    pieces = []
+    made = model.generate_batch(["Hello"], max_tokens=40, seed=1, stop=[stop], on_text=lambda row, text: pieces.append(text))[0]
+    assert made.reason == "stop"
+    assert made.text == whole[: whole.index(stop)] == "".join(pieces)
+
+
+def test_stops_hold_back_what_may_begin_one():
+    stops = Stops(["END", "###"])
+    assert stops.push("abcE") == ("abc", False)
+    assert stops.push("N") == ("", False)
+    assert stops.push("Ex") == ("ENEx", False)
+    assert stops.push("##") == ("", False)
+    assert stops.push("#END") == ("", True)
+    stops = Stops(["aab"])
+    assert stops.push("aaa") == ("a", False)
+    assert stops.finish() == "aa"
+    assert Stops([""]).push("text") == ("text", False)
+
+
+def test_a_long_text_crosses_rooms_and_ends_with_the_context(model):
+    made = model.generate_batch(["x" * 230], max_tokens=500, seed=2)[0]
+    assert made.reason in ("context", "end")
+    assert len(made.prompt) + len(made.tokens) <= 300
+    longer = model.generate_batch(["x" * 290], max_tokens=30, seed=2, context=320, temperature=0)[0]
+    logits = model.logits([*longer.prompt, *longer.tokens])[0, len(longer.prompt) - 1 : -1, : len(TOKENS)]
+    assert longer.tokens == list(logits.argmax(1))
+
+
+def test_what_cannot_be_generated(model, tmp_path):
+    for prompt, options, code in (("x" * 400, {}, "E-LM-CONTEXT"), ([], {}, "E-LM-PROMPT"), ("a", {"heat": 2}, "E-SAMPLE-OPTION")):
+        with pytest.raises(cc.UsageError) as error:
+            model.generate(prompt, **options)
+        assert error.value.code == code
+    few = models.load(written(tmp_path, vocabulary=300, **{"llama.vocab_size": np.uint32(300)}))
+    with pytest.raises(cc.FormatError) as error:
+        few.generate("a")
+    assert error.value.code == "E-LM-VOCABULARY"
+
+
+def test_command(path, capsys, monkeypatch):
+    words = ["generate", str(path), "--seed", "3", "--max-tokens", "12", "--threads", "1"]
+    assert run([*words, "-p", "Hello", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == "candle-convert/generate/1"
+    assert len(said["tokens"]) <= 12
+    assert said["timings"]["generated_per_second"] > 0
+    assert run([*words, "-p", "Hello"]) == 0
+    shown = capsys.readouterr().out
+    assert "prompt tokens at" in shown
+    assert said["text"].split("\n")[0].rstrip("\x7f") in shown or not said["text"].isprintable()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Hello"))
+    assert run([*words, "-p", "-", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == said["tokens"]
+    assert run([*words, "-p", "x<|nothing|>", "--context", "900", "-n", "295"]) == 0
+    assert {"W-LM-MARKER", "W-LM-CONTEXT"} <= {word for word in capsys.readouterr().err.split() if word.startswith("W-")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "exit_code"),
+    [({"name": "lama"}, "E-ARCH", 4), ({"llama.attention.head_count": np.uint32(0)}, "E-ARCH", 3), ({"vocabulary": 300}, "E-ARCH-SHAPE", 3)],
+    ids=str,
+)
+def test_files_that_cannot_generate(tmp_path, capsys, changes, code, exit_code):
+    path = written(tmp_path, **changes)
+    assert run(["generate", str(path), "-p", "a", "--json"]) == exit_code
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"].startswith(code)
+    assert exit_code != 4 or "llama" in error["hint"]
