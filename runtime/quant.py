@@ -69,8 +69,8 @@ class Encoder:
             out: where the blocks go.
         """
         kernel = self.kernels[importance != 0]
-        lattice = (array.ctypes.data for array in self.lattice())
-        found = kernel(source, kind, shape[1], shape[0], importance, out, 0, *lattice)[LARGEST]
+        lattice = self.lattice()  # held until the kernel is done: two threads that ask first make arrays of their own
+        found = kernel(source, kind, shape[1], shape[0], importance, out, 0, *(array.ctypes.data for array in lattice))[LARGEST]
         return float(struct.unpack("<f", struct.pack("<i", found))[0])
 
     def __call__(self, rows: np.ndarray, importance: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
