@@ -73,17 +73,15 @@ class Session:
         self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
         if activations not in ("f32", "q8"):
             raise UsageError("E-RUN-ACTIVATIONS", None, f"activations are not rounded to {activations!r}", expected="f32 or q8")
-        if device == "cpu":
-            from .passes.linear import UseLinear
+        from .passes.linear import UseLinear
 
-            graph = copied_graph(graph, {}, typed=True)
-            UseLinear(activations, biases=False).run(graph)
+        graph = copied_graph(graph, {}, typed=True)
+        UseLinear(activations, biases=False).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
             from .passes.simplify import Simplify
             made = copied_graph(graph, {}, typed=True)
-            if device == "cpu":
-                UseLinear().run(made)
+            UseLinear().run(made)
             Simplify(MOST_FOLDED).run(made)
         self.program: Any = None
         self.program = self._program(made)

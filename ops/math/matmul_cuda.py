@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import over
 from ...runtime.cuda.place import Planned, Step, cuda
 from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, applied
 from ...runtime.launch import Buffer
+from .few_cuda import FEW, few_rows, of_experts, rounds
 from .gemm import gemm
 from .linear import linear
 from .matmul import matmul
+from .matmul_experts import matmul_experts
 
 
 def matrices(a: Buffer, b: Buffer, y: Buffer, stack: Sequence[int]) -> Launch:
@@ -83,12 +87,24 @@ def _plus(x: float, bias: float) -> float:
 def linear_on_device(step: Step) -> Planned:
     """Rows times the transposed weights."""
     x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
-    if step.attributes["activations"] != "f32":
-        return "its rows are rounded to 8 bits"
     rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
+    rounded = step.attributes["activations"] != "f32"
+    if rounded and not (rounds(w) and x.dtype == np.float32):
+        return "rows that are rounded to 8 bits meet weights of q8_0, q4_0, q4_k and q6_k only"
     target = y if bias is None else step.temporary(y.dtype, y.shape)
-    found = product(
-        x, w, target, Axes([], [], [], []), Axes([rows], [depth], None, [columns]), Axes([columns], None, [depth], [1]),
-        Axes([depth], [1], [1], None),
-    )
-    return found if bias is None else [found, Chain((applied(_plus, [target, bias], y.dtype),), y)]
+    if rows <= FEW or rounded:
+        found = few_rows(step, x.view((rows, depth)), w, target.view((rows, columns)), rounded)
+    else:
+        found = [product(
+            x, w, target, Axes([], [], [], []), Axes([rows], [depth], None, [columns]), Axes([columns], None, [depth], [1]),
+            Axes([depth], [1], [1], None),
+        )]
+    return found if bias is None else [*found, Chain((applied(_plus, [target, bias], y.dtype),), y)]
+
+
+@cuda(matmul_experts)
+def experts_on_device(step: Step) -> Planned:
+    """Each token's row times the rows of its experts, read where they are."""
+    if step.attributes["activations"] != "f32":
+        return "rows that are rounded to 8 bits meet experts on the CPU"
+    return of_experts(step, step.input(0), step.input(1), step.input(2), step.output(), bool(step.attributes["each"]))

@@ -30,6 +30,11 @@ if SIMULATED:
         """The bits of the nearest number of half precision."""
         return np.float32(x).astype(np.float16).view(np.uint16)
 
+    def dp4a(one: Any, other: Any, total: Any) -> Any:
+        """`total` and the products of four signed bytes each."""
+        pairs = zip(*(np.array(item, np.int32).reshape(1).view(np.int8).astype(np.int32) for item in (one, other)), strict=True)
+        return np.int32(total + sum(a * b for a, b in pairs))
+
     def inlined(function: Any) -> Any:
         """A function that is copied into the kernels that call it."""
         return function
@@ -69,6 +74,22 @@ else:
     def to_half(typing: Any, x: Any) -> Any:
         """The bits of the nearest number of half precision."""
         return types.uint16(types.float32), _instruction("cvt.rn.f16.f32 $0, $1;", "=h,f", ir.IntType(16), ir.FloatType())
+
+    @intrinsic
+    def dp4a(typing: Any, one: Any, other: Any, total: Any) -> Any:
+        """`total` and the products of four signed bytes each."""
+
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32)] * 3)
+            return builder.call(ir.InlineAsm(kind, "dp4a.s32.s32 $0, $1, $2, $3;", "=r,r,r,r"), args)
+
+        return types.int32(types.int32, types.int32, types.int32), lower
+
+
+@inlined
+def from_packed(codes: Any, place: int) -> Any:
+    """One of four signed bytes as a float32."""
+    return np.float32((((np.int64(codes) >> np.int64(8 * place)) & np.int64(255)) ^ np.int64(128)) - np.int64(128))
 
 
 @inlined

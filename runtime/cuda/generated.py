@@ -17,6 +17,7 @@ PREAMBLE = '''"""{title}"""
 import numpy as np
 from numba import cuda
 from {package}.bits import brain, half, to_brain, to_half
+from {package}.coded import decoder
 from {package}.element import CONVERSIONS, scalar
 globals().update(CONVERSIONS)
 '''

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..launch import Argument, Buffer
-from .element import stored
+from .coded import seen_as
 from .machine import SIMULATED
 
 _launching = threading.Lock()
@@ -80,7 +80,7 @@ class DeviceKernel:
 def signature(arguments: Sequence[Argument]) -> tuple[str, ...]:
     """Types of the arguments as kernels see them: ``float32*``, ``int64``, ``float64``."""
     return tuple(
-        f"{np.dtype(stored(item.dtype).storage).name}*" if isinstance(item, Buffer) else "float64" if isinstance(item, float) else "int64"
+        f"{seen_as(item)[0].name}*" if isinstance(item, Buffer) else "float64" if isinstance(item, float) else "int64"
         for item in arguments
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import LimitError
 from ..launch import ALIGNMENT, Buffer
 from .array import DeviceArray
+from .coded import seen_as
 from .element import holds, stored
 from .machine import SIMULATED
 from .planner import Plan
@@ -101,13 +102,13 @@ class Memory:
     def view(self, buffer: Buffer) -> Any:
         """A buffer as a flat array of its storage dtype."""
         room = buffer.room
-        kind = stored(buffer.dtype).storage
+        kind, count = seen_as(buffer)
         if room.slot is not None:
-            return flat(self.slots[room.slot], buffer.offset, buffer.count, kind)
+            return flat(self.slots[room.slot], buffer.offset, count, kind)
         found = self._views.get(id(buffer))
         if found is None:
             base, start = (self.weights[id(room.constant)], 0) if room.constant is not None else (self.arena, room.at)
-            found = self._views[id(buffer)] = flat(base, start + buffer.offset, buffer.count, kind)
+            found = self._views[id(buffer)] = flat(base, start + buffer.offset, count, kind)
         return found
 
     def upload(self, buffer: Buffer, array: np.ndarray) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..launch import Argument, Buffer
+from .coded import Coded
 from .element import stored
 
 
@@ -59,8 +60,9 @@ def over(buffer: Buffer, lengths: Sequence[int]) -> Operand:
 
 @dataclass
 class Writer:
-    """Lines and parameters of a kernel under construction."""
+    """Lines and parameters of a kernel under construction; lines of `head` stand before the function."""
 
+    head: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     values: list[Argument] = field(default_factory=list)
@@ -75,9 +77,19 @@ class Writer:
         """Lines at a depth of indentation."""
         self.lines += ["    " * depth + line for line in lines]
 
+    def loaded(self, buffer: Buffer, array: str, place: str) -> str:
+        """Text of the number at a place of the array that a parameter is; blocks are decoded."""
+        if not isinstance(buffer, Coded):
+            return stored(buffer.dtype).load.format(f"{array}[{place}]")
+        function, table = f"{array}_element", f"{array}_table"
+        if table not in self.names:
+            self.head.append(f"{function} = {buffer.head}")
+            self.parameter(table, buffer.table)
+        return buffer.element(function, array, place, table)
+
     def text(self) -> str:
-        """The function."""
-        return "\n".join([f"def compute({', '.join(self.names)}):", *self.lines, ""])
+        """The function, and what it calls."""
+        return "\n".join([*self.head, f"def compute({', '.join(self.names)}):", *self.lines, ""])
 
 
 def merged(lengths: Sequence[int], columns: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
@@ -190,8 +202,7 @@ class Box:
         """Lines that load an operand's element into `name`."""
         operand = self.operands[number]
         place = self.find(depth, number, groups)
-        text = stored(operand.buffer.dtype).load.format(f"x{number}[{place}]")
-        self.writer.add(depth, f"{name} = {text}")
+        self.writer.add(depth, f"{name} = {self.writer.loaded(operand.buffer, f'x{number}', place)}")
         if any(not lookup.wraps for lookup in operand.lookups):
             fill = f"x{number}_fill"
             if fill not in self.writer.names:

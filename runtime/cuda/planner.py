@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..blocks import Blocks, held
 from ..copies import captures, copied, needed
 from ..dtype import STRING, DType
 from ..errors import UnsupportedError
@@ -23,6 +24,7 @@ from ..memory import place
 from ..plan import addressable, dtype_of, ints, known, size
 from ..registry import operators
 from ..tensor import Tensor
+from .coded import coded
 from .element import holds
 from .kernel import Launch
 from .place import PLANNERS, Step, formula_of, placed, planned
@@ -38,14 +40,14 @@ FOLDED_ELEMENTS = 1 << 16
 class Known(Facts):
     """Facts that know constants by value, whichever graph they come from."""
 
-    def __init__(self, constants: dict[Value, np.ndarray]) -> None:
+    def __init__(self, constants: dict[Value, np.ndarray | Blocks]) -> None:
         super().__init__()
         self.constants = constants
 
     def array(self, value: Value) -> np.ndarray | None:
-        held = self.constants.get(value)
-        if held is not None:
-            return held if held.size <= MAX_DATA else None
+        found = self.constants.get(value)
+        if found is not None:
+            return found if isinstance(found, np.ndarray) and found.size <= MAX_DATA else None
         return super().array(value)
 
 
@@ -100,7 +102,7 @@ class Plan:
     outputs: list[Buffer | Value] = field(default_factory=list)
     arena: int = 0
     weights: dict[int, np.ndarray] = field(default_factory=dict)
-    objects: dict[Value, np.ndarray] = field(default_factory=dict)
+    objects: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
     rest: Program | None = None
     live: list[Buffer | Value] = field(default_factory=list)
@@ -143,7 +145,7 @@ class Planner:
         self.keep = keep
         self.plan = Plan()
         self.values: dict[Value, Value] = {}
-        self.constants: dict[Value, np.ndarray] = {}
+        self.constants: dict[Value, np.ndarray | Blocks] = {}
         self.host: set[Value] = set()
         self.device: dict[Value, Buffer] = {}
         self.steps: list[Chain | Launch | HostStep | Upload | Download] = []
@@ -162,13 +164,13 @@ class Planner:
     def _value(self, value: Value) -> Value:
         return self.values.setdefault(value, Value(value.name))
 
-    def _constant(self, value: Value, array: np.ndarray, dtype: DType | None = None) -> None:
+    def _constant(self, value: Value, array: np.ndarray | Blocks, dtype: DType | None = None) -> None:
         value.dtype, value.shape = dtype or dtype_of(array), array.shape
         self.constants[value] = array
 
     def _feed(self, value: Value, feed: OnDevice | OnHost | Fixed, described: Value) -> None:
         if isinstance(feed, Fixed):
-            self._constant(value, feed.tensor.numpy(), feed.tensor.dtype)
+            self._constant(value, held(feed.tensor), feed.tensor.dtype)
             self.plan.fed.append(value)
             return
         if isinstance(feed, OnDevice):
@@ -255,7 +257,7 @@ class Planner:
         """The subgraph that a known condition chooses."""
         condition = node.inputs[0] if node.op.name == "If" and not node.op.domain and node.inputs else None
         known_condition = None if condition is None else self.constants.get(condition)
-        if known_condition is None or known_condition.size != 1:
+        if not isinstance(known_condition, np.ndarray) or known_condition.size != 1:
             return None
         graph = node.attributes["then_branch" if known_condition.reshape(()) else "else_branch"]
         return graph if isinstance(graph, Graph) else None
@@ -263,7 +265,7 @@ class Planner:
     def _inlined(self, graph: Graph, outputs: Sequence[Value]) -> list[Node]:
         """The nodes of a branch; its results get the names of the node's outputs."""
         for name, tensor in graph.weights.items():
-            self._constant(graph.values[name], tensor.numpy(), tensor.dtype)
+            self._constant(graph.values[name], held(tensor), tensor.dtype)
         identity = operators()["", "Identity"]
         last = [Node(identity, [result], [value]) for result, value in zip(graph.outputs, outputs, strict=True) if value.name]
         for made in (*graph.nodes, *last):
@@ -283,7 +285,7 @@ class Planner:
         build = Builder(graph, stem=node.name or node.op.name)
         formula(node, build)
         for name, tensor in graph.weights.items():
-            self._constant(graph.values[name], tensor.numpy(), tensor.dtype)
+            self._constant(graph.values[name], held(tensor), tensor.dtype)
         for made in graph.nodes:
             self.uses.update(needed(made))
         return graph.nodes
@@ -298,7 +300,7 @@ class Planner:
             if found is not None and len(outputs) == 1 and value.dtype is not None and value.dtype.kind in ("int", "uint", "bool"):
                 self._constant(value, found.astype(value.dtype.as_numpy(), copy=False), value.dtype)
                 return True
-        if any(value not in self.constants for value in inputs):
+        if any(not isinstance(self.constants.get(value), np.ndarray) for value in inputs):
             return False
         if any(not known(value.shape) or size(value.shape) > FOLDED_ELEMENTS for value in outputs):
             return False
@@ -353,6 +355,11 @@ class Planner:
         if home is not None:
             return home
         array = self.constants.get(value)
+        if isinstance(array, Blocks):
+            blocks = coded(array)
+            if blocks is not None:
+                self.device[value] = blocks
+            return blocks
         if array is not None:
             if array.dtype.kind in "OUT" or not holds(array.dtype):
                 return None

@@ -88,7 +88,7 @@ def _fill(writer: Writer, tile: str, name: str, limit: str, block: str, group: A
     writer.add(3, f"at, deep = {block} * {TILE} + place, base + k", f"value = np.{kind.name}(0)", f"if at < {limit} and deep < depth:")
     _offsets(writer, 4, "m" if name == "a" else "n", "at", group, {name: f"{name}_at"})
     _offsets(writer, 4, "d", "deep", depth, {name: f"{name}_deep"})
-    load = stored(buffer.dtype).load.format(f"{name}[{name}_start + {name}_s + {name}_at + {name}_deep]")
+    load = writer.loaded(buffer, name, f"{name}_start + {name}_s + {name}_at + {name}_deep")
     writer.add(4, f"value = np.{kind.name}({load})")
     writer.add(3, f"{tile}[k * {TILE} + place] = value")
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..copies import captures
+from ..blocks import Blocks, held, numbers
+from ..copies import captures, needed
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
 from ..launch import Buffer
@@ -39,7 +40,7 @@ class Program:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray], pool: Pool,
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks], pool: Pool,
         cache: dict[Any, np.ndarray],
     ) -> None:
         self.nodes = list(nodes)
@@ -55,7 +56,9 @@ class Program:
         self.decides = [value in deciding for value in self.inputs]
         self._lock = threading.Lock()
 
-    def sub(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray]) -> Program:
+    def sub(
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
+    ) -> Program:
         """A program of nodes on the same device."""
         return Program(nodes, inputs, outputs, weights, self.pool, self.cache)
 
@@ -98,10 +101,20 @@ def of_graph(graph: Graph, device: str, memory: int | None = None) -> Program:
     return Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), pool, {})
 
 
-def weights_of(graph: Graph) -> dict[Value, np.ndarray]:
-    """Weights that are not fed."""
-    fed = {value.name for value in graph.inputs}
-    return {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if name in graph.values and name not in fed}
+def weights_of(graph: Graph) -> dict[Value, np.ndarray | Blocks]:
+    """The weights that are used and not fed, quantized ones as their blocks; bytes of a file that several of them are, are held once."""
+    used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
+    once: dict[Any, np.ndarray | Blocks] = {}
+    found = {}
+    for name, tensor in graph.weights.items():
+        value = graph.values.get(name)
+        if value is None or value not in used or value in graph.inputs:
+            continue
+        key = (tensor.storage.key or id(tensor), tensor.dtype, tensor.shape)
+        if key not in once:
+            once[key] = held(tensor)
+        found[value] = once[key]
+    return found
 
 
 def described(feed: Any, decides: bool) -> OnDevice | OnHost:
@@ -190,17 +203,17 @@ class Runner:
             run = functools.partial(self._subgraph, memory, step, objects)
             attributes = {**attributes, "call": Call(node, tuple(bool(value.name) for value in node.outputs), run)}
         assert node.op.compute is not None
-        results = node.op.compute(*(None if value is None else objects[value] for value in step.inputs), **attributes)
+        inputs = [None if value is None else objects[value] for value in step.inputs]
+        results = node.op.compute(*(inputs if node.op.stored else map(numbers, inputs)), **attributes)
         for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
             objects[value] = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
 
     def _subgraph(self, memory: Memory, step: HostStep, objects: dict[Value, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         below = self._below.get(id(graph))
-        around = captures(graph)
+        blocks = {value: objects[home] for value, home in step.captured.items() if isinstance(home, Value) and isinstance(objects[home], Blocks)}
+        around = [value for value in captures(graph) if value not in blocks]
         if below is None:
-            own = set(graph.inputs)
-            weights = {graph.values[name]: tensor.numpy() for name, tensor in graph.weights.items() if graph.values[name] not in own}
-            made = self.program.sub(graph.nodes, [*graph.inputs, *around], graph.outputs, weights)
+            made = self.program.sub(graph.nodes, [*graph.inputs, *around], graph.outputs, weights_of(graph) | blocks)
             below = self._below.setdefault(id(graph), made)
         fed: list[Any] = [item if item is None or isinstance(item, list | dict) else np.asarray(item) for item in inputs]
         for value in around:
@@ -210,6 +223,7 @@ class Runner:
 
 
 def _owned(result: Any, feeds: Sequence[Any], plan: Plan) -> Any:
+    result = numbers(result)
     if isinstance(result, list):
         return [_owned(item, feeds, plan) for item in result]
     if not isinstance(result, np.ndarray):

@@ -1,0 +1,80 @@
+"""Run by test_quantized: weights of every block type on the device, by one row and by several, and rows that indices take, against gguf-py.
+
+    python quantized_on_device.py [TYPE ...]
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "ops"))
+
+import numpy as np
+from candle_convert.runtime.cuda.coded import Coded
+from candle_convert.runtime.cuda.planner import HostStep, Launch
+from candle_convert.runtime.dtype import DTYPES, F32, I64
+from candle_convert.runtime.session import Session
+from candle_convert.runtime.storage import Held
+from candle_convert.runtime.tensor import Tensor
+from test_products import close, fed, linear, model, weight
+
+
+def taken(tensor):
+    """Rows of a weight by index."""
+    return model(tensor, lambda b, w: [b.add("Gather", [w, fed(b.graph, "ids", I64, ("n",))])])
+
+
+def chosen(tensor):
+    """Rows times those of experts."""
+
+    def build(b, w):
+        x, ids = fed(b.graph, "x", F32, ("n", tensor.shape[2])), fed(b.graph, "ids", I64, ("n", 2))
+        return [b.add("MatMulExperts", [x, w, ids], domain="candle")]
+
+    return model(tensor, build)
+
+
+def few(name):
+    """A weight of three rows of blocks of the type."""
+    dtype = DTYPES[name]
+    tensor, numbers = weight(name, (64, max(64, dtype.block)))
+    return Tensor(dtype, (3, tensor.shape[1]), Held(tensor.raw()[: dtype.nbytes(3 * tensor.shape[1])])), numbers[:3]
+
+
+def stays(session):
+    """Nothing runs on the CPU, and kernels read the blocks."""
+    steps = session.program.plans[-1].steps
+    assert not [step for step in steps if isinstance(step, HostStep)]
+    assert any(isinstance(argument, Coded) for step in steps if isinstance(step, Launch) for argument in step.arguments)
+
+
+def main():
+    rng = np.random.default_rng(0)
+    for name in sys.argv[1:]:
+        tensor, numbers = few(name)
+        for rows, activations, bound in ((1, "f32", 1e-5), (5, "f32", 1e-5), (2, "q8", 1e-2)):
+            if activations == "q8" and name not in ("q8_0", "q4_0", "q4_k", "q6_k"):
+                continue
+            x = rng.standard_normal((rows, tensor.shape[1])).astype(np.float32)
+            session = Session(linear(tensor), device="cuda", activations=activations)
+            (y,) = session.run(None, {"x": x})
+            stays(session)
+            close(y, x, numbers, bound)
+            if activations == "q8":
+                np.testing.assert_allclose(y, Session(linear(tensor), native=False, activations="q8").run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
+        session = Session(taken(tensor), device="cuda")
+        (rows,) = session.run(None, {"ids": np.array([1, -1])})
+        stays(session)
+        np.testing.assert_allclose(rows, numbers[[1, 2]], rtol=1e-6, atol=1e-6 * np.abs(numbers).max())
+        print(name)
+    tensor, numbers = weight("q4_k", (3, 4, 256))
+    x, ids = rng.standard_normal((2, 256)).astype(np.float32), np.array([[2, 0], [1, 2]])
+    session = Session(chosen(tensor), device="cuda")
+    (y,) = session.run(None, {"x": x, "ids": ids})
+    stays(session)
+    np.testing.assert_allclose(y, np.einsum("tkoi,ti->tko", numbers[ids], x), rtol=1e-4, atol=1e-4)
+    print("experts")
+
+
+if __name__ == "__main__":
+    main()

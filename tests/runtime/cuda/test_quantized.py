@@ -1,0 +1,27 @@
+"""Quantized weights stay quantized on the device: products, rows by index and experts of every block type, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+pytest.importorskip("gguf", reason="gguf is not installed")
+
+from candle_convert.ops.quants import codecs
+from candle_convert.runtime.cuda.machine import state
+
+FULL = os.environ.get("CANDLE_FULL") == "1" or bool(state().devices)
+SAMPLED = ["q4_0", "q8_0", "q4_k", "q6_k", "q2_k", "q5_1", "iq1_m", "iq3_xxs", "nvfp4", "tq1_0", "q4_3"]
+
+
+def test_blocks_on_the_device():
+    """One of each family unless CANDLE_FULL=1."""
+    names = sorted(dtype.name for dtype in codecs()) if FULL else SAMPLED
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
+    script = Path(__file__).parent / "quantized_on_device.py"
+    done = subprocess.run([sys.executable, str(script), *names], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == [*names, "experts"]
