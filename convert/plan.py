@@ -29,7 +29,7 @@ from .adapters import merge
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
 from .options import Options
 from .prequantized import note_kept
-from .translating import name_file_type, translated
+from .translating import Rules, name_file_type, translated
 
 LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
 """Of files that are written beside the weights; darknet's layers are a .cfg."""
@@ -90,19 +90,24 @@ class Plan:
 
 def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
     """Everything that converting would do, decided from headers alone."""
-    format = target_format(os.fspath(output), options)
+    graph = opened(inputs, target_format(os.fspath(output), options), options)
+    return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
+
+
+def opened(inputs: Sequence[str | os.PathLike[str]], format: Format, options: Options) -> Graph:
+    """All inputs as one graph, as a conversion to `format` needs them."""
     kept = keeps_quantized(options, format)
 
-    def opened(path: str | os.PathLike[str]) -> Graph:
+    def one(path: str | os.PathLike[str]) -> Graph:
         return open_model(
             path, options.read, format=options.source_format, revision=options.revision, offline=options.offline, upgraded=format.graphs,
             dequantized=not kept,
         )
 
-    graph = merged([opened(path) for path in inputs], "an input")
+    graph = merged([one(path) for path in inputs], "an input")
     if kept:
         note_kept(graph)
-    return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
+    return graph
 
 
 def keeps_quantized(options: Options, format: Format) -> bool:
@@ -115,16 +120,14 @@ def keeps_quantized(options: Options, format: Format) -> bool:
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
     """The plan for an open graph, which it changes."""
     format = target_format(os.fspath(output), options)
-    folder, stem, beside = _place(output, format)
+    folder, stem, beside = place(output, format)
     writing = WriteOptions(
         stem, options.shard_nbytes, options.shard_tensors, options.shard_groups, external_data=options.external_data, opset=options.opset
     )
     if not format.graphs:
         weights_only(graph)
     _refuse_part(graph, options)
-    _attach(graph, options)
-    merge(graph, options.lora)
-    rules = translated(graph, format, beside)
+    rules = prepared(graph, format, beside, options)
     options.select.run(graph)
     Tied(options.tied).run(graph)
     casts = Cast(options.dtype, options.tensor_types + rules, options.nan, dequantized)
@@ -148,6 +151,17 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         list(inputs), graph, graph.format, format, folder, stem, files, frozenset(name for name, _ in loose), options, casts,
         _fingerprint(graph, files, options),
     )
+
+
+def prepared(graph: Graph, format: Format, beside: bool, options: Options) -> Rules:
+    """Give a graph the files beside it, the adapters and the names that it has in the output; rules for dtypes that the output needs.
+
+    Args:
+        beside: whether the output is a model directory.
+    """
+    _attach(graph, options)
+    merge(graph, options.lora)
+    return translated(graph, format, beside)
 
 
 def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
@@ -182,7 +196,7 @@ def target_format(output: str, options: Options) -> Format:
     return format
 
 
-def _place(output: Path, format: Format) -> tuple[Path, str, bool]:
+def place(output: Path, format: Format) -> tuple[Path, str, bool]:
     """The folder, the stem of file names, and whether the output is a model directory of its own."""
     suffix = next((suffix for suffix in format.suffixes if output.name.lower().endswith(suffix)), None)
     if output.is_dir() or (suffix is None and not output.suffix):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.errors import UsageError
 from .. import arguments
 from ..output import current, human_size, notes_json
 
@@ -19,6 +20,7 @@ EPILOG = """\b
 Examples
   candle-convert convert model.pth model.safetensors
   candle-convert convert hf://owner/repo model.gguf --dtype auto
+  candle-convert convert model/ q4.gguf --quantize Q4_K_M --lora adapter/
   candle-convert convert model/ out/ -t safetensors --shard-size 5GB --dry-run
 """
 
@@ -26,6 +28,7 @@ Examples
 @click.command("convert", epilog=EPILOG)
 @click.argument("inputs", metavar="IN...", type=arguments.PATH, nargs=-1, required=True)
 @click.argument("output", metavar="OUT", type=arguments.PATH)
+@click.option("--quantize", metavar="TYPE", help="Quantize too, in the same pass: Q4_K_M ...; candle-convert quantize has all options.")
 @arguments.options(
     arguments.OUTPUT, arguments.VALUES, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING, arguments.GRAPHS, arguments.CARRYING,
     arguments.PLACING, arguments.READING,
@@ -41,9 +44,36 @@ def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noq
 
 def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     """Plan and carry out."""
+    if values.get("quantize") is not None:
+        _quantize(inputs, output, values)
+        return
     from ..plan import plan
 
     carry_out(plan(inputs, output, arguments.convert_options(values)), values)
+
+
+def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
+    """Convert and quantize in one pass."""
+    from .. import plan as planning
+    from ..quantizing.choosing import Wishes
+    from ..quantizing.plan import plan
+    from ..quantizing.request import Quantization
+    from ..quantizing.wording import pattern
+    from . import quantize
+
+    given = [option for option, value in (("--dtype", values["dtype"]), ("--keep-quantized", values["keep_quantized"])) if value]
+    if given:
+        raise UsageError("E-OPTION", None, f"--quantize and {given[0]} contradict each other", hint="--tensor-type chooses types for single tensors")
+    options = arguments.convert_options({**values, "tensor_type": (), "keep_quantized": False})
+    format = planning.target_format(output, options)
+    if format.graphs:
+        raise UsageError("E-OPTION", output, "--quantize is for the weights of GGUF files", hint="candle-convert quantize makes networks smaller")
+    graph = planning.opened(inputs, format, options)
+    wanted = tuple((pattern(name), type) for name, type in (arguments.pair(text, "RE=TYPE") for text in values["tensor_type"]))
+    noted = len(graph.notes)
+    current().warn(graph.notes)
+    made = plan(graph, output, Quantization(type=values["quantize"], wishes=Wishes(wanted)), options, inputs)
+    quantize.carry_out(made, values, noted)
 
 
 def carry_out(made: Plan, values: dict[str, Any]) -> None:

@@ -74,7 +74,8 @@ SHAPE = (
 @click.argument("output", metavar="OUT", type=arguments.PATH)
 @click.argument("type_name", metavar="[TYPE]", type=TYPE, required=False)
 @arguments.options(
-    TYPES, CARE, network_options.OPTIONS, SHAPE, arguments.OUTPUT, arguments.GRAPHS, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING,
+    TYPES, CARE, network_options.OPTIONS, SHAPE, arguments.OUTPUT, arguments.GRAPHS, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING,
+    arguments.CARRYING,
     arguments.PLACING, arguments.READING,
 )
 def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
@@ -103,10 +104,11 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     made = plan(graph, output, request, arguments.convert_options({**values, "tensor_type": ()}), [source])
     refuse_inputs(made.plan)
     _save_recipe(made, values)
-    _carry_out(made, values, noted)
+    carry_out(made, values, noted)
 
 
-def _carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
+def carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
+    """Show a plan with its types, and unless it is a dry run, carry it out."""
     from ..pipeline import execute
     from ..quantizing.compiling import prepare
 
@@ -140,7 +142,7 @@ def _compiling(names: list[str]) -> None:
 
 
 def _is_automatic(values: dict[str, Any]) -> bool:
-    return values["target_bpw"] is not None or values["target_size"] is not None
+    return values.get("target_bpw") is not None or values.get("target_size") is not None
 
 
 def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:

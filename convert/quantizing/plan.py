@@ -13,8 +13,9 @@ from typing import Any
 
 from ...ops.quants import codec_of
 from ...runtime.errors import UnsupportedError
-from ...runtime.format import ReadOptions
+from ...runtime.format import Format, ReadOptions
 from ...runtime.graph import Graph, Note
+from ...runtime.passes.cast import Cast
 from ...runtime.passes.quantize import Errors, Quantize
 from ...runtime.passes.tied import Tied
 from ...runtime.storage import Region
@@ -23,6 +24,7 @@ from .. import elements
 from .. import plan as planning
 from ..opening import read_file
 from ..options import Options
+from ..translating import name_file_type
 from . import filetypes, sampling
 from .choosing import Choice, Chooser, Wishes
 from .model import Model, Weight, model_of, order, weight_of
@@ -90,6 +92,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     elements.load(tensor.dtype for tensor in graph.weights.values())
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"
+    casts = _named(graph, Path(output), format, options)
     options.select.run(graph)
     Tied("clone").run(graph)
     file_type = _file_type_of(graph)
@@ -101,7 +104,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     weights = [weight_of(name, tensor) for name, tensor in graph.weights.items()]
     importance = _importance(request, weights, old_names)
     groups = _groups(graph, shards, old_names) if request.keep_split else None
-    kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups)
+    kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups, lora=(), tokenizer=None)
     recipe = recipe_of(request)
     if request.automatic:
         from .target import within_target
@@ -123,14 +126,24 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     notes = list(graph.notes)
     made = planning.plan_graph(graph, Path(output), kept, inputs)
     graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
-    made.casts.audits += pass_.audits
-    made.fingerprint = _fingerprint(made.fingerprint, old_names, importance, options.nan)
+    made.casts.audits += [*casts.audits, *pass_.audits]
+    made.fingerprint = _fingerprint(made.fingerprint, old_names, importance, [options.nan, *options.lora])
     return Quantized(made, recipe, choices, pass_, sources, importance)
 
 
-def _fingerprint(of_files: str, old_names: dict[str, str], importance: dict[str, Any], nan: str) -> str:
+def _named(graph: Graph, output: Path, format: Format, options: Options) -> Cast:
+    """Give a graph the adapters and the names of the output, and its small weights the dtype they have there: rules go by these."""
+    rules = planning.prepared(graph, format, planning.place(output, format)[2], options)
+    casts = Cast(None, rules, options.nan)
+    if rules:
+        casts.run(graph)
+        name_file_type(graph)
+    return casts
+
+
+def _fingerprint(of_files: str, old_names: dict[str, str], importance: dict[str, Any], settings: Sequence[str]) -> str:
     """A digest of all that decides the bytes, what the layout of the files does not tell included."""
-    digest = hashlib.sha256(json.dumps([of_files, old_names, nan]).encode())
+    digest = hashlib.sha256(json.dumps([of_files, old_names, *settings]).encode())
     for name, values in importance.items():
         digest.update(name.encode(errors="surrogatepass") + values.tobytes())
     return digest.hexdigest()
