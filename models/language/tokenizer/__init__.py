@@ -7,10 +7,12 @@
     piece = stream.push(next_id)                     # "" while bytes of a character are missing; at the end stream.finish()
     next_id in tokenizer.ends                        # whether a generation ends here
     tokenizer.templates["default"]                   # the chat template; tokenizer.bos, .eos, .unk, .pad, .vocabulary
+    gguf_metadata(graph, "llama", rows)              # the keys that a GGUF file of the model has for it
 """
 
+from .keys import gguf_metadata
 from .reading import read
 from .tokenizer import Stream, Tokenizer
 from .vocabulary import Vocabulary
 
-__all__ = ["Stream", "Tokenizer", "Vocabulary", "read"]
+__all__ = ["Stream", "Tokenizer", "Vocabulary", "gguf_metadata", "read"]

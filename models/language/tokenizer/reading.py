@@ -27,17 +27,20 @@ def read(graph: Graph) -> Tokenizer:
     """
     if f"{PREFIX}tokens" in graph.metadata:
         return from_gguf(graph.metadata, _path(graph))
-    for pattern, reader in READERS:
-        name = next((name for name in sorted(graph.attachments) if fnmatch.fnmatchcase(name, pattern)), None)
-        if name is not None:
-            return reader(graph, name)
+    found = first_of(graph)
+    if found is not None:
+        return found[1](graph, found[0])
     hint = "Name the model's directory with its tokenizer files, or a GGUF file"
     raise UnsupportedError("E-TOKENIZER-NONE", _path(graph), "comes without a tokenizer", hint=hint)
 
 
-def has_tokenizer(graph: Graph) -> bool:
-    """Whether `read` finds something."""
-    return f"{PREFIX}tokens" in graph.metadata or any(fnmatch.filter(graph.attachments, pattern) for pattern, _ in READERS)
+def first_of(graph: Graph) -> tuple[str, Callable[[Graph, str], Tokenizer]] | None:
+    """The file beside the weights that a tokenizer is read from, and what reads it; None where there is none."""
+    for pattern, reader in READERS:
+        name = next((name for name in sorted(graph.attachments) if fnmatch.fnmatchcase(name, pattern)), None)
+        if name is not None:
+            return name, reader
+    return None
 
 
 def _library(graph: Graph, name: str) -> Tokenizer:

@@ -54,6 +54,7 @@ class Tokenizer:
         closing: ids that end a text (EOS, or SEP).
         templates: chat templates, by name; the usual one is ``default``.
         origin: what it was read from, in words.
+        engine: what turns text into ids.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Tokenizer:
         self.opening, self.closing = tuple(opening), tuple(closing)
         self.templates = dict(templates or {})
         self.origin = origin
-        self._engine = engine
+        self.engine = engine
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -118,7 +119,7 @@ class Tokenizer:
             raise UsageError("E-TOKENIZER-TEXT", None, f"the text holds half of a surrogate pair at character {error.start}") from error
         first = self._added(self.opening, self.bos, add_bos, "BOS")
         last = self._added(self.closing, self.eos, add_eos, "EOS")
-        return [*first, *self._engine.encode(text, special), *last]
+        return [*first, *self.engine.encode(text, special), *last]
 
     def _added(self, usual: tuple[int, ...], role: int | None, wanted: bool | None, name: str) -> tuple[int, ...]:
         if wanted is None or (wanted and usual):
@@ -129,11 +130,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids, bytes that are no UTF-8 as U+FFFD; `special`: with the texts of special tokens."""
-        return self._engine.decode(self._checked(ids), special, True)
+        return self.engine.decode(self._checked(ids), special, True)
 
     def stream(self, before: Sequence[int] = (), *, special: bool = False) -> Stream:
         """A decoder for ids that come one by one, after `before`, whose text is not given again."""
-        return self._engine.stream(self._checked(before), special)
+        return self.engine.stream(self._checked(before), special)
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         known = [int(token) for token in ids]
@@ -147,7 +148,7 @@ class Tokenizer:
         return [marker for marker in dict.fromkeys(MARKER.findall(text)) if not self._is_token(marker)]
 
     def _is_token(self, marker: str) -> bool:
-        return len(self._engine.encode(marker, True)) == 1 or marker in self.vocabulary.ids
+        return len(self.engine.encode(marker, True)) == 1 or marker in self.vocabulary.ids
 
     def role_names(self) -> dict[str, str]:
         """Texts of the tokens with a role, as templates know them: ``bos_token`` and so on."""
