@@ -16,6 +16,8 @@ def broadcast(one: Shape | None, other: Shape | None) -> Shape | None:
     """The shape that two broadcast to (multidirectional, as NumPy's); None where a rank is unknown."""
     if one is None or other is None:
         return None
+    if one == other:
+        return one
     rank = max(len(one), len(other))
     left, right = (1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other
     return tuple(_broadcast(first, second) for first, second in zip(left, right, strict=True))

@@ -54,7 +54,7 @@ class Attempt:
         self.homes, self.constants = set(planner.homes), set(planner.constants)
         self.uses: Counter[Any] = Counter(planner.uses)
         self.values = dict(planner.values)
-        self.work = planner.work, planner.hardest
+        self.work = planner.work, planner.hardest, planner.open_loops
 
     def copy(self, original: Graph) -> Graph:
         """A copy of a subgraph of the model."""
@@ -69,4 +69,4 @@ class Attempt:
                 del held[value]
         planner.uses = self.uses
         planner.values = self.values
-        planner.work, planner.hardest = self.work
+        planner.work, planner.hardest, planner.open_loops = self.work

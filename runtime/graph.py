@@ -73,7 +73,13 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs among the attributes."""
-        return [item for value in self.attributes.values() for item in (value if isinstance(value, list) else [value]) if isinstance(item, Graph)]
+        found = []
+        for value in self.attributes.values():
+            if isinstance(value, Graph):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, Graph)]
+        return found
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,9 @@ class Facts:
 
     def learn(self, value: Value, shape: Shape) -> None:
         """Take over a shape that follows from a node; one that the file gives and that contradicts it is stale."""
+        if value.shape is None or value.shape == shape:
+            value.shape = shape
+            return
         try:
             value.shape = merged(value.shape, shape, f"value {value.name!r}")
         except FormatError:

@@ -120,7 +120,7 @@ class View:
     buffer: Buffer
 
 
-Planned: TypeAlias = "Launch | View | Chain | list[Launch] | None"
+Planned: TypeAlias = "Launch | View | Chain | list[Launch] | list[Chain] | None"
 
 
 def parts_for(threads: int, limit: int, work: float) -> int:

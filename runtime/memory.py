@@ -15,20 +15,32 @@ def place(rooms: Sequence[Room]) -> int:
     Larger rooms are placed first, each into the smallest gap between rooms that live at the same time (Pisarchyk and Lee, 2020).
     """
     order = sorted(rooms, key=lambda room: (-room.nbytes, room.first))
-    firsts, lasts, starts, stops = np.zeros((4, len(order)), np.int64)
+    placed = np.zeros((4, len(order)), np.int64)
     total = 0
     for count, room in enumerate(order):
         need = aligned(room.nbytes)
-        together = np.flatnonzero((firsts[:count] <= room.last) & (lasts[:count] >= room.first))
-        at, best, gap = 0, -1, -1
-        for start, stop in sorted(zip(starts[together].tolist(), stops[together].tolist(), strict=True)):
-            if start - at >= need and (best < 0 or start - at < gap):
-                best, gap = at, start - at
-            at = max(at, stop)
-        room.at = best if best >= 0 else at
-        firsts[count], lasts[count], starts[count], stops[count] = room.first, room.last, room.at, room.at + need
+        starts, stops, firsts, lasts = placed[:, :count]
+        together = (firsts <= room.last) & (lasts >= room.first)
+        room.at = _smallest_gap(starts[together], stops[together], need)
         total = max(total, room.at + need)
+        behind = int(starts.searchsorted(room.at))
+        placed[:, behind + 1 : count + 1] = placed[:, behind:count]
+        placed[:, behind] = room.at, room.at + need, room.first, room.last
     return total
+
+
+def _smallest_gap(starts: np.ndarray, stops: np.ndarray, need: int) -> int:
+    """Where the smallest gap of at least `need` bytes begins, between ranges in the order of their starts; behind them where there is none."""
+    if not starts.size:
+        return 0
+    ends = np.maximum.accumulate(stops)
+    gaps = starts.copy()
+    gaps[1:] -= ends[:-1]
+    fitting = np.flatnonzero(gaps >= need)
+    if not fitting.size:
+        return int(ends[-1])
+    best = int(fitting[gaps[fitting].argmin()])
+    return int(ends[best - 1]) if best else 0
 
 
 def live_bytes(rooms: Sequence[Room], steps: int) -> int:

@@ -72,21 +72,32 @@ class Homes(dict[Value, Buffer | Value]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tenants: dict[Room, list[Value]] = {}
+        self._tenants: dict[Room, dict[Value, None]] = {}
 
     def __setitem__(self, value: Value, home: Buffer | Value) -> None:
+        self._leave(value)
         super().__setitem__(value, home)
         if isinstance(home, Buffer):
-            self._tenants.setdefault(home.room, []).append(value)
+            self._tenants.setdefault(home.room, {})[value] = None
+
+    def __delitem__(self, value: Value) -> None:
+        self._leave(value)
+        super().__delitem__(value)
+
+    def _leave(self, value: Value) -> None:
+        home = self.get(value)
+        if isinstance(home, Buffer):
+            del self._tenants[home.room][value]
 
     def update(self, pairs: Iterable[tuple[Value, Buffer | Value]]) -> None:  # type: ignore[override]
         """Several values at once."""
         for value, home in pairs:
             self[value] = home
 
-    def tenants(self, room: Room) -> list[Value]:
-        """The values that lie in a room."""
-        return [value for value in self._tenants.get(room, ()) if isinstance(home := self.get(value), Buffer) and home.room is room]
+    def tenant(self, room: Room) -> Value | None:
+        """The value that lies in a room alone, None where there is none or there are several."""
+        tenants = self._tenants.get(room, {})
+        return next(iter(tenants)) if len(tenants) == 1 else None
 
 
 class Planner:
@@ -104,6 +115,7 @@ class Planner:
         self.homes = Homes()
         self.chains: list[Chain | Launch | PythonStep | Mark] = []
         self.nodes: list[Node | None] = []
+        self.open_loops = 0
         self.python_steps: dict[Value, PythonStep] = {}
         self.work, self.hardest = 0.0, (0.0, "")
         self.scratch: list[tuple[Room, int]] = []
@@ -233,6 +245,7 @@ class Planner:
 
     def mark(self, mark: Mark, node: Node) -> None:
         """Put a mark where the plan is now."""
+        self.open_loops += {"loop": 1, "again": -1}.get(mark.kind, 0)
         self.chains.append(mark)
         self.nodes.append(node)
 
@@ -332,14 +345,13 @@ class Planner:
         self.nodes.append(node)
 
     def _only_use(self, buffer: Buffer) -> bool:
-        users = self.homes.tenants(buffer.room)
-        return len(users) == 1 and self.uses[users[0]] == 1
+        tenant = self.homes.tenant(buffer.room)
+        return tenant is not None and self.uses[tenant] == 1
 
     def _free_after(self, buffer: Buffer) -> bool:
         """Whether memory of the arena has one use, and no loop comes back to it."""
-        kinds = Counter(item.kind for item in self.chains if isinstance(item, Mark))
         own = buffer.room.constant is None and buffer.room.slot is None and buffer.offset == 0 and buffer.nbytes == buffer.room.nbytes
-        return own and kinds["loop"] == kinds["again"] and self.keep is None and self._only_use(buffer)
+        return own and not self.open_loops and self.keep is None and self._only_use(buffer)
 
     def buffer(self, value: Value) -> Buffer | None:
         """The memory of a value, None where kernels cannot be handed it."""

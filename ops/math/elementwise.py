@@ -64,7 +64,9 @@ def truth(node: Inference) -> None:
 
 def refuse_mismatched(node: Inference) -> None:
     """Refuse inputs with lengths that cannot be broadcast to each other."""
-    shapes = [shape for shape in (node.shape(index) for index in range(len(node))) if shape is not None]
+    shapes = list(dict.fromkeys(shape for shape in (node.shape(index) for index in range(len(node))) if shape is not None))
+    if len(shapes) < 2:
+        return
     for place in range(1, max((len(shape) for shape in shapes), default=0) + 1):
         lengths = {shape[-place] for shape in shapes if len(shape) >= place and isinstance(shape[-place], int)} - {1}
         if len(lengths) > 1:
@@ -139,8 +141,10 @@ def followed(
     def inferred(node: Inference) -> None:
         rule(node)
         dtype = node.dtype(0)
+        if dtype is None or dtype.kind not in ("int", "uint", "bool"):
+            return
         columns = [node.data(index) for index in range(len(node))]
-        if dtype is None or dtype.kind not in ("int", "uint", "bool") or any(column is None for column in columns):
+        if any(column is None for column in columns):
             return
         count = max((len(column) for column in columns if column is not None and len(column) != 1), default=1)
         if any(column is not None and len(column) not in (1, count) for column in columns):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ INTEGER_OPERATORS = frozenset(
     )
 )
 """Operators whose scalar function means the same for integers of the machine."""
+MOST_INPUTS = 8
+"""Inputs that one kernel takes in; there is one to compile for each number of them."""
 BOOL_OPERATORS = frozenset(["And", "Or", "Xor", "Not", "Equal", "Where"])
 
 
@@ -77,9 +80,21 @@ def plan_elementwise(step: Step) -> Planned:
         return None
     if len(inputs) == 1:
         return View(inputs[0])
-    rows = [Apply(_key(step), (inputs[0], inputs[1]), (), compute, output.dtype)]
-    rows += [Apply(_key(step), (None, item), (), compute, output.dtype) for item in inputs[2:]]
-    return Chain(tuple(rows), output) if all(item.shape == output.shape for item in inputs) else None
+    return _repeated(step, _key(step), inputs) if all(item.shape == output.shape for item in inputs) else None
+
+
+def _repeated(step: Step, key: str, inputs: Sequence[Buffer], *behind: Apply) -> list[Chain]:
+    """A function of two applied from input to input, a few of them in each kernel, and operators behind it; rounded once."""
+    output = step.output()
+    wide = computed(output.dtype)
+    total = output if output.dtype == wide else step.scratch(output.count * wide.itemsize).view(output.shape, dtype=wide)
+    rows = [Apply(key, (inputs[0], inputs[1]), (), wide, wide), *(Apply(key, (None, item), (), wide, wide) for item in inputs[2:])]
+    groups = [rows[start : start + MOST_INPUTS] for start in range(0, len(rows), MOST_INPUTS)]
+    for group in groups[1:]:
+        group[0] = replace(group[0], operands=(total, group[0].operands[1]))
+    groups[-1] += behind
+    groups[-1][-1] = replace(groups[-1][-1], result=output.dtype)
+    return [*(Chain(tuple(group), total) for group in groups[:-1]), Chain(tuple(groups[-1]), output)]
 
 
 def _key(step: Step) -> str:
@@ -171,15 +186,13 @@ def plan_quick_gelu(step: Step) -> Planned:
 
 @native(mean)
 def plan_mean(step: Step) -> Planned:
-    """Sums, and a product."""
+    """Sums, and a quotient."""
     inputs = [item for item in step.inputs if item is not None]
     output = step.output()
     if not floating(output.dtype) or any(item.shape != output.shape for item in inputs) or len(inputs) < 2:
         return None
-    wide = computed(output.dtype)
-    steps = [Apply(".Add", (inputs[0], inputs[1]), (), wide, wide), *(Apply(".Add", (None, item), (), wide, wide) for item in inputs[2:])]
-    count = step.held(np.full((), len(inputs), wide))
-    return Chain((*steps, one_by_one(step, ".Div", None, count)), output)
+    count = step.held(np.full((), len(inputs), computed(output.dtype)))
+    return _repeated(step, ".Add", inputs, one_by_one(step, ".Div", None, count))
 
 
 @native(pow_)

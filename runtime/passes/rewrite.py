@@ -53,7 +53,8 @@ def constant(graph: Graph, value: Value | None) -> Tensor | None:
     around: Graph | None = graph
     while around is not None and value is not None:
         if around.values.get(value.name) is value:
-            return None if value in around.inputs else around.weights.get(value.name)
+            held = around.weights.get(value.name)
+            return None if held is None or value in around.inputs else held
         around = around.parent
     return None
 

@@ -58,15 +58,18 @@ class Simplify:
         )
         check(graph)
         changed = _fix_weights(graph)
+        todo = {name: run for name, run in zip(PASSES, passes, strict=True) if name not in self.skip}
+        idle: set[str] = set()
         for _ in range(ROUNDS):
-            found = False
-            for name, run in zip(PASSES, passes, strict=True):
+            for name, run in todo.items():
+                if name in idle:
+                    continue
                 before = len(graph.nodes)
-                if name not in self.skip and run(graph):
+                if run(graph):
                     check(graph)
-                    found = True
+                    changed = True
+                    idle.clear()
                     self.told(f"{name}: {before} nodes to {len(graph.nodes)}")
-            changed |= found
-            if not found:
-                break
+                else:
+                    idle.add(name)
         return changed
