@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert convert model.pth model.safetensors
   candle-convert convert hf://owner/repo model.gguf --dtype auto
   candle-convert convert model/ q4.gguf --quantize Q4_K_M --lora adapter/
   candle-convert convert model/ out/ -t safetensors --shard-size 5GB --dry-run

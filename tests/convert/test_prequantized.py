@@ -1,0 +1,131 @@
+"""Models that were quantized elsewhere, through the commands: what goes out, what is said, and that it is the model it was."""
+
+import json
+
+import candle_convert as cc
+import numpy as np
+import pytest
+import torch
+from candle_convert import models
+from candle_convert.convert.cli import run
+from checkpoints import BASE, cases, expected, made, transformers
+from safetensors.torch import load_file, save_file
+
+CASE = cases("LlamaForCausalLM", "llama", llama={})[0]
+IDS = np.array([[5, 17, 3, 88, 41, 9, 23, 70]])
+GROUP = 32
+LINE = "gptq 4-bit, group 32: 21 matrices"
+
+
+def packed(codes):
+    """Codes [n, 8 k] as words [n, k], the first in the lowest bits."""
+    shifts = 4 * torch.arange(8, dtype=torch.int64)
+    words = (codes.to(torch.int64).reshape(len(codes), -1, 8) << shifts).sum(2)
+    return words.to(torch.int32)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A tiny Llama in GPTQ, and the weights that this stands for, in f32."""
+    made(CASE, 0, tmp_path / "plain")
+    weights = load_file(tmp_path / "plain" / "model.safetensors")
+    quantized = {}
+    for name, weight in list(weights.items()):
+        if not name.endswith("proj.weight"):
+            quantized[name] = weight
+            continue
+        stem = name.removesuffix(".weight")
+        groups = weight.reshape(len(weight), -1, GROUP)
+        scales = (groups.abs().amax(2) / 7).half()
+        codes = (groups / scales.float()[:, :, None]).round().clamp(-8, 7) + 8
+        weights[name] = ((codes - 8) * scales.float()[:, :, None]).reshape(weight.shape)
+        quantized |= {f"{stem}.qweight": packed(codes.reshape(weight.shape)).T.contiguous(), f"{stem}.scales": scales.T.contiguous()}
+        quantized[f"{stem}.qzeros"] = packed(torch.full((groups.shape[1], len(weight)), 7))
+    folder = tmp_path / "gptq"
+    folder.mkdir()
+    save_file(quantized, folder / "model.safetensors")
+    config = json.loads((tmp_path / "plain" / "config.json").read_text())
+    said = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False}
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": said}))
+    (folder / "quantize_config.json").write_text(json.dumps(said))
+    save_file(weights, tmp_path / "plain" / "model.safetensors")
+    return folder
+
+
+def test_the_model_runs_as_with_its_numbers(model):
+    plain = model.parent / "plain"
+    reference = transformers().AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32)
+    wanted = expected(reference, IDS, None)
+    assert np.abs(models.load(model).logits(IDS) - wanted).max() <= 3e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("output", ["out.gguf", "out.onnx"])
+def test_translated_outputs_are_those_of_the_numbers(model, tmp_path, output):
+    report = cc.convert(model, tmp_path / output)
+    assert report.notes[0].message == f"{LINE} dequantized on reading"
+    (tmp_path / "again").mkdir()
+    plain = tmp_path / "gptq2"
+    (tmp_path / "plain").rename(plain)
+    cc.convert(plain, tmp_path / "again" / output)
+    ours, theirs = cc.open(tmp_path / output), cc.open(tmp_path / "again" / output)
+    assert ours.weights.keys() == theirs.weights.keys()
+    assert all(bytes(ours[name].raw()) == bytes(theirs[name].raw()) for name in ours.weights)
+
+
+def test_without_a_dtype_its_tensors_stay_and_with_one_they_are_numbers(model, tmp_path):
+    report = cc.convert(model, tmp_path / "kept", to="safetensors")
+    assert report.notes[0].message == f"{LINE} left as stored; --dtype f16 makes numbers of them"
+    before, kept = cc.load_file(model / "model.safetensors"), cc.load_file(tmp_path / "kept")
+    assert before.keys() == kept.keys()
+    assert all(np.array_equal(before[name], kept[name]) for name in before)
+    assert json.loads((tmp_path / "kept" / "config.json").read_text())["quantization_config"]["bits"] == 4
+    cc.convert(model, tmp_path / "numbers", to="safetensors", dtype="f16")
+    plain = cc.load_file(tmp_path / "plain")
+    numbers = cc.load_file(tmp_path / "numbers")
+    assert plain.keys() == numbers.keys()
+    assert all(np.array_equal(plain[name].astype(np.float16), numbers[name]) for name in plain)
+    assert "quantization_config" not in json.loads((tmp_path / "numbers" / "config.json").read_text())
+    assert not (tmp_path / "numbers" / "quantize_config.json").exists()
+    again = transformers().AutoModelForCausalLM.from_pretrained(tmp_path / "numbers", dtype=torch.float32)
+    assert again.config.hidden_size == BASE["hidden_size"]
+
+
+def test_choices_of_the_user(model, tmp_path):
+    assert run(["convert", str(model), str(tmp_path / "m.npz"), "--no-keep-quantized", "-q"]) == 0
+    assert cc.load_file(tmp_path / "m.npz").keys() == cc.load_file(tmp_path / "plain").keys()
+    assert run(["dequantize", str(model), str(tmp_path / "bf"), "-t", "safetensors", "--dtype", "bf16", "-q"]) == 0
+    graph = cc.open(tmp_path / "bf")
+    assert graph["model.layers.0.self_attn.q_proj.weight"].dtype.name == "bf16"
+    assert graph["model.norm.weight"].dtype.name == "f32"
+    assert "model.layers.0.self_attn.q_proj.qweight" in cc.open(model, dequantized=False)
+
+
+def test_what_is_said(model, tmp_path, capsys):
+    assert run(["inspect", str(model), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["quantization"]["scheme"] == "gptq 4-bit, group 32"
+    assert len(said["quantization"]["weights"]) == 21
+    assert any(tensor["name"].endswith(".qweight") for tensor in said["tensors"])
+    assert run(["inspect", str(model)]) == 0
+    assert LINE in capsys.readouterr().out
+    assert run(["convert", str(model), str(tmp_path / "m.gguf"), "--dry-run", "--json"]) == 0
+    assert [note["code"] for note in json.loads(capsys.readouterr().out)["warnings"]] == ["W-PREQUANTIZED"]
+
+
+def test_a_scheme_that_is_not_known(model, tmp_path, capsys):
+    config = json.loads((model / "config.json").read_text())
+    config["quantization_config"]["quant_method"] = "aqlm"
+    (model / "config.json").write_text(json.dumps(config))
+    assert run(["convert", str(model), str(tmp_path / "m.gguf"), "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "E-PACKED-METHOD"
+    assert run(["convert", str(model), str(tmp_path / "copy.safetensors"), "-q"]) == 0
+    assert run(["inspect", str(model), "--json"]) == 0
+    assert [note["code"] for note in json.loads(capsys.readouterr().out)["warnings"]] == ["E-PACKED-METHOD"]
+
+
+def test_quantized_anew_and_merged(model, tmp_path):
+    assert run(["quantize", str(model), str(tmp_path / "a.gguf"), "Q8_0", "-q"]) == 0
+    (tmp_path / "gptq").rename(tmp_path / "was")
+    (tmp_path / "plain").rename(tmp_path / "gptq")
+    assert run(["quantize", str(tmp_path / "gptq"), str(tmp_path / "b.gguf"), "Q8_0", "-q"]) == 0
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
