@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert generate model.gguf -p "Once upon a time"
-  candle-convert generate model_dir -p "def fibonacci(n):" --temperature 0 --max-tokens 64
-  candle-convert generate model.gguf -p "Why is the sky blue?" --chat --system "Answer in one line."
-  candle-convert generate model.gguf -p - --stop "END" --seed 7 < prompt.txt
+  candle-convert generate model.gguf -p "Once upon a time" --seed 7
+  candle-convert generate model_dir -p "Why is the sky blue?" --chat
+  candle-convert generate model.gguf -p "1, 2, 3" --temp 0 --stop 10 > a.txt
 """
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -49,9 +48,10 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
 @arguments.options(arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Continue a text with a language model: GGUF, a Hugging Face directory, or ONNX.
+    """Continue a text with a language model.
 
-    Tokens are chosen as llama.cpp does, in this order: repeat penalty, top-k, top-p, min-p, temperature. Says how fast it was at the end.
+    MODEL is a GGUF file, a Hugging Face directory, or ONNX with its tokenizer beside it. Tokens are chosen as llama.cpp does, in this
+    order: repeat penalty, top-k, top-p, min-p, temperature. Says how fast it was at the end.
     """
     from ...models.language.generating import Timing
     from ...models.language.sampling import Sampling

@@ -15,6 +15,7 @@ import pytest
 from candle_convert.convert.cli import cli, run
 from candle_convert.runtime import registry
 from candle_convert.runtime.errors import printable
+from language_files import written
 from onnx_files import perceptron
 
 NASTY = "\x1b[31mred\x1b[0m\nnew\r/../x\u202e"
@@ -43,6 +44,7 @@ def folder(tmp_path, monkeypatch):
     cc.save_file({**ARRAYS, "a.weight": ARRAYS["a.weight"] + 1}, "n.safetensors", metadata={"name": "y"})
     cc.convert("m.safetensors", "parts", to="safetensors", shard_tensors=1)
     perceptron("net.onnx")
+    written(tmp_path / "lm.gguf")
     np.savez("x.npz", x=np.ones((2, 3), np.float32), y=np.zeros((2, 2), np.float32))
     (tmp_path / "text.txt").write_text("no model\n")
     (tmp_path / "short.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1])
@@ -126,6 +128,7 @@ SUCCESS = [
     (["verify", "m.safetensors", "m.safetensors"], {"inputs": LIST, "faithful": {"const": True}, "tensors": LIST}),
     (["inspect", "net.onnx", "--html", "net.html"], {"graph": OBJECT, "tensors": LIST}),
     (["run", "net.onnx"], {"values": LIST, "outputs": LIST, "timings": OBJECT}),
+    (["generate", "lm.gguf", "-p", "Hello", "-n", "3", "--threads", "1"], {"text": TEXT, "tokens": LIST, "reason": TEXT, "timings": OBJECT}),
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
     (["profile", "net.onnx", "--runs", "1"], {"nodes": LIST, "operators": LIST, "seconds": NUMBER, "outside": NUMBER}),
     (["eval", "net.onnx", "--data", "x.npz", "--metric", "mse", "--against", "net.onnx"], {"samples": NUMBER, "metrics": LIST}),

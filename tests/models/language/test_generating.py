@@ -10,37 +10,12 @@ import pytest
 from candle_convert import models
 from candle_convert.convert.cli import run
 from candle_convert.models.language.generating import Stops
-
-LETTERS = [chr(code) for code in range(32, 127)]
-BYTES = [f"<0x{code:02X}>" for code in range(256)]
-COUNT = 3 + 256 + 95
-TOKENS = ["<unk>", "<s>", "</s>", *BYTES, *("▁" if letter == " " else letter for letter in LETTERS)]
-WIDTH, INNER, LAYERS, HEADS = 64, 96, 2, 4
-
-
-def written(folder, *, vocabulary=COUNT, name="llama", **changes):
-    """A GGUF file of random weights."""
-    random = np.random.default_rng(0)
-    shapes = {"token_embd.weight": (vocabulary, WIDTH), "output.weight": (vocabulary, WIDTH), "output_norm.weight": (WIDTH,)}
-    for layer in range(LAYERS):
-        rows = {"attn_norm": (WIDTH,), "attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH),
-                "ffn_norm": (WIDTH,), "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER)}  # fmt: skip
-        shapes |= {f"blk.{layer}.{row}.weight": shape for row, shape in rows.items()}
-    arrays = {key: (random.standard_normal(shape) * (0.4 if len(shape) > 1 else 1)).astype(np.float32) for key, shape in shapes.items()}
-    numbers = {"context_length": 300, "embedding_length": WIDTH, "block_count": LAYERS, "feed_forward_length": INNER, "attention.head_count": HEADS}
-    metadata = {"general.architecture": name, **{f"{name}.{key}": np.uint32(value) for key, value in numbers.items()}}
-    metadata |= {f"{name}.attention.layer_norm_rms_epsilon": np.float32(1e-5), "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": TOKENS}
-    kinds = [2, 3, 3, *[6] * len(BYTES), *[1] * len(LETTERS)]
-    metadata |= {"tokenizer.ggml.scores": -np.arange(len(TOKENS), dtype=np.float32), "tokenizer.ggml.token_type": np.array(kinds, np.int32)}
-    metadata |= {"tokenizer.ggml.bos_token_id": np.uint32(1), "tokenizer.ggml.eos_token_id": np.uint32(2), **changes}
-    path = folder / "m.gguf"
-    cc.save_file(arrays, path, metadata=metadata)
-    return path
+from language_files import TOKENS, written
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("generate"))
+    return written(tmp_path_factory.mktemp("generate") / "m.gguf")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +80,7 @@ def test_what_cannot_be_generated(model, tmp_path):
         with pytest.raises(cc.UsageError) as error:
             model.generate(prompt, **options)
         assert error.value.code == code
-    few = models.load(written(tmp_path, vocabulary=300, **{"llama.vocab_size": np.uint32(300)}))
+    few = models.load(written(tmp_path / "m.gguf", vocabulary=300, **{"llama.vocab_size": np.uint32(300)}))
     with pytest.raises(cc.FormatError) as error:
         few.generate("a")
     assert error.value.code == "E-LM-VOCABULARY"
@@ -135,7 +110,7 @@ def test_command(path, capsys, monkeypatch):
     ids=str,
 )
 def test_files_that_cannot_generate(tmp_path, capsys, changes, code, exit_code):
-    path = written(tmp_path, **changes)
+    path = written(tmp_path / "m.gguf", **changes)
     assert run(["generate", str(path), "-p", "a", "--json"]) == exit_code
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"].startswith(code)
