@@ -17,24 +17,11 @@ from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, applied, copied, identical, mapped, zipped
 from ...runtime.launch import Buffer
 from .attention import attention, softmax_dtype, working
+from .flash_cuda import Heads, Rule, fits, flash
 from .rotary import rotary_embedding
 
 INF = math.inf
 INT64 = np.dtype(np.int64)
-
-
-@dataclass(frozen=True)
-class Heads:
-    """[batch, heads, length, size] in any order of axes."""
-
-    buffer: Buffer
-    shape: tuple[int, int, int, int]
-    strides: tuple[int, int, int, int]
-
-    @property
-    def operand(self) -> Operand:
-        """As an operand over its own box."""
-        return Operand(self.buffer, self.strides)
 
 
 def in_heads(buffer: Buffer, heads: int | None) -> Heads:
@@ -114,6 +101,9 @@ def attended(
     n, heads, queries, size = q.shape
     groups, keys, width = k.shape[1], k.shape[2], v.shape[3]
     each = heads // groups
+    if work == np.float32 and precision in (None, work) and not sight.captures and fits(size, width):
+        rule = Rule(scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask)
+        return [flash(q, k, v, y, rule)]
     scores = step.temporary(work, (n, heads, queries, keys))
     launches: list[Launch | Chain] = [product(
         q.buffer, k.buffer, scores,
