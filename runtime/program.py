@@ -87,12 +87,16 @@ class Program:
         self.packed = packed
         self.lent = frozenset(lent)
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._last: tuple[Any, ...] = ()
         self._steering = steering(self.nodes, self.inputs) if steered else frozenset()
         self._values: set[tuple[int, ...]] = set()
         self._lock = threading.Lock()
 
     def run(self, feeds: Sequence[Any], run: Run) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`."""
+        last, kinds = self._last, [(feed.dtype, feed.shape) if type(feed) is np.ndarray else None for feed in feeds]
+        if last and last[0] == kinds and last[1:3] == (run.native, run.taps) and not current().chosen:
+            return self._run(last[3], feeds, run)
         signatures = tuple(map(_signature, feeds))
         if self._steering:
             signatures = self._steered(signatures, feeds)
@@ -106,6 +110,11 @@ class Program:
                     self._plans.popitem(last=False)
         elif current().chosen:
             check(runner.plan, run.threads)
+        if not self._steering and None not in kinds:
+            self._last = (kinds, run.native, run.taps, runner)
+        return self._run(runner, feeds, run)
+
+    def _run(self, runner: Runner, feeds: Sequence[Any], run: Run) -> list[Any]:
         try:
             return runner.run(feeds, run)
         except Refused:
@@ -198,7 +207,8 @@ class Runner:
 
     def _run(self, memory: Memory, feeds: Sequence[Any], run: Run) -> list[Any]:
         plan = self.plan
-        memory.objects.update(plan.texts)
+        if plan.texts:
+            memory.objects.update(plan.texts)
         for place, feed in zip(plan.inputs, feeds, strict=True):
             if isinstance(place, int):
                 memory.put(place, feed)
