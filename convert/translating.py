@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.arch import GGUF, HF
@@ -17,6 +16,8 @@ from ..runtime.errors import UnsupportedError
 from ..runtime.format import Format
 from ..runtime.graph import Graph
 from ..runtime.storage import Held
+from .model_card import general
+from .carrying import files_for_hf, keys_for_gguf, role_ids
 from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
 from .quantizing.model import LEFT_ALONE
 
@@ -27,11 +28,12 @@ Rules = tuple[tuple[str, str], ...]
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
-def translated(graph: Graph, format: Format, directory: bool) -> Rules:
+def translated(graph: Graph, format: Format, directory: bool, carried: bool = True) -> Rules:
     """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that the output needs.
 
     Args:
         directory: whether the output is a model directory.
+        carried: whether the tokenizer goes along.
     """
     if graph.format == format.name == "gguf":
         return ()
@@ -52,15 +54,15 @@ def translated(graph: Graph, format: Format, directory: bool) -> Rules:
     if wanted == GGUF and not model.architecture.gguf:
         graph.note("W-ARCH", f"GGUF files have no {model.architecture.title} models: names and parameters stay as they are")
     elif wanted == GGUF:
-        return _to_gguf(graph, model)
+        return _to_gguf(graph, model, carried)
     elif wanted == HF:
-        _to_hf(graph, model)
+        _to_hf(graph, model, carried)
     else:
         _to_graph(graph, model)
     return ()
 
 
-def _to_gguf(graph: Graph, model: Model) -> Rules:
+def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ..runtime.binding import described, unbind
 
@@ -68,7 +70,8 @@ def _to_gguf(graph: Graph, model: Model) -> Rules:
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
     keys = described(model.architecture, GGUF, model.config)
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model), **own}
-    graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}}
+    tokenizer = keys_for_gguf(graph, model) if carried else {}
+    graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer}
     graph.attachments = {}
     small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]
     return ((rf"^(?:{'|'.join(map(re.escape, small))})\Z", "f32"),)
@@ -101,11 +104,10 @@ def _general(graph: Graph, model: Model) -> dict[str, Any]:
     """What llama.cpp's converter says of every model."""
     import numpy
 
-    folder = Path(graph.files[0]).absolute().parent.name if graph.files else ""
-    words = folder.replace("-", " ").split()
-    name = " ".join(word.title() if word.islower() and not re.match(r"v\d+(\.\d+)*$|\d", word) else word for word in words)
-    return {"general.type": "model", "general.name": name, "general.size_label": size_label(graph, model.config.values.get("experts", 0)),
-            VERSION_KEY: numpy.uint32(QUANTIZATION_VERSION)}  # fmt: skip
+    card = general(graph, sum(tensor.count for tensor in graph.weights.values()))
+    card.setdefault("size_label", size_label(graph, model.config.values.get("experts", 0)))
+    said = {f"general.{key}": value for key, value in card.items()}
+    return {"general.type": "model", **said, VERSION_KEY: numpy.uint32(QUANTIZATION_VERSION)}
 
 
 def size_label(graph: Graph, experts: int) -> str:
@@ -119,14 +121,16 @@ def size_label(graph: Graph, experts: int) -> str:
     return f"{f'{experts}x' if experts else ''}{scaled:.{digits}f}{suffix}"
 
 
-def _to_hf(graph: Graph, model: Model) -> None:
-    """Names, and config.json."""
+def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
+    """Names, config.json, and the tokenizer's files."""
     from ..runtime.binding import described, unbind
 
     graph.weights = unbind(model.architecture, model.config, model.weights, HF)
     said = described(model.architecture, HF, model.config)
-    config = {"model_type": model.architecture.model_types[0], **said, "tie_word_embeddings": "head.weight" not in model.weights}
-    graph.attachments = {"config.json": Held(json.dumps(config, indent=2, default=_plain).encode())}
+    files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
+    ids = role_ids(files)
+    config = {"model_type": model.architecture.model_types[0], **said, **ids, "tie_word_embeddings": "head.weight" not in model.weights}
+    graph.attachments = {"config.json": Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
     graph.metadata = {"format": "pt"}
 
 

@@ -119,7 +119,7 @@ class State:
     def _said(self, text: bytes) -> Mapping[str, Any]:
         try:
             said = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON: {error}") from error
         if not isinstance(said, dict):
             raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON object")
