@@ -17,7 +17,8 @@ IDS = [
     "Phi-3-mini-128k-instruct", "Meta-Llama-3.1-8B", "Qwen2.5-0.5B-Instruct-GGUF-q4_K_M", "tiny-model", "llama3-8b-1048K", "Hermes-2-Pro-Llama-3-8B",
     "SmolLM2-135M", "EmbeddedLLM/Mistral-7B-Merge-14-v0", "Qwen1.5-MoE-A2.7B-Chat", "./local-model", "../x/y-7B", "A nice model", "-", "", "7B",
     "iter2-model", "model-large-xl", "Model-Large-3B", "DeepSeek-V2-Lite", "gemma-2-2b-it-bf16", "replit-code-v1_5-3b", "x-1.1b--chat",
-    "RecurrentGemma-2b", "granite-3.0-3b-a800m-instruct", "OLMo-7B-0724-hf", "llava-v1.6-vision-lora", "Yi-34B-200K", "owner/deep/er-7b", "v1-v2", "stablelm-2-1_6b",
+    "RecurrentGemma-2b", "granite-3.0-3b-a800m-instruct", "OLMo-7B-0724-hf", "llava-v1.6-vision-lora", "Yi-34B-200K", "owner/deep/er-7b", "v1-v2",
+    "stablelm-2-1_6b",
 ]  # fmt: skip
 CARDS = {
     "plain": "license: mit\nlanguage: en\ntags:\n- a\n- no\npipeline_tag: text-generation\nbase_model: meta-llama/Llama-2-7b-hf\n",
