@@ -125,6 +125,7 @@ CARRYING = (
     click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),
     click.option("--tokenizer", metavar="DIR", type=PATH, help="Take tokenizer and config files from another directory."),
     click.option("--no-tokenizer", is_flag=True, help="Leave tokenizer and config files behind."),
+    click.option("--chat-template", metavar="FILE", type=PATH, help="Take the chat template from a file."),
 )
 OUTPUT = (
     click.option("-t", "--to", metavar="FMT", type=FORMAT, help="Output format (default: the output's suffix)."),
@@ -205,6 +206,7 @@ def convert_options(values: dict[str, Any]) -> Options:
         lora=tuple(values.get("lora", ())),
         attachments=not values.get("no_tokenizer", False),
         tokenizer=values.get("tokenizer"),
+        chat_template=values.get("chat_template"),
         force=values["force"],
         resume=values["resume"],
         max_memory=limits.size(values["max_memory"]),

@@ -33,6 +33,7 @@ class Options:
             their values and the output is no GGUF or ONNX.
         lora: adapters of PEFT to merge, each ``DIR`` or ``DIR:STRENGTH``.
         attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
+        chat_template: a file to take the chat template from.
         force: replace an existing output; resume: go on with a killed run.
         max_memory: bytes that may be held beyond the base; threads: how many write.
     """
@@ -56,6 +57,7 @@ class Options:
     lora: tuple[str, ...] = ()
     attachments: bool = True
     tokenizer: str | None = None
+    chat_template: str | None = None
     force: bool = False
     resume: bool = False
     max_memory: int = 2 * 2**30

@@ -22,7 +22,8 @@ from ..runtime.passes.cast import Cast
 from ..runtime.passes.select import Select
 from ..runtime.passes.tied import Tied
 from ..runtime.passes.weights import weights_only
-from ..runtime.storage import Storage
+from ..runtime.source import Source
+from ..runtime.storage import Region, Storage
 from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
 from .adapters import merge
@@ -33,6 +34,7 @@ from .translating import Rules, name_file_type, translated
 
 LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
 """Of files that are written beside the weights; darknet's layers are a .cfg."""
+CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
 COPIES = 6
 """Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
 
@@ -161,7 +163,11 @@ def prepared(graph: Graph, format: Format, beside: bool, options: Options) -> Ru
     """
     _attach(graph, options)
     merge(graph, options.lora)
-    return translated(graph, format, beside)
+    config = graph.attachments.get(CONFIG)
+    rules = translated(graph, format, beside, options.attachments)
+    if not options.attachments and graph.attachments.get(CONFIG) is config:
+        graph.attachments.clear()
+    return rules
 
 
 def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
@@ -207,8 +213,11 @@ def place(output: Path, format: Format) -> tuple[Path, str, bool]:
 def _attach(graph: Graph, options: Options) -> None:
     if options.tokenizer is not None:
         graph.attachments |= attachments(Path(options.tokenizer), graph)
+    if options.chat_template is not None:
+        template = Source(options.chat_template)
+        graph.attachments[TEMPLATE] = Region(template, 0, template.size)
     if not options.attachments:
-        graph.attachments.clear()
+        graph.attachments = {name: storage for name, storage in graph.attachments.items() if name == CONFIG}
 
 
 def _existing(path: Path) -> Path:

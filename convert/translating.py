@@ -17,7 +17,6 @@ from ..runtime.format import Format
 from ..runtime.graph import Graph
 from ..runtime.storage import Held
 from .model_card import general
-from .carrying import files_for_hf, keys_for_gguf, role_ids
 from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
 from .quantizing.model import LEFT_ALONE
 
@@ -65,6 +64,7 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ..runtime.binding import described, unbind
+    from .carrying import keys_for_gguf
 
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
@@ -124,6 +124,7 @@ def size_label(graph: Graph, experts: int) -> str:
 def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
     """Names, config.json, and the tokenizer's files."""
     from ..runtime.binding import described, unbind
+    from .carrying import files_for_hf, role_ids
 
     graph.weights = unbind(model.architecture, model.config, model.weights, HF)
     said = described(model.architecture, HF, model.config)

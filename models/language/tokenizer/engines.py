@@ -42,9 +42,14 @@ def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitti
     if merges is None and metadata.get(f"{PREFIX}pre") != "kimi-k2":
         why = "has no merges: tokenizer.ggml.merges is missing"
         raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
-    pairs = [_pair(merge) for merge in merges or ()]
+    pairs = merge_pairs(merges or ())
     decode = spaced_bytes if splitting.spaced else letters_bytes if splitting.byte_level else plain_bytes
     return _pieces(metadata, vocabulary, decode, BPE(vocabulary, pairs, splitting))
+
+
+def merge_pairs(merges: Sequence[Any]) -> list[tuple[str, str]]:
+    """The two sides of every merge."""
+    return [_pair(merge) for merge in merges]
 
 
 def _pair(merge: Any) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .splitting import HAN, Rule, by_pattern, digits_from_the_right, words
+from .splitting import FROM_THE_RIGHT, HAN, words
 
 CONTRACTIONS = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -63,7 +63,7 @@ class Splitting:
     """How text becomes words.
 
     Attributes:
-        rules: patterns, each applied to what the one before left.
+        patterns: each applied to what the one before left.
         whole_words: whether a word that is a token stays whole, whatever the merges say.
         byte_level: whether words are written in the alphabet of bytes; else bytes have tokens like ``<0x0A>``.
         spaced: whether spaces are ``▁``.
@@ -71,7 +71,7 @@ class Splitting:
         add_bos: whether a text begins with BOS where the file does not say.
     """
 
-    rules: tuple[Rule, ...]
+    patterns: tuple[str, ...]
     whole_words: bool = False
     byte_level: bool = True
     spaced: bool = False
@@ -80,11 +80,11 @@ class Splitting:
 
     def words(self, text: str) -> list[str]:
         """The words of a text."""
-        return words(text, self.rules)
+        return words(text, self.patterns)
 
 
-def _by(*patterns: str | Rule) -> Splitting:
-    return Splitting(tuple(by_pattern(pattern) if isinstance(pattern, str) else pattern for pattern in patterns))
+def _by(*patterns: str) -> Splitting:
+    return Splitting(patterns)
 
 
 def _whole(base: Splitting, add_bos: bool = False) -> Splitting:
@@ -99,7 +99,7 @@ _CHATGLM = _LLAMA3
 _GPT4O = _by(rf"{CASED}|\p{{N}}{{1,3}}|{SLASHED}")
 _BAILING = _by(rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{WORD}|\p{{N}}|{SYMBOLS}|\s*[\r\n]|\s+(?!\S)|\s+")
 _PIECES = replace(_by(NEWLINES), byte_level=False, spaced=True)
-_AYA = _by(digits_from_the_right, rf"{CAMEL}|\p{{N}}{{1,3}}|{SLASHED}")
+_AYA = _by(FROM_THE_RIGHT, rf"{CAMEL}|\p{{N}}{{1,3}}|{SLASHED}")
 DEFAULT = _by(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 
 ROWS: tuple[tuple[str, Splitting], ...] = (
@@ -123,7 +123,7 @@ ROWS: tuple[tuple[str, Splitting], ...] = (
     ("dbrx smaug-bpe chatglm-bpe", _LLAMA3),
     ("glm4 glm5", _whole(_LLAMA3)),
     ("poro-chat bloom gpt3-finnish", _BLOOM),
-    ("viking", replace(_BLOOM, rules=(*_BLOOM.rules, by_pattern(r"\p{N}")))),
+    ("viking", replace(_BLOOM, patterns=(*_BLOOM.patterns, r"\p{N}"))),
     ("tekken", _whole(_by(rf"{CASED_ALONE}|\p{{N}}|{SLASHED}"), add_bos=True)),
     ("chameleon", replace(_by(
         "<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", r"([\t\n]|    |  )", r"\p{N}", r"[\p{P}!-/:-@\[-`{-~]", GPT2,
@@ -136,7 +136,7 @@ ROWS: tuple[tuple[str, Splitting], ...] = (
     ("seed-coder", _by(rf"{CONTRACTIONS}|{WORD}|\p{{N}}{{1}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{ENDS}")),
     ("kimi-k2", _by(rf"{HAN}+|[^\r\n\p{{L}}\p{{N}}{HAN}]?\p{{L}}+{CONTRACTIONS}?|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}{HAN}]+[\r\n]*|{ENDS}")),
     ("ufakzeka", _by(rf"{WORD}|\p{{N}}|{SYMBOLS}|{ENDS}")),
-    ("afmoe", _by(digits_from_the_right, ASIAN, DEEPSEEK3)),
+    ("afmoe", _by(FROM_THE_RIGHT, ASIAN, DEEPSEEK3)),
     ("laguna", _by(NEWLINES, QWEN2)),
     ("exaone-moe", _by(
         rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+"

@@ -69,10 +69,11 @@ class _Han(_Collapsed):
 _COLLAPSED, _HAN, _WHITE = _Collapsed(), _Han(), _White()
 
 
-def words(text: str, rules: tuple[Rule, ...]) -> list[str]:
+def words(text: str, patterns: tuple[str, ...]) -> list[str]:
     """The pieces of a text, in order, that hold it whole."""
     pieces = [text] if text else []
-    for rule in rules:
+    for pattern in patterns:
+        rule = digits_from_the_right if pattern is FROM_THE_RIGHT else by_pattern(pattern)
         pieces = [part for piece in pieces for part in rule(piece) if part]
     return pieces
 
@@ -115,6 +116,10 @@ def _collapsed(pattern: str) -> str:
         parts.append(pattern[at])
         at += 1
     return "".join(parts)
+
+
+FROM_THE_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
+"""Stands for `digits_from_the_right`, which keeps what stands before the digits with them."""
 
 
 def digits_from_the_right(text: str) -> Iterator[str]:

@@ -1,5 +1,8 @@
 """WordPiece: words cut at white space and punctuation, then into the longest tokens from the left; GGUF writes ``▁`` before a word.
 
+As llama.cpp has it, of a character that is composed only the first part stays where accents are stripped; transformers keeps all parts that
+are no accents, which makes a difference for Korean and some scripts of India.
+
 Source: Devlin et al., 2018; llama.cpp's llm_tokenizer_wpm_session.
 """
 
@@ -51,7 +54,7 @@ class WordPiece:
 
     def _words(self, text: str) -> list[str]:
         words = [""]
-        for character in unicodedata.normalize("NFD", text) if self._stripped else text:
+        for character in (unicodedata.normalize("NFD", composed)[0] for composed in text) if self._stripped else text:
             category = unicodedata.category(character)
             if character in SPACES:
                 words.append("")
