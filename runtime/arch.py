@@ -208,7 +208,7 @@ class Architecture:
         accepts: looks further into a config.json where several architectures share a `model_type`.
         implied: what weights and metadata say where nothing names an architecture: whose names they have, and the configuration in the keys
             of such files. It gets what config.json says, and what was read; None where this is another architecture's.
-        settle: completes a configuration by what the bound weights say.
+        settle: completes a configuration by what the bound weights say, or the weights.
         prefixes: what names of Hugging Face's weights may have in front, or lack.
         ignored: patterns of tensors in files that carry nothing of the model, such as masks.
     """
@@ -222,7 +222,7 @@ class Architecture:
     build: Callable[[Any], None]
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
     implied: Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None] | None = None
-    settle: Callable[[Config, Mapping[str, Tensor]], None] | None = None
+    settle: Callable[[Config, dict[str, Tensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
 

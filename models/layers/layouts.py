@@ -179,6 +179,25 @@ class Stacked(Whole):
         return [whole[index] for index in range(count)]
 
 
+@dataclass(frozen=True)
+class Permuted(Whole):
+    """A small weight with its axes in another order: axis i of ours is the file's axis ``order[i]``."""
+
+    order: tuple[int, ...]
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return _permuted(parts[0], self.order)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_permuted(whole, tuple(np.argsort(self.order)))]
+
+
+def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    if len(order) != len(tensor.shape):
+        return tensor
+    return changed(tensor, tuple(tensor.shape[axis] for axis in order), lambda x: x.transpose(order))
+
+
 class Transposed(Whole):
     """A matrix [in, out], as GPT-2 stores it; ours is [out, in]. Vectors stay as they are."""
 

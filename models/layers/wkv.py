@@ -1,0 +1,127 @@
+"""What RWKVs share: tokens mixed with the ones before them, a state of keys times values, norms of heads, rows of parameters and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
+from ...runtime.errors import UnsupportedError
+from ...runtime.graph import Graph, Value
+from .decoder import Decoder
+from .layouts import Reshaped
+from .linear import linear
+from .recurrence import own_mask
+from .rows import Task, Vocabulary
+
+LIMIT = 2**20
+"""What GGUF files say of the context of models that have no limit."""
+ALONE = Reshaped(("hidden",), (1, 1, "hidden"))
+"""A vector that the published files give two further axes of length 1."""
+
+
+@dataclass(frozen=True)
+class Halving:
+    """Row of the number of layers after which llama.cpp halves what they add to, its weights being divided already; 0 for never."""
+
+    name: str = "halving"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        every = 0 if names == HF else int(source.get("rescale_every_n_layers", 0))
+        if every < 0:
+            raise ValueError(f"{every} layers")
+        return every
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names != HF:
+            return {"rescale_every_n_layers": config.halving}
+        if 0 < config.halving < config.layers:
+            raise UnsupportedError("E-ARCH-HALVED", None, "its weights are divided by powers of two, which only GGUF files can say")
+        return {"rescale_every": 0}
+
+
+KEYS = (
+    Task(), Vocabulary(), Key("context", (), "context_length", LIMIT), Key("hidden", "hidden_size", "embedding_length"),
+    Key("layers", "num_hidden_layers", "block_count"), Key("no_heads", (), "attention.head_count", 0),
+    Key("eps", ("layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon", 1e-5, float),
+    Key("head_size", ("head_size", "head_dim"), "wkv.head_size", 64), Key("heads", (), (), lambda config: config.hidden // config.head_size),
+)  # fmt: skip
+DIVISOR = (
+    Key("divisor", "head_size_divisor", (), 8.0, float), Key("head_eps", (), (), lambda config: 1e-5 * config.divisor**2, float), Halving(),
+)  # fmt: skip
+
+
+def either(*names: str, layout: Layout = SAME) -> tuple[Stored, ...]:
+    """Names of which a file has one."""
+    return tuple(Stored((name,), layout) for name in names)
+
+
+def part(
+    name: str, names: tuple[str, ...], gguf: str | None = None, *, shape: tuple[str | int, ...] | None = None, biased: bool = False, **more: Any
+) -> tuple[Weight, ...]:
+    """Rows of ``NAME.weight``, and ``NAME.bias`` where there is one, which files have under one of `names`."""
+    kinds = ("weight", "bias") if biased else ("weight",)
+    return tuple(
+        Weight(f"{name}.{kind}", either(*(f"{way}.{kind}" for way in names)), () if gguf is None else f"{gguf}.{kind}",
+               shape=shape[:1] if shape and kind == "bias" else shape, **more)
+        for kind in kinds
+    )  # fmt: skip
+
+
+def shifted(net: Decoder, x: Value, state: str) -> tuple[Value, Value]:
+    """`x` [batch, length, hidden], zero at padding, and how the token before each differs from it; the last token is a state."""
+    x = net.Mul(x, own_mask(net))
+    whole = net.Concat(net.past(state, (1, net.config.hidden)), x, axis=1)
+    net.present(state, net.Slice(whole, [-1], [2**62], [1]))
+    return x, net.Sub(net.Slice(whole, [0], [-1], [1]), x)
+
+
+def lerp(net: Decoder, x: Value, difference: Value, name: str) -> Value:
+    """`x` mixed with the token before by ``NAME``, a part for each channel."""
+    y: Value = net.Add(x, net.Mul(difference, net.vector(name)))
+    return y
+
+
+def split_heads(net: Decoder, x: Value, *, column: bool = False) -> Value:
+    """[batch, length, hidden] as rows [batch, length, heads, 1, size], or as columns [..., size, 1]."""
+    size = net.config.head_size
+    value: Value = net.Reshape(x, [0, 0, net.config.heads, *((size, 1) if column else (1, size))])
+    return value
+
+
+def heads_normed(net: Decoder, y: Value, name: str) -> Value:
+    """Heads [batch, length, heads, ...] by mean and variance of their own, then weight and bias; [batch, length, hidden]."""
+    config = net.config
+    y = net.Reshape(y, [0, 0, config.heads, config.head_size])
+    y = net.LayerNormalization(y, np.ones(config.head_size, np.float32), epsilon=config.head_eps)
+    normed: Value = net.Add(net.Mul(net.heads_together(y), net.vector(f"{name}.weight")), net.vector(f"{name}.bias"))
+    return normed
+
+
+def squared(net: Decoder, x: Value, name: str) -> Value:
+    """The feed-forward network: value(relu(key(x))^2)."""
+    y = net.Relu(linear(net, x, f"{name}.key"))
+    return linear(net, net.Mul(y, y), f"{name}.value")
+
+
+def implied(graph: Graph, marks: str, model_type: str, heads: str) -> tuple[str, Mapping[str, Any]] | None:
+    """What the weights of a file without config.json say, which has the names that its author gave them.
+
+    Args:
+        marks: a weight that only this version has.
+        heads: a weight [heads, size].
+    """
+    weights = graph.weights
+    needed = [weights.get(name) for name in ("emb.weight", "blocks.0.ffn.key.weight", marks, heads)]
+    if any(tensor is None or len(tensor.shape) < 2 for tensor in needed):
+        return None
+    embedding, key, _, size = (tensor.shape for tensor in needed if tensor is not None)
+    layers = {int(found[1]) for name in weights if (found := re.match(r"blocks\.(\d{1,6})\.", name))}
+    return HF, {
+        "model_type": model_type, "vocab_size": embedding[0], "hidden_size": embedding[1], "num_hidden_layers": len(layers),
+        "head_size": size[1], "intermediate_size": key[0],
+    }  # fmt: skip
