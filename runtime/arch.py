@@ -210,7 +210,8 @@ class Architecture:
             of such files. It gets what config.json says, and what was read; None where this is another architecture's.
         settle: completes a configuration by what the bound weights say, or the weights.
         prefixes: what names of Hugging Face's weights may have in front, or lack.
-        ignored: patterns of tensors in files that carry nothing of the model, such as masks.
+        ignored: patterns of tensors in files that carry nothing of the model, such as masks; ``{layers}`` stands for the number of layers, and so
+            for the layer behind the last one, which guesses the token after the next.
     """
 
     name: str

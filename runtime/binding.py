@@ -62,7 +62,8 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     if missing:
         raise FormatError("E-ARCH-MISSING", path, f"{len(missing)} weights of a {architecture.name} model are not there: {_some(missing)}",
                           hint="Are all shards there, and is the configuration this model's?")  # fmt: skip
-    extra = [name for name in weights if name not in used and not any(re.search(pattern, name) for pattern in architecture.ignored)]
+    ignored = [pattern.replace("{layers}", str(config.values.get("layers"))) for pattern in architecture.ignored]
+    extra = [name for name in weights if name not in used and not any(re.search(pattern, name) for pattern in ignored)]
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, f"{len(extra)} weights are not of a {architecture.name} model: {_some(extra)}",
                           hint="--exclude RE leaves them out")  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.arch import Config
 from ...runtime.tensor import Tensor
-from .layouts import changed, concatenated
+from .layouts import changed, concatenated, take_rows
 
 Span = Callable[[Config], tuple[int, int]]
 
@@ -48,3 +48,39 @@ def heads_rows(part: str) -> Rows:
         return start, start + counts[index] * config.head_dim
 
     return Rows(span)
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Keys or values of all heads from a latent vector: in one matrix [heads x (nope + value_dim), rank], each head's keys, then its values.
+
+    Ours are the values [heads, value_dim, rank] and, transposed so that they take queries to latents, the keys [heads, rank, nope].
+    """
+
+    keys: bool
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        heads, nope, value, rank = config.heads, config.nope, config.value_dim, config.rank
+        if parts[0].shape != (heads * (nope + value), rank):
+            raise ValueError(f"a tensor {list(parts[0].shape)} does not have keys and values of {heads} heads from {rank} elements")
+        if not self.keys:
+            rows = np.arange(heads * (nope + value)).reshape(heads, -1)[:, nope:]
+            return take_rows(parts[0], rows.reshape(-1), (heads, value, rank))
+        return changed(
+            _plain(parts[0]), (heads, rank, nope), lambda x: x.reshape(heads, nope + value, rank)[:, :nope].transpose(0, 2, 1)
+        )
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        heads, rank, nope = whole.shape
+        return [changed(_plain(whole), (heads, nope, rank), lambda x: x.transpose(0, 2, 1)) if self.keys else whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The matrix that has both."""
+        alike = pieces if len({piece.dtype for piece in pieces}) == 1 else [piece.cast("f32") for piece in pieces]
+        both = concatenated(alike, 1)
+        return Tensor(both.dtype, (both.shape[0] * both.shape[1], both.shape[2]), both.storage)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Blocks as numbers, since they run along rows and cannot be transposed."""
+    return tensor if tensor.qtype is None else tensor.cast("f32")

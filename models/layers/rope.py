@@ -74,6 +74,29 @@ def _to_gguf(scaling: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Magnitude:
+    """Row, behind `Scaling`, of how much a yarn scaling changes the scores, config.json's ``mscale_all_dim``; GGUF files have it times `per`."""
+
+    per: float
+    name: str = "magnitude"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float | None:
+        scaling = config.scaling
+        if names == HF:
+            return scaling.get("mscale_all_dim")
+        found = source.get("rope.scaling.yarn_log_multiplier")
+        if found is None or scaling["type"] == "default":
+            return None
+        magnitude = round(float(found) / self.per, 6)
+        scaling.update(mscale=magnitude, mscale_all_dim=magnitude)
+        return magnitude
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        said = config.magnitude is not None and config.scaling["type"] != "default" and names != HF
+        return {"rope.scaling.yarn_log_multiplier": config.magnitude * self.per} if said else {}
+
+
+@dataclass(frozen=True)
 class Rotary:
     """How queries and keys are turned.
 

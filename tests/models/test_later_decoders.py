@@ -9,13 +9,29 @@ from candle_convert import models
 from candle_convert.convert.modelling import built, modelled
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.arch import GGUF, HF
-from candle_convert.runtime.binding import unbind
+from candle_convert.runtime.binding import described, unbind
+from candle_convert.runtime.graph import Graph
 from checkpoints import Case, cases, converted, difference, expected, made, texts
 
 GLM = {"partial_rotary_factor": 0.5, "attention_bias": (True, False), "head_dim": 16}
+YARN = {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1}
+EXPERTS = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 48, "first_k_dense_replace": 1}
+DEEPSEEK = {
+    **EXPERTS, "n_shared_experts": (1, 2), "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": (8, 16), "v_head_dim": 24,
+    "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "num_nextn_predict_layers": 0,
+}  # fmt: skip
 CASES = [
     *cases("GlmForCausalLM", "glm", glm=GLM),
     *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
+    *cases("Glm4MoeForCausalLM", "glm4_moe", glm4_moe={
+        **GLM, **EXPERTS, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.5, "norm_topk_prob": True,
+        "use_qk_norm": (True, False), "num_nextn_predict_layers": 0}),
+    *cases("DeepseekV2ForCausalLM", "deepseek_v2", deepseek_v2_lite={**DEEPSEEK, "q_lora_rank": None, "topk_method": "greedy", "rope_scaling": {
+        **YARN, "mscale": 0.707, "mscale_all_dim": 0.707}}, deepseek_v2={**DEEPSEEK, "q_lora_rank": 24, "topk_method": "group_limited_greedy",
+                                                                         "n_group": 4, "topk_group": 2, "routed_scaling_factor": 16.0}),
+    *cases("DeepseekV3ForCausalLM", "deepseek_v3", deepseek_v3={
+        **DEEPSEEK, "q_lora_rank": 24, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 4, "topk_group": 2, "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5, "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
 ]  # fmt: skip
 
 
@@ -45,6 +61,24 @@ def test_token_by_token_through_other_names(case, tmp_path):
         step, cache = model.step(ids[:, at : at + 1], cache, mask[:, at : at + 1])
         steps.append(step)
     assert difference(np.concatenate(steps, axis=1), want, mask) <= case.tolerance
+
+
+def test_keys_and_values_of_older_gguf_files_and_layers_that_guess_further_tokens(tmp_path):
+    """Older files have the matrix of keys and values whole, and lengths of whole keys; neither they nor newer ones need more than the layers."""
+    case = next(case for case in CASES if case.name == "deepseek_v3")
+    reference = made(case, 2, tmp_path)
+    ids, mask = texts(case, 2, reference)["left padding"]
+    read = modelled(cc.open(tmp_path))
+    weights = unbind(read.architecture, read.config, read.weights, GGUF)
+    for i in range(3):
+        del weights[f"blk.{i}.attn_k_b.weight"], weights[f"blk.{i}.attn_v_b.weight"]
+        weights[f"blk.{i}.attn_kv_b.weight"] = read.source.weights[f"model.layers.{i}.self_attn.kv_b_proj.weight"]
+    weights["blk.3.attn_norm.weight"] = weights["blk.2.attn_norm.weight"]
+    said = described(read.architecture, GGUF, read.config) | {"general.architecture": "deepseek2"}
+    said |= {"deepseek2.attention.key_length": said.pop("deepseek2.attention.key_length_mla"),
+             "deepseek2.attention.value_length": said.pop("deepseek2.attention.value_length_mla")}  # fmt: skip
+    graph = Graph(metadata=said, weights=weights)
+    assert difference(LanguageModel(built(modelled(graph)), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
 
 
 def test_falcon_rw_as_the_attention_that_it_was_published_with(tmp_path):

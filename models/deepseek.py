@@ -1,0 +1,173 @@
+"""DeepSeek V2, V2 Lite (arXiv:2405.04434), V3 and R1 (arXiv:2412.19437), Kimi K2: keys and values from one latent vector, experts in groups.
+
+The cache holds latent vectors. Queries are taken to them and their sums to values, each by a matrix of its head, so that no key or value of a head
+is ever made; GGUF files have these matrices apart, older ones together as Hugging Face's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.arch import HF, Architecture, Config, Key, Row, Stored, Weight
+from ..runtime.errors import UnsupportedError
+from ..runtime.graph import Value
+from .layers.decoder import Decoder
+from .layers.linear import linear
+from .layers.mixture import MIXTURE, Gating, mixed, mixture_keys
+from .layers.norm import norm, rms_norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
+from .layers.pieces import Latent
+from .layers.rope import Magnitude, Rotary, Scaling
+from .layers.rows import DECODER, RMS_EPS, THETA, act, matrix
+
+LATENT_EPS = 1e-6
+"""Of the norms of latent vectors, whatever that of the others is."""
+METHODS = ("greedy", "group_limited_greedy", "noaux_tc")
+
+
+@dataclass(frozen=True)
+class KeySize:
+    """Row of the elements of each head that are not turned. GGUF files have the length of whole keys, and that of what the cache holds."""
+
+    name: str = "nope"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        if names == HF:
+            return int(source["qk_nope_head_dim"])
+        size = source.get("attention.key_length_mla") or source["attention.key_length"]
+        return int(size) - int(config.turned)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names == HF:
+            return {"qk_nope_head_dim": config.nope}
+        return {"attention.key_length": config.rank + config.turned, "attention.value_length": config.rank,
+                "attention.key_length_mla": config.nope + config.turned, "attention.value_length_mla": config.value_dim}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """Row of whether neighbours are turned together, as in all of GGUF's files, or halves."""
+
+    name: str = "interleaved"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> bool:
+        said = source.get("rope_interleave") if names == HF else None
+        return True if said is None else bool(said)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names == HF:
+            return {"rope_interleave": config.interleaved}
+        if not config.interleaved:
+            raise UnsupportedError("E-ARCH-ROPE", None, "GGUF files of this architecture have heads whose neighbours are turned together, not halves")
+        return {}
+
+
+def _method(name: Any) -> str:
+    if name not in METHODS:
+        raise ValueError(f"the choice of experts {name!r} is not known")
+    return str(name)
+
+
+KEYS: tuple[Row, ...] = (
+    *DECODER, Key("kv_heads", "num_key_value_heads", (), lambda config: config.heads), Key("cached_heads", (), "attention.head_count_kv", 1),
+    Key("intermediate", "intermediate_size", "feed_forward_length"), RMS_EPS, THETA, Scaling(), Magnitude(0.1), act("silu"),
+    Key("q_rank", "q_lora_rank", "attention.q_lora_rank", None), Key("rank", "kv_lora_rank", "attention.kv_lora_rank"),
+    Key("turned", "qk_rope_head_dim", "rope.dimension_count"),
+    Key("value_dim", "v_head_dim", ("attention.value_length_mla", "attention.value_length")), KeySize(), Interleaved(),
+    Key("key_dim", (), (), lambda config: config.nope + config.turned), Key("latent", (), (), lambda config: config.rank + config.turned),
+    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+)  # fmt: skip
+V2_KEYS: tuple[Row, ...] = (
+    *KEYS, Gating("softmax"), *mixture_keys(False),
+    Key("method", "topk_method", (), lambda config: METHODS[config.groups > 1], _method),
+)
+V3_KEYS: tuple[Row, ...] = (*KEYS, Gating("sigmoid"), *mixture_keys(True), Key("method", "topk_method", (), "noaux_tc", _method))
+
+
+def _whole(config: Config, i: int) -> bool:
+    return config.q_rank is None
+
+
+def _ranked(config: Config, i: int) -> bool:
+    return config.q_rank is not None
+
+
+ATTENTION, GGUF_NAMES, OURS = "model.layers.{i}.self_attn.", "blk.{i}.attn_", "layers.{i}.attn."
+
+
+def _latent(part: str, keys: bool, shape: tuple[str, ...]) -> Weight:
+    return Weight(f"{OURS}{part}.weight", Stored((f"{ATTENTION}kv_b_proj.weight",), Latent(keys)),
+                  (Stored((f"{GGUF_NAMES}{part}.weight",)), Stored((f"{GGUF_NAMES}kv_b.weight",), Latent(keys))), shape=shape)  # fmt: skip
+
+
+WEIGHTS = (
+    *EMBED, *ATTN_NORM,
+    *matrix(f"{OURS}q", f"{ATTENTION}q_proj", f"{GGUF_NAMES}q", shape=("heads*key_dim", "hidden"), when=_whole),
+    *matrix(f"{OURS}q_a", f"{ATTENTION}q_a_proj", f"{GGUF_NAMES}q_a", shape=("q_rank", "hidden"), when=_ranked),
+    *matrix(f"{OURS}q_a_norm", f"{ATTENTION}q_a_layernorm", f"{GGUF_NAMES}q_a_norm", when=_ranked),
+    *matrix(f"{OURS}q_b", f"{ATTENTION}q_b_proj", f"{GGUF_NAMES}q_b", shape=("heads*key_dim", "q_rank"), when=_ranked),
+    *matrix(f"{OURS}kv_a", f"{ATTENTION}kv_a_proj_with_mqa", f"{GGUF_NAMES}kv_a_mqa", shape=("latent", "hidden")),
+    *matrix(f"{OURS}kv_a_norm", f"{ATTENTION}kv_a_layernorm", f"{GGUF_NAMES}kv_a_norm"),
+    _latent("k_b", True, ("heads", "rank", "nope")), _latent("v_b", False, ("heads", "value_dim", "rank")),
+    *matrix(f"{OURS}o", f"{ATTENTION}o_proj", f"{GGUF_NAMES}output", shape=("hidden", "heads*value_dim")),
+    *MLP_NORM, *MIXTURE, *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention to latent vectors, and mixtures of experts."""
+    config = net.config
+    rotary = Rotary(config.turned, config.theta, config.scaling, config.context, interleaved=config.interleaved)
+    x = net.begin()
+    for i in range(config.layers):
+        x = net.Add(x, _attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary))
+        x = net.Add(x, mixed(net, norm(net, x, f"layers.{i}.mlp_norm"), i))
+    net.end(x, norm)
+
+
+def _attention(net: Decoder, x: Value, i: int, rotary: Rotary) -> Value:
+    config, name = net.config, f"layers.{i}.attn"
+    heads = config.heads
+    if config.q_rank is None:
+        q = linear(net, x, f"{name}.q")
+    else:
+        q = linear(net, rms_norm(net, linear(net, x, f"{name}.q_a"), f"{name}.q_a_norm", LATENT_EPS), f"{name}.q_b")
+    still, turned = net.split(net.heads_apart(q, heads, config.key_dim), [config.nope, config.turned])
+    turned = net.heads_apart(rotary.turn(net, net.heads_together(turned), heads, net.positions), heads, config.turned)
+    queries = net.Concat(_by_head(net, still, f"{name}.k_b"), turned, axis=-1)
+    latent, place = net.split(linear(net, x, f"{name}.kv_a"), [config.rank, config.turned])
+    latent = rms_norm(net, latent, f"{name}.kv_a_norm", LATENT_EPS)
+    keys = net.Concat(latent, rotary.turn(net, place, 1, net.positions), axis=-1)
+    seen = net.cached(f"key_values.{i}.key", keys, 1, config.latent)
+    y = net.Attention(net.Transpose(queries, perm=[0, 2, 1, 3]), seen, seen, net.visible(), scale=_scale(config))
+    latents, _ = net.split(net.Transpose(y, perm=[0, 2, 1, 3]), [config.rank, config.turned])
+    return linear(net, net.heads_together(_by_head(net, latents, f"{name}.v_b")), f"{name}.o")
+
+
+def _by_head(net: Decoder, x: Value, name: str) -> Value:
+    """[batch, length, heads, out] from [batch, length, heads, in]: each head's row times its matrix of ``NAME.weight`` [heads, out, in]."""
+    def numbers() -> Value:
+        shape = net.Concat(net.Shape(net.ids), [net.config.heads], axis=0)
+        return net.Expand(net.constant([list(range(net.config.heads))], "int64"), shape)
+
+    y: Value = net.MatMulExperts(x, net.matrix(f"{name}.weight"), net.once("heads", numbers), domain="candle", each=1)
+    return y
+
+
+def _scale(config: Config) -> float:
+    """Of the scores: a yarn scaling makes them larger."""
+    scaling = config.scaling
+    factor, magnitude = float(scaling.get("factor") or 1), float(config.magnitude or 0)
+    grown = 0.1 * magnitude * math.log(factor) + 1 if scaling["type"] != "default" and factor > 1 else 1.0
+    return float(config.key_dim**-0.5 * grown**2)
+
+
+IGNORED = (*Architecture.ignored, r"layers\.{layers}\.", r"^blk\.{layers}\.")
+ARCHITECTURES = (
+    Architecture("deepseek_v2", "DeepSeek V2", ("deepseek_v2",), ("deepseek2",), V2_KEYS, WEIGHTS, build, ignored=IGNORED,
+                 accepts=lambda source: source.get("deepseek2.expert_gating_func") != 2),
+    Architecture("deepseek_v3", "DeepSeek V3, R1, Kimi K2", ("deepseek_v3", "kimi_k2"), ("deepseek2",), V3_KEYS, WEIGHTS, build, ignored=IGNORED),
+)  # fmt: skip

@@ -1,0 +1,125 @@
+"""Mixtures of experts in groups, with experts that every token passes through (DeepSeek-AI 2024, arXiv:2405.04434, 2412.19437)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.arch import HF, Config, Key, Weight
+from ...runtime.graph import Value
+from .mlp import gated
+from .moe import gated_experts, top
+from .net import Net
+from .rows import experts, matrix
+
+GATING = {1: "softmax", 2: "sigmoid"}
+"""How GGUF files number the functions that make probabilities of logits."""
+
+
+@dataclass(frozen=True)
+class Gating:
+    """Row of the function that makes probabilities of the router's logits.
+
+    Attributes:
+        default: that of config.json without a word about it.
+        said: whether config.json has a key for it.
+    """
+
+    default: str
+    said: bool = True
+    name: str = "gating"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
+        if names == HF:
+            kind = str(source.get("scoring_func") or self.default)
+        else:
+            kind = GATING.get(int(source.get("expert_gating_func") or 0), self.default)
+        if kind not in GATING.values():
+            raise ValueError(f"the gating {kind!r} of experts is not known")
+        return kind
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names == HF:
+            return {"scoring_func": config.gating} if self.said else {}
+        return {"expert_gating_func": next(number for number, kind in GATING.items() if kind == config.gating)}
+
+
+def mixture_keys(normalize: bool) -> tuple[Key, ...]:
+    """Rows of hyper-parameters; `normalize` is whether config.json without a word about it means weights that add up to one."""
+    return (
+        Key("experts", ("n_routed_experts", "num_experts", "num_local_experts"), "expert_count", 0),
+        Key("experts_used", "num_experts_per_tok", "expert_used_count", 1),
+        Key("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length", 0),
+        Key("shared", "n_shared_experts", "expert_shared_count", 0),
+        Key("dense_layers", "first_k_dense_replace", "leading_dense_block_count", lambda config: 0 if config.experts else config.layers),
+        Key("expert_scale", "routed_scaling_factor", "expert_weights_scale", 1.0, float),
+        Key("normalize", "norm_topk_prob", "expert_weights_norm", lambda config: normalize and config.names == HF, bool),
+        Key("groups", "n_group", "expert_group_count", 1), Key("groups_used", "topk_group", "expert_group_used_count", 1),
+    )  # fmt: skip
+
+
+def sparse(config: Config, i: int) -> bool:
+    """Whether layer `i` has experts."""
+    return i >= int(config.dense_layers)
+
+
+def dense(config: Config, i: int) -> bool:
+    """Whether layer `i` has one gated network."""
+    return not sparse(config, i)
+
+
+def shares(config: Config, i: int) -> bool:
+    """Whether layer `i` has experts that every token passes through."""
+    return sparse(config, i) and config.shared > 0
+
+
+NETWORKS, GGUF_NAMES, OURS = "model.layers.{i}.mlp.", "blk.{i}.ffn_", "layers.{i}.mlp."
+INNER, OUTER = ("experts", "expert_intermediate", "hidden"), ("experts", "hidden", "expert_intermediate")
+WIDE, NARROW = ("shared*expert_intermediate", "hidden"), ("hidden", "shared*expert_intermediate")
+MIXTURE: tuple[Weight, ...] = (
+    *matrix(f"{OURS}gate", f"{NETWORKS}gate_proj", f"{GGUF_NAMES}gate", shape=("intermediate", "hidden"), when=dense),
+    *matrix(f"{OURS}up", f"{NETWORKS}up_proj", f"{GGUF_NAMES}up", shape=("intermediate", "hidden"), when=dense),
+    *matrix(f"{OURS}down", f"{NETWORKS}down_proj", f"{GGUF_NAMES}down", shape=("hidden", "intermediate"), when=dense),
+    Weight(f"{OURS}router.weight", f"{NETWORKS}gate.weight", f"{GGUF_NAMES}gate_inp.weight", shape=("experts", "hidden"), when=sparse),
+    Weight(f"{OURS}choice.bias", f"{NETWORKS}gate.e_score_correction_bias", "blk.{i}.exp_probs_b.bias", shape=("experts",), when=sparse,
+           optional=True),
+    experts(f"{OURS}experts.gate", NETWORKS + "experts.{e}.gate_proj", f"{GGUF_NAMES}gate_exps", shape=INNER, when=sparse),
+    experts(f"{OURS}experts.up", NETWORKS + "experts.{e}.up_proj", f"{GGUF_NAMES}up_exps", shape=INNER, when=sparse),
+    experts(f"{OURS}experts.down", NETWORKS + "experts.{e}.down_proj", f"{GGUF_NAMES}down_exps", shape=OUTER, when=sparse),
+    *matrix(f"{OURS}shared.gate", f"{NETWORKS}shared_experts.gate_proj", f"{GGUF_NAMES}gate_shexp", shape=WIDE, when=shares),
+    *matrix(f"{OURS}shared.up", f"{NETWORKS}shared_experts.up_proj", f"{GGUF_NAMES}up_shexp", shape=WIDE, when=shares),
+    *matrix(f"{OURS}shared.down", f"{NETWORKS}shared_experts.down_proj", f"{GGUF_NAMES}down_shexp", shape=NARROW, when=shares),
+)  # fmt: skip
+
+
+def mixed(net: Net, x: Value, i: int) -> Value:
+    """What layer `i` makes of [batch, length, hidden]: one gated network, or chosen experts and those that every token passes through."""
+    config, name = net.config, f"layers.{i}.mlp"
+    if dense(config, i):
+        return gated(net, x, name, config.act)
+    y = gated_experts(net, x, name, lambda logits: route(net, logits, f"{name}.choice.bias"), hidden=config.hidden, act=config.act)
+    return net.Add(y, gated(net, x, f"{name}.shared", config.act)) if shares(config, i) else y
+
+
+def route(net: Net, logits: Value, bias: str) -> tuple[Value, Value]:
+    """Weights [tokens, k] and experts of logits [tokens, experts].
+
+    Only the best groups of experts are chosen from. A group is as good as its best expert, or where the model has the weight `bias` [experts],
+    which is added to choose and not to weigh, as its best two.
+    """
+    config = net.config
+    scores = net.Softmax(logits, axis=-1) if config.gating == "softmax" else net.Sigmoid(logits)
+    choice = net.Add(scores, net.vector(bias)) if net.has(bias) else scores
+    if config.groups > 1:
+        grouped = net.Reshape(choice, [0, config.groups, -1])
+        best = net.ReduceSum(top(net, grouped, 2)[0], [2], keepdims=0) if net.has(bias) else net.ReduceMax(grouped, [2], keepdims=0)
+        places = top(net, best, config.groups_used)[1]
+        chosen = net.ReduceMax(net.OneHot(places, net.constant([config.groups], "int64"), net.constant([0.0, 1.0], "float32")), [1], keepdims=0)
+        kept = net.Greater(net.Unsqueeze(chosen, [2]), 0.5)
+        choice = net.Reshape(net.Where(kept, grouped, float("-inf") if net.has(bias) else 0.0), net.Shape(logits))
+    ids = top(net, choice, config.experts_used)[1]
+    weights = net.GatherElements(scores, ids, axis=1)
+    if config.normalize:
+        weights = net.Div(weights, net.Add(net.ReduceSum(weights, [1]), 1e-20))
+    return (net.Mul(weights, config.expert_scale) if config.expert_scale != 1.0 else weights), ids
