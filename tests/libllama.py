@@ -1,0 +1,59 @@
+"""libllama through ctypes, the oracle for whole models. CANDLE_LIBLLAMA names libllama.so.
+
+Its structures grow from version to version: they come and go as memory that is large enough, and nothing in them is touched.
+"""
+
+import ctypes
+import os
+
+import numpy as np
+
+NAME = os.environ.get("CANDLE_LIBLLAMA")
+_LOG = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+_SILENT = _LOG(lambda level, text, data: None)
+
+
+class Memory(ctypes.Structure):
+    """Parameters or a batch: more bytes than any version has."""
+
+    _fields_ = [("bytes", ctypes.c_char * 512)]
+
+
+class Batch(ctypes.Structure):
+    """llama_batch."""
+
+    _fields_ = [("count", ctypes.c_int32), *[(name, ctypes.c_void_p) for name in ("tokens", "embeddings", "places", "counts", "sequences", "logits")]]
+
+
+class Libllama:
+    """A model of a GGUF file and one sequence of tokens."""
+
+    def __init__(self, path, threads=1):
+        self._library = ctypes.CDLL(NAME)
+        address, number = ctypes.c_void_p, ctypes.c_int
+        kinds = {
+            "llama_model_default_params": (Memory, []), "llama_context_default_params": (Memory, []), "llama_log_set": (None, [_LOG, address]),
+            "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]), "llama_init_from_model": (address, [address, Memory]),
+            "llama_get_memory": (address, [address]), "llama_memory_clear": (None, [address, ctypes.c_bool]),
+            "llama_set_n_threads": (None, [address, number, number]), "llama_model_get_vocab": (address, [address]),
+            "llama_vocab_n_tokens": (number, [address]), "llama_batch_get_one": (Batch, [address, number]), "llama_decode": (number, [address, Batch]),
+            "llama_get_logits_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
+        }  # fmt: skip
+        for name, (result, arguments) in kinds.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self._library.llama_log_set(_SILENT, None)
+        self._model = self._library.llama_model_load_from_file(os.fsencode(path), self._library.llama_model_default_params())
+        self._context = self._library.llama_init_from_model(self._model, self._library.llama_context_default_params())
+        self._library.llama_set_n_threads(self._context, threads, threads)
+        self.vocabulary = self._library.llama_vocab_n_tokens(self._library.llama_model_get_vocab(self._model))
+
+    def clear(self):
+        """Forget the sequence."""
+        self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
+
+    def advance(self, tokens):
+        """The logits behind some more tokens, f32 [vocabulary]."""
+        held = np.array(tokens, np.int32)
+        assert self._library.llama_decode(self._context, self._library.llama_batch_get_one(held.ctypes.data, len(held))) == 0
+        return np.ctypeslib.as_array(self._library.llama_get_logits_ith(self._context, -1), (self.vocabulary,)).copy()
