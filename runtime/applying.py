@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import UsageError
+from .errors import Error, UsageError
 from .graph import Node
-from .infer import MALFORMED
+from .infer import CHECK, MALFORMED
 
 HINT = "Compare shapes and values with the definition of the operator; where they fit, please report it"
+FED = "Give the model inputs of lengths that it takes; where they are, candle-convert check lists what is wrong with it"
 
 
 def applied(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
@@ -17,14 +18,33 @@ def applied(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) ->
     assert node.op.compute is not None
     try:
         return node.op.compute(*inputs, **attributes)
+    except Error as error:
+        locate(error, node, inputs)
+        raise
     except MALFORMED as error:
-        name = node.name or next((value.name for value in node.outputs if value.name), "")
-        given = ", ".join(_described(item) for item in inputs)
-        why = f"{node.op.name} {name!r} cannot be computed from {given} ({type(error).__name__}: {error})"
+        why = f"{node.op.name} {_name(node)!r} cannot be computed from {_given(inputs)} ({type(error).__name__}: {error})"
         raise UsageError("E-OP-INPUTS", None, why, hint=HINT) from error
+
+
+def locate(error: Error, node: Node, inputs: Sequence[Any]) -> None:
+    """Tell an operator's refusal with the innermost node that it is for, and what that was given: arrays, or values with shapes."""
+    if error.node is None and error.code.startswith("E-OP-"):
+        error.node = _name(node)
+        error.why = f"{error.why}, in {node.op.name} {error.node!r} of {_given(inputs)}"
+        error.hint = FED if error.hint == CHECK else error.hint
+
+
+def _name(node: Node) -> str:
+    return node.name or next((value.name for value in node.outputs if value.name), "")
+
+
+def _given(inputs: Sequence[Any]) -> str:
+    return ", ".join(_described(item) for item in inputs) or "nothing"
 
 
 def _described(item: Any) -> str:
     if item is None:
         return "nothing"
-    return f"{item.dtype}{list(item.shape)}" if hasattr(item, "shape") and hasattr(item, "dtype") else type(item).__name__
+    if not hasattr(item, "shape") or not hasattr(item, "dtype"):
+        return type(item).__name__
+    return f"{item.dtype}{'' if item.shape is None else list(item.shape)}"

@@ -20,10 +20,14 @@ class Error(Exception):
         at: byte offset in `file` where the fault was found.
         expected, found: the two sides of a mismatch, where there is one.
         hint: what to do next; None for what usually helps with errors of this kind.
+
+    Attributes:
+        node: of a graph, where computing it failed.
     """
 
     exit_code = 70
     usual_hint: str | None = None
+    node: str | None = None
 
     def __init__(
         self,

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .applying import applied
+from .applying import applied, locate
 from .blocks import Blocks, numbers
 from .control import CONTROLS, Unplanned
 from .copies import captures, copied, needed
 from .dtype import STRING, DType
 from .encoding import described, encoded
-from .errors import UnsupportedError
+from .errors import Error, UnsupportedError
 from .graph import Graph, Node, Value
 from .infer import MAX_DATA, Facts
 from .launch import EMPTY, PLANNERS, Buffer, Launch, Room, Step, View, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
+from .spending import check_memory
 from .work import operations
 
 if TYPE_CHECKING:
@@ -213,7 +214,11 @@ class Planner:
         node = task.node
         tapped = [] if self.keep is None else [value for value in node.outputs if value.name and self.keep.search(task.path + value.name)]
         self.uses.update(tapped)
-        self.facts.infer_node(node)
+        try:
+            self.facts.infer_node(node)
+        except Error as error:
+            locate(error, node, node.inputs)
+            raise
         if not any(self.uses[value] for value in node.outputs):
             return
         control = CONTROLS.get(node.op)
@@ -294,6 +299,9 @@ class Planner:
                 return False
             assert value.dtype is not None
             results.append((value.dtype.as_numpy(), ints(value.shape)))
+        nbytes = sum(dtype.itemsize * math.prod(shape) for dtype, shape in filter(None, results))
+        if nbytes > sum(buffer.nbytes for buffer in filter(None, inputs)):  # before a planner lists its places
+            check_memory(nbytes, 0, f"{described(node)} with {nbytes:,} bytes")
         attributes = {**node.op.defaults, **node.attributes}
         step = Step(node, inputs, attributes, results, self.threads, self.program.packed, refusal=self.refusal, alone=self._spare)
         planned = planner(step)
