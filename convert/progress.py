@@ -1,4 +1,4 @@
-"""Progress: bytes done out of a total, shown as a bar, as plain lines, as JSON lines, or not at all."""
+"""Progress: bytes or tokens done out of a total, shown as a bar, as plain lines, as JSON lines, or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+BYTES = "bytes"
+
 
 class Progress(Protocol):
     """What long work reports to."""
@@ -16,11 +18,11 @@ class Progress(Protocol):
         """What is being done now: reading, writing, verifying."""
         ...
 
-    def start(self, total: int, skipped: int = 0) -> None:
-        """`total` bytes will be handled, of which `skipped` were done by an earlier run."""
+    def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None:
+        """`total` units will be handled, of which `skipped` were done by an earlier run."""
         ...
 
-    def advance(self, nbytes: int) -> None: ...
+    def advance(self, count: int) -> None: ...
     def finish(self) -> None: ...
 
 
@@ -28,8 +30,8 @@ class NoProgress:
     """Says nothing."""
 
     def phase(self, name: str) -> None: ...
-    def start(self, total: int, skipped: int = 0) -> None: ...
-    def advance(self, nbytes: int) -> None: ...
+    def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None: ...
+    def advance(self, count: int) -> None: ...
     def finish(self) -> None: ...
 
 
@@ -47,17 +49,18 @@ class RichProgress:
     def phase(self, name: str) -> None:
         self._name = name
 
-    def start(self, total: int, skipped: int = 0) -> None:
+    def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-        columns = (TextColumn("{task.description:<9}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+        amounts = (DownloadColumn(binary_units=True), TransferSpeedColumn()) if unit == BYTES else (MofNCompleteColumn(), TextColumn(unit))
+        columns = (TextColumn("{task.description:<9}"), BarColumn(), *amounts, TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
         self._task = self._bar.add_task(self._name, total=total, completed=skipped)
         self._bar.start()
 
-    def advance(self, nbytes: int) -> None:
-        self._bar.advance(self._task, nbytes)
+    def advance(self, count: int) -> None:
+        self._bar.advance(self._task, count)
 
     def finish(self) -> None:
         if self._bar is not None:
@@ -74,12 +77,13 @@ class _Lines:
     def phase(self, name: str) -> None:
         self._name = name
 
-    def start(self, total: int, skipped: int = 0) -> None:
+    def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None:
+        self._unit = unit
         self._total, self._done, self._skipped = max(1, total), skipped, skipped
         self._shown, self._began = skipped * 20 // self._total, time.monotonic()
 
-    def advance(self, nbytes: int) -> None:
-        self._done += nbytes
+    def advance(self, count: int) -> None:
+        self._done += count
         step = self._done * 20 // self._total
         seconds = time.monotonic() - self._began
         if step > self._shown and seconds > 1:
@@ -98,8 +102,9 @@ class PlainProgress(_Lines):
     def _show(self, seconds: float) -> None:
         rate = (self._done - self._skipped) / seconds
         left = (self._total - self._done) / rate if rate else 0
-        share = f"{self._done * 100 // self._total}% {self._done}/{self._total} bytes"
-        print(f"{self._name} {share} {rate / 2**20:.0f} MiB/s {left:.0f} s left", file=sys.stderr)
+        share = f"{self._done * 100 // self._total}% {self._done}/{self._total} {self._unit}"
+        speed = f"{rate / 2**20:.0f} MiB/s" if self._unit == BYTES else f"{rate:.0f} {self._unit}/s"
+        print(f"{self._name} {share} {speed} {left:.0f} s left", file=sys.stderr)
 
 
 class JsonProgress(_Lines):

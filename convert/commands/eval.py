@@ -1,4 +1,4 @@
-"""``eval``: how good a network is on data, and how much better or worse than another."""
+"""``eval``: how good a network is on data or a language model on a text, and how much better or worse than another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Examples
   candle-convert eval model.onnx --data test.npz --metric top1
   candle-convert eval int8.onnx -d images/ --metric top1 --against f32.onnx
   candle-convert eval model.onnx --data test.npz --metric mine.py
+  candle-convert eval q4.gguf --metric ppl --data wiki.test.raw
+  candle-convert eval q4.gguf --metric kld --data wiki.test.raw --against f16.gguf
 """
+TEXT_METRICS = ("ppl", "kld")
 PICTURES = (
     click.option("--size", metavar="HxW", help="Pictures: height and width of the input (default: what the model says)."),
     click.option("--resize", type=click.IntRange(1), metavar="N", help="Pictures: shorter side before the middle is cut out."),
@@ -30,25 +33,37 @@ PICTURES = (
     click.option("--layout", type=click.Choice(["nchw", "nhwc"]), help="Pictures: order of axes (default: by the input's shape)."),
     click.option("--classes", metavar="FILE", type=arguments.PATH, help="Names of the folders in the order of classes, one a line."),
 )
+TEXTS = (
+    click.option("--context", type=click.IntRange(1), default=512, metavar="N", help="ppl, kld: tokens of a piece of the text (default 512)."),
+    click.option("--chunks", type=click.IntRange(1), metavar="N", help="ppl, kld: only the first N pieces."),
+)
 
 
 @click.command("eval", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=arguments.PATH)
-@click.option("-d", "--data", required=True, metavar="DATA", type=arguments.PATH, help="npz of inputs and labels, folder of npz, folder of pictures.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="top1, top5, mse, mae, cosine, map, map50, or FILE.py (default top1).")
+@click.option("-d", "--data", required=True, metavar="DATA", type=arguments.PATH, help="npz of inputs and labels, folder of npz or pictures, text.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="top1 (default), top5, mse, mae, cosine, map, map50, FILE.py, ppl, kld.")
 @click.option("--against", metavar="OTHER", type=arguments.PATH, help="Another model on the same data; the difference has an interval.")
 @click.option("--labels", metavar="NAME", help="Array of the npz, or file .npy, that says what is right.")
 @click.option("--value", "chosen", metavar="NAME", help="The output that is scored (default: the first).")
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="Samples in one run (default: what the model takes, or 32).")
 @click.option("--samples", type=click.IntRange(1), metavar="N", help="Only the first N samples.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
-@arguments.options(PICTURES, arguments.READING)
+@arguments.options(PICTURES, TEXTS, arguments.PROGRESS, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Score MODEL on data, with 95 % intervals.
+    """Score MODEL on data, with 95 % intervals; a language model on a text, with standard errors.
 
     The first axis of every array counts samples. A metric FILE.py is your own code and runs as such: a function metric(outputs, targets) of two
-    dictionaries of arrays that gives a number for each sample. No file but the one that you name is ever run.
+    dictionaries of arrays that gives a number for each sample. No file but the one that you name is ever run. ppl is the perplexity, and kld how far
+    the predictions are from those of --against, over the second half of each piece of the text, as llama-perplexity computes them.
     """
+    if set(values["metrics"]) & set(TEXT_METRICS):
+        _on_texts(model, values)
+    else:
+        _on_samples(model, values)
+
+
+def _on_samples(model: str, values: dict[str, Any]) -> None:
     from ..running import datasets
     from ..running.evaluating import evaluate
     from ..running.metrics import metric
@@ -61,6 +76,31 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     _show(figures)
     models = [model, *([values["against"]] if values["against"] else [])]
     current().emit({"inputs": models, "data": values["data"], "samples": figures[0].samples, "metrics": [each.to_json() for each in figures]})
+
+
+def _on_texts(model: str, values: dict[str, Any]) -> None:
+    from ..modelling import load
+    from ..running import texts
+    from ..running.perplexity import score
+
+    wanted, against = set(values["metrics"]), values["against"]
+    if wanted - set(TEXT_METRICS):
+        raise UsageError("E-OPTION", None, f"{', '.join(sorted(wanted - set(TEXT_METRICS)))} and metrics of texts do not go together")
+    if "kld" in wanted and against is None:
+        raise UsageError("E-OPTION", None, "kld compares with another model", hint="--against MODEL, usually the one before quantization")
+    language = load(arguments.open_input(model, values), values["threads"])
+    other = None if against is None else load(arguments.open_input(against, values), values["threads"])
+    cut = texts.pieces(language.tokenizer, [values["data"]], values["context"], values["chunks"])
+    scores = score(language, cut, other, arguments.progress(values))
+    found = scores.estimates()
+    current().table(("metric", "value", "± error"), [(each.metric, f"{each.value:.6g}", _error(each.error)) for each in found], right=(1, 2))
+    current().say(f"{scores.count:,} tokens scored, of {len(cut)} pieces of {values['context']}")
+    said = {"tokens": scores.count, "pieces": len(cut), "context": values["context"], "metrics": [each.to_json() for each in found]}
+    current().emit({"inputs": [model, *([against] if against else [])], "data": values["data"], **said})
+
+
+def _error(error: float | None) -> str:
+    return "" if error is None else f"{error:.3g}"
 
 
 def _open(path: str, values: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,11 @@ ROOM = 256
 def is_state(value: Value) -> bool:
     """Whether an input is a state, which an output of the run before it holds; exporters name them ``past_key_values.0.key``."""
     return value.name.startswith(PAST)
+
+
+def empty_states(inputs: Iterable[Value], batch: int) -> dict[str, np.ndarray]:
+    """The states among the inputs of a graph before the first token, by name."""
+    return {value.name: np.zeros(_shape(value, batch, 0), _numpy(value)) for value in inputs if is_state(value)}
 
 
 class Cache:
@@ -125,7 +130,7 @@ class LanguageModel:
 
     def start(self, batch: int) -> Cache:
         """The cache before the first token."""
-        return Cache({value.name: np.zeros(_shape(value, batch, 0), _numpy(value)) for value in self._states}, batch)
+        return Cache(empty_states(self._states, batch), batch)
 
     def step(
         self, ids: ArrayLike, cache: Cache | None = None, mask: ArrayLike | None = None, positions: ArrayLike | None = None
