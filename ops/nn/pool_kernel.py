@@ -1,4 +1,4 @@
-"""Native pooling of float32 over one or two axes, and over whole channels."""
+"""Native pooling of float32 over one or two axes, and over whole channels: rows are joined first, then sixteen windows at a time within the row."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.kernel import range_kernel
+from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, share
+from ...runtime.simd import LANES, load, room, select, splat, store
+from ..math.lane_kernel import load_even, load_single, store_single
 from .global_pool import global_average_pool
 from .pool import average_pool, max_pool
 from .window import window
@@ -18,39 +20,108 @@ from .window import window
 F32 = np.dtype(np.float32)
 
 
-def _pooling(average: bool) -> Any:
+@inner
+def _largest(found: Any, value: Any) -> Any:
+    """The larger one, NaN where there is one."""
+    return value if value > found or value != value else found
+
+
+@inner
+def _largest_lanes(found: Any, value: Any) -> Any:
+    return select(found != found, found, select(value <= found, found, value))
+
+
+@inner
+def _sum(found: Any, value: Any) -> Any:
+    return found + value
+
+
+@inner
+def _seen(position: Any, axis: Any, padded: Any) -> Any:
+    """How many elements of its axis a window counts; `axis` is size, kernel, stride, dilation, padding before and behind."""
+    size, kernel, stride, dilation, begin, end = axis
+    found = 0
+    for tap in range(kernel):
+        at = position * stride + tap * dilation - begin
+        if 0 <= at < size or (padded != 0 and at < size + end):
+            found += 1
+    return found
+
+
+def _pooling(start: float, joined: Any, joined_lanes: Any, average: bool) -> Any:
+    nothing = np.float32(start)
+
+    @inner
+    def across(line: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+        """Sixteen windows of a row that begins at address `line`."""
+        spare = room(np.float32, 1)
+        found = splat(nothing)
+        for tap in range(kernel):
+            place = line + 4 * tap * dilation
+            if stride == 1:
+                found = joined_lanes(found, load_single(place))
+            elif stride == 2:
+                found = joined_lanes(found, load_even(place))
+            else:
+                for lane in range(LANES):
+                    spare[lane] = f32(place)[lane * stride]
+                found = joined_lanes(found, load(spare, 0))
+        return found
+
+    @inner
+    def down(args: Any, plane: Any, out_y: Any, line: Any) -> None:
+        """The rows that a row of windows sees, joined into one."""
+        height, width, dilation, seen = args[3], args[4], args[11], 0
+        for tap in range(args[7]):
+            at = out_y * args[9] + tap * dilation - args[13]
+            if 0 <= at < height:
+                row, target = f32(plane + 4 * at * width), f32(line)
+                if seen == 0:
+                    for j in range(width):
+                        target[j] = row[j]
+                else:
+                    for j in range(width):
+                        target[j] = joined(target[j], row[j])
+                seen += 1
+        if seen == 0:
+            for j in range(width):
+                f32(line)[j] = nothing
+
     @range_kernel
     def pooled(args: Any, part: Any, parts: Any) -> None:
-        """Rows of the output: x, y, planes, height, width, out height and width, kernel, strides, dilations, padding, whether padding counts."""
-        x, y, planes, height, width, out_height, out_width = f32(args[0]), f32(args[1]), args[2], args[3], args[4], args[5], args[6]
-        kernel_y, kernel_x, stride_y, stride_x = args[7], args[8], args[9], args[10]
-        dilation_y, dilation_x, pad_y, pad_x, end_y, end_x, padded = args[11], args[12], args[13], args[14], args[15], args[16], args[17]
-        first, last = share(planes * out_height, part, parts)
-        for row in range(first, last):
-            plane, out_y = row // out_height, row % out_height
-            base, line = plane * height * width, row * out_width
-            for out_x in range(out_width):
-                found = np.float32(0) if average else np.float32(-np.inf)
-                seen = 0
-                for ky in range(kernel_y):
-                    at_y = out_y * stride_y + ky * dilation_y - pad_y
-                    for kx in range(kernel_x):
-                        at_x = out_x * stride_x + kx * dilation_x - pad_x
-                        if 0 <= at_y < height and 0 <= at_x < width:
-                            value = x[base + at_y * width + at_x]
-                            seen += 1
-                            if average:
-                                found += value
-                            else:
-                                found = value if value > found or value != value else found
-                        elif padded != 0 and at_y < height + end_y and at_x < width + end_x:
-                            seen += 1
-                y[line + out_x] = found / np.float32(seen) if average else found
+        """Rows of the output: x, y, planes, height, width, out height and width, kernel, strides, dilations, padding before and behind, whether
+        padding counts, scratch and the elements of a row of it."""
+        height, width, out_height, out_width, kernel_x, stride_x, dilation_x = args[3], args[4], args[5], args[6], args[8], args[10], args[12]
+        pad_x, padded, wide = args[14], args[17], args[19]
+        line = args[18] + part * 8 * wide
+        counts = line + 4 * wide
+        for j in range(wide):
+            f32(line)[j] = nothing
+        if average:
+            for j in range(out_width):
+                f32(counts)[j] = np.float32(_seen(j, (width, kernel_x, stride_x, dilation_x, pad_x, args[16]), padded))
+        first, last = share(args[2] * out_height, part, parts)
+        for unit in range(first, last):
+            out_y = unit % out_height
+            down(args, args[0] + 4 * (unit // out_height) * height * width, out_y, line + 4 * pad_x)
+            rows = np.float32(_seen(out_y, (height, args[7], args[9], args[11], args[13], args[15]), padded)) if average else np.float32(1)
+            for j in range(0, out_width, LANES):
+                found = across(line + 4 * j * stride_x, kernel_x, stride_x, dilation_x)
+                if average:
+                    found = found / (load_single(counts + 4 * j) * splat(rows))
+                target = args[1] + 4 * (unit * out_width + j)
+                if out_width - j >= LANES:
+                    store_single(target, found)
+                else:
+                    spare = room(np.float32, 1)
+                    store(spare, 0, found)
+                    for lane in range(out_width - j):
+                        f32(target)[lane] = spare[lane]
 
     return pooled
 
 
-_AVERAGE, _LARGEST = _pooling(True), _pooling(False)
+_AVERAGE, _LARGEST = _pooling(0.0, _sum, _sum, True), _pooling(-math.inf, _largest, _largest_lanes, False)
 
 
 @range_kernel(fastmath={"reassoc"})
@@ -80,8 +151,11 @@ def plan_pool(step: Step) -> Planned:
     columns = [item for column in zip(*lines, strict=True) for item in column]
     y, planes = step.output(), x.shape[0] * x.shape[1]
     work = y.count * math.prod(line[2] for line in lines) * 1.5
-    arguments = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0))
-    return Launch(_AVERAGE if average else _LARGEST, arguments, step.parts(planes * lines[0][1], work))
+    parts = step.parts(planes * lines[0][1], work)
+    size, out, kernel, stride, dilation, begin, _ = lines[1]
+    wide = max(size + begin, (-(-out // LANES) * LANES - 1) * stride + (kernel - 1) * dilation + 1) + 2 * LANES
+    arguments = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0), step.scratch(parts * 8 * wide), wide)
+    return Launch(_AVERAGE if average else _LARGEST, arguments, parts)
 
 
 @native(global_average_pool)
