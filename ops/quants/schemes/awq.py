@@ -11,8 +11,8 @@ import numpy as np
 
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor import Tensor
+from ..layout.columns import Columns
 from ..layout.packed import numbers, scaled
-from .gptq import transposed
 
 BITS = (4,)
 VERSIONS = ("gemm", "gemv")
@@ -45,19 +45,19 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     outputs = words * PER_WORD
     size = checkpoint.group_size(inputs, group, stem)
     groups = math.ceil(inputs / size)
-    codes = transposed(packed)
-    scales = transposed(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (groups, outputs), stem))
-    zeros = _zeros(checkpoint, stem, (groups, words))
-    zeros = None if zeros is None else transposed(zeros)
-    def spread(words_of_outputs: Tensor, first: int, last: int) -> np.ndarray:
+    codes = Columns(packed)
+    scales = Columns(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (groups, outputs), stem))
+    middle = _zeros(checkpoint, stem, (groups, words))
+    zeros = None if middle is None else Columns(middle)
+    def spread(words_of_outputs: Columns, first: int, last: int) -> np.ndarray:
         """Numbers of outputs ``[first, last)``, [outputs, in or groups], from words of eight outputs."""
         low, high = first // PER_WORD, -(-last // PER_WORD)
-        found = numbers(words_of_outputs[low:high].numpy(), 4).reshape(high - low, -1, PER_WORD)
+        found = numbers(words_of_outputs[low:high], 4).reshape(high - low, -1, PER_WORD)
         ordered = found[:, :, PLACES].transpose(0, 2, 1).reshape((high - low) * PER_WORD, -1)
         return ordered[first - low * PER_WORD : last - low * PER_WORD]
 
     def rows(first: int, last: int) -> np.ndarray:
-        factors = scales[first:last].numpy().astype(np.float32)
+        factors = scales[first:last].astype(np.float32)
         middles = np.full_like(factors, MIDDLE) if zeros is None else spread(zeros, first, last).astype(np.float32)
         return scaled(spread(codes, first, last), middles, factors, size)
 

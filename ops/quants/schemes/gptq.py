@@ -11,10 +11,9 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from ....runtime.dtype import I32
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.strided import strided
 from ....runtime.tensor import Tensor
+from ..layout.columns import Columns
 from ..layout.packed import numbers, scaled
 
 BITS = (2, 3, 4, 8)
@@ -51,9 +50,9 @@ class Matrix:
             raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
         self.group = checkpoint.group_size(self.inputs, group, stem)
         self.groups = math.ceil(self.inputs / self.group)
-        self.codes = transposed(packed)
-        self.scales = transposed(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (self.groups, self.outputs), stem))
-        self.zeros = checkpoint.part(f"{stem}.qzeros", ("i32", "u32"), (self.groups, self.outputs * bits // 32), stem)
+        self.codes = Columns(packed)
+        self.scales = Columns(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (self.groups, self.outputs), stem))
+        self.zeros = Columns(checkpoint.part(f"{stem}.qzeros", ("i32", "u32"), (self.groups, self.outputs * bits // 32), stem))
         order = f"{stem}.g_idx"
         self.order = checkpoint.part(order, ("i32", "i64"), (self.inputs,)) if order in checkpoint.tensors else None
         self._of_inputs: npt.NDArray[np.intp] | None = None
@@ -62,15 +61,16 @@ class Matrix:
 
     def tensor(self) -> Tensor:
         """The weight [out, in]."""
-        return computed((self.outputs, self.inputs), self.rows, (self.codes, self.scales, self.zeros))
+        return computed((self.outputs, self.inputs), self.rows, [part.tensor for part in (self.codes, self.scales, self.zeros)])
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """``(code - zero) * scale`` for outputs ``[first, last)``, as float32."""
         begin = first // RUN * RUN
-        whole = numbers(columns(self.zeros, begin * self.bits // 32, min(self.outputs, -(-last // RUN) * RUN) * self.bits // 32), self.bits)
+        words = self.zeros[begin * self.bits // 32 : min(self.outputs, -(-last // RUN) * RUN) * self.bits // 32]
+        whole = numbers(np.ascontiguousarray(words.T), self.bits)
         zeros = whole[:, first - begin : last - begin].T.astype(np.float32) + np.float32(self.offset)
-        scales = self.scales[first:last].numpy().astype(np.float32)
-        return scaled(numbers(self.codes[first:last].numpy(), self.bits), zeros, scales, self.of_inputs())
+        scales = self.scales[first:last].astype(np.float32)
+        return scaled(numbers(self.codes[first:last], self.bits), zeros, scales, self.of_inputs())
 
     def of_inputs(self) -> npt.NDArray[np.intp] | int:
         """The group of each input, or how many inputs a group has where they are in order."""
@@ -87,19 +87,6 @@ class Matrix:
                 self._of_inputs = given
                 self._in_order = np.array_equal(given, np.arange(self.inputs) // self.group)
             return self.group if self._in_order else self._of_inputs
-
-
-def transposed(tensor: Tensor) -> Tensor:
-    """A matrix with rows and columns exchanged, gathered when it is read."""
-    rows, width = tensor.shape
-    return Tensor(tensor.dtype, (width, rows), strided(tensor.storage, tensor.dtype.block_nbytes, (width, rows), (1, width)))
-
-
-def columns(tensor: Tensor, first: int, last: int) -> np.ndarray:
-    """Columns ``[first, last)`` of a matrix of words, as an array."""
-    rows, width = tensor.shape
-    view = strided(tensor.storage, I32.block_nbytes, (rows, last - first), (width, 1), first)
-    return np.frombuffer(view.read(0, view.nbytes), "<u4").reshape(rows, last - first)
 
 
 SCHEME = Scheme(("gptq",), unpack)
