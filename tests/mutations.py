@@ -161,7 +161,7 @@ def with_broadcast_axes(values, random):
         axis = random.randrange(array.ndim)
         array = array.take(range(min(1, array.shape[axis])), axis=axis)
     elif how == 1 and array.shape[0]:
-        array = array[0]
+        array = np.asarray(array[0], array.dtype)
     else:
         array = array[np.newaxis]
     return [array if index == place else value for index, value in enumerate(values)]

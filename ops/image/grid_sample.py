@@ -45,10 +45,10 @@ def grid_sample(x: np.ndarray, grid: np.ndarray, *, align_corners: int = 0, mode
         raise FormatError("E-OP-VALUE", None, f"GridSample: mode {mode!r} or padding_mode {padding_mode!r} does not exist", hint=CHECK)
     shape = allowed((*x.shape[:2], *grid.shape[1:-1]), x.itemsize, "GridSample")
     wide = x.dtype if mode == "nearest" or x.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    image = x.reshape(*x.shape[:2], -1).astype(wide, copy=False)
+    image = x.reshape(*x.shape[:2], math.prod(x.shape[2:])).astype(wide, copy=False)
     axes = []
     for axis, length in enumerate(x.shape[2:]):
-        points = grid[..., rank - 1 - axis].reshape(len(x), -1).astype(np.float32 if grid.dtype != np.float64 else np.float64)
+        points = grid[..., rank - 1 - axis].reshape(len(x), math.prod(shape[2:])).astype(np.float32 if grid.dtype != np.float64 else np.float64)
         axes.append(_taps(points, length, mode, padding_mode, bool(align_corners)))
     y = np.zeros((*shape[:2], math.prod(shape[2:])), wide)
     if wide.kind == "O":

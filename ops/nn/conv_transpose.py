@@ -41,7 +41,7 @@ def transposed_axes(
         size, step, begin, end = sizes[axis], steps[axis], around[axis], around[axis + rank]
         if not isinstance(size, int):
             return None
-        full = step * (size - 1) + more[axis] + gaps[axis] * (kernel[axis] - 1) + 1 if size else begin + end
+        full = step * (size - 1) + more[axis] + gaps[axis] * (kernel[axis] - 1) + 1
         length = lengths[axis] if lengths else min(size * step, full) if mode.startswith("SAME") else full - begin - end
         if lengths or mode.startswith("SAME"):
             total = max(full - length, 0)

@@ -111,5 +111,5 @@ def qlinear_conv(
         multiplier = x_scale.reshape(()) * w_scale / y_scale.reshape(())
         channels = by_channel(multiplier, w.ndim - 1)
         assert channels is not None
-        return quantized(sums.astype(np.float32) * channels.reshape(channels.shape if channels.size > 1 else ()), scalar(y_zero_point),
+        return quantized(sums.astype(np.float32) * channels.reshape(channels.shape if channels.size != 1 else ()), scalar(y_zero_point),
                          of_numpy(y_zero_point.dtype))

@@ -67,8 +67,17 @@ def half(example):
     return example.inputs[0].dtype == np.float16
 
 
-def four_bits(example):
-    return example.inputs[0].dtype == ml_dtypes.float4_e2m1fn
+def small(example):
+    dtype = of_numpy(example.inputs[0].dtype)
+    return dtype.kind == "float" and dtype.bits <= 8
+
+
+def infinite(example):
+    return example.inputs[0].dtype.kind == "f" and bool(np.isinf(example.inputs[0]).any())
+
+
+def blank(example):
+    return "" in example.inputs[0].reshape(-1).tolist()
 
 
 WRONG = {
@@ -77,7 +86,15 @@ WRONG = {
     ("ReduceMean", empty): ("onnxruntime", "says 0 where NumPy and PyTorch say NaN; the standard leaves it open"),
     ("DFT", empty): ("onnxruntime", "transforms signals of no samples"),
     ("QuantizeLinear", always): ("reference", "casts infinite values to integers, which is what the processor makes of them"),
-    ("DequantizeLinear", four_bits): ("reference", "leaves the zero point out, for which the formula remains the same, as the definition says"),
+    ("DequantizeLinear", small): ("reference", "leaves the zero point out, for which the formula remains the same, as the definition says"),
+    ("Cast", small): ("reference", "makes another integer of NaN than the processor does; the definition leaves it open"),
+    ("ReduceLogSumExp", infinite): ("reference", "subtracts infinite values from themselves"),
+    ("LayerNormalization", infinite): ("onnxruntime", "has running means, which subtract infinite values from themselves"),
+    ("MeanVarianceNormalization", always): ("onnxruntime", "has less than zero as the variance of equal values"),
+    ("RMSNormalization", half): ("reference", "gives the dtype of the input, not that of the scale"),
+    ("ConvTranspose", always): ("reference", "pads by less than zero where an output_shape is longer than the taps reach; onnxruntime refuses"),
+    **{(name, empty): ("onnxruntime", "forgets the initial state of a sequence of no elements") for name in ("RNN", "GRU", "LSTM")},
+    ("StringNormalizer", blank): ("reference", "leaves empty strings out"),
     ("Conv", always): ("reference", "multiplies infinite values with the zeros between the taps of a dilated kernel"),
     ("OneHot", always): ("reference", "multiplies the off value with zero"),
     ("Pad", always): ("reference", "has NaN for the zero of f8e8m0, whose smallest number ml_dtypes and we take"),
@@ -98,6 +115,9 @@ LENIENT = {
     "BitCast": "a cast between widths, where onnxruntime is asked in f32", "Imputer": "values beyond the features are passed over",
     "LinearClassifier": "coefficients beyond the features are passed over", "LinearRegressor": "as LinearClassifier",
     "GatherND": "tuples of no indices, which the definition excludes", "Squeeze": "an axis that is named twice",
+    "Split": "no lengths where there are outputs", "SplitToSequence": "no lengths where there are elements",
+    "SequenceInsert": "a tensor of another dtype, where onnxruntime is asked in f32", "MaxUnpool": "indices beyond the tensor that was pooled",
+    "DFT": "a half of a spectrum whose signal has no samples", "NhwcMaxPool": "as MaxPool",
     "MaxPool": "windows larger than the input, with a result of no elements", "AveragePool": "as MaxPool", "LpPool": "as MaxPool",
     "MatMulBnb4": "scales beyond the blocks are passed over",
     "NonMaxSuppression": "limits of no elements where there are no boxes",
