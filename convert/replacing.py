@@ -12,6 +12,12 @@ from typing import IO
 from ..runtime.errors import FileAccessError, UnsafeFileError
 
 
+def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
+    """UnsafeFileError where `path` exists and `force` is not given; for before long work."""
+    if Path(path).exists() and not force:
+        raise UnsafeFileError("E-OUT-EXISTS", path, "exists and is left alone", hint="Say --force to replace it")
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes]]:
     """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it.
@@ -21,8 +27,7 @@ def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes
         FileAccessError: it cannot be written.
     """
     target = Path(path)
-    if target.exists() and not force:
-        raise UnsafeFileError("E-OUT-EXISTS", target, "exists and is left alone", hint="Say --force to replace it")
+    refuse_existing(target, force=force)
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
             try:

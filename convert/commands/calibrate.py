@@ -31,8 +31,9 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     Each value keeps a histogram of constant size, however much data there is. quantize --calib makes ranges of them by any --method.
     """
     from ..quantizing import calibrating, network
-    from ..replacing import replacing
+    from ..replacing import refuse_existing, replacing
 
+    refuse_existing(output, force=force or resume)
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is no graph", hint="Name an .onnx file")

@@ -41,8 +41,10 @@ def COMMAND(model: str, output: str, data: tuple[str, ...], **values: Any) -> No
     from ..pipeline import execute
     from ..plan import plan_graph
     from ..quantizing.observing import observe
+    from ..replacing import refuse_existing
     from ..running.texts import pieces
 
+    refuse_existing(output, force=values["force"])
     graph = arguments.open_input(model, values)
     cut = pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])
     found = observe(modelled(graph), cut, output=values["process_output"], threads=values["threads"], progress=arguments.progress(values))

@@ -42,8 +42,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     Inputs that are not given are made up, and told. Shows dtype, shape and statistics of every output.
     """
     from ...runtime.session import Session
+    from ..replacing import refuse_existing
     from ..running.feeds import dims, feeds
 
+    if values["output"] is not None:
+        refuse_existing(values["output"], force=values["force"])
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
@@ -71,7 +74,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         for line in placement.lines():
             out.say(line)
     if values["output"] is not None:
-        _save(named, values["output"], values["force"])
+        _save(named, values["output"])
     out.emit({"inputs": [model], "values": rows, "outputs": [values["output"]] if values["output"] else [], "timings": {"run": seconds}, **(
         {} if placement is None else {"placement": placement.to_json()})})
 
@@ -97,18 +100,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["name"], row["dtype"], "x".join(map(str, row["shape"] or [])) or "scalar", *numbers, str(row.get("nan", ""))]
 
 
-def _save(named: dict[str, Any], path: str, force: bool) -> None:
-    from pathlib import Path
-
-    from ...runtime.errors import UnsafeFileError
+def _save(named: dict[str, Any], path: str) -> None:
     from .. import api
 
     arrays: dict[str, np.ndarray] = {}
     for name, value in named.items():
         items = {f"{name}[{index}]": item for index, item in enumerate(value)} if isinstance(value, list) else {name: value}
         arrays.update({key: item for key, item in items.items() if getattr(item, "dtype", None) is not None and item.dtype.kind != "O"})
-    if Path(path).exists() and not force:
-        raise UnsafeFileError("E-OUT-EXISTS", path, "exists already", hint="Replace it with --force")
     api.save_file(arrays, path)
     left = len(named) - len(arrays)
     current().say(f"saved to {printable(path)}" + (f", without {left} outputs that are no numbers" if left > 0 else ""))

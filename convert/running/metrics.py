@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 Arrays = Mapping[str, Any]
-OF_LANGUAGE_MODELS = ("ppl", "kld")
 CUSTOM = "metric"
 
 
@@ -140,10 +139,8 @@ def metric(text: str) -> Metric:
     """The metric of a name, or the one that a Python file of the user's defines; UsageError where there is none."""
     if text.endswith(".py"):
         return custom(text)
-    if text in OF_LANGUAGE_MODELS:
-        raise UsageError("E-EVAL-METRIC", None, f"{text} is a metric of language models on text, and this is a network", expected=", ".join(METRICS))
     if text not in METRICS:
-        raise UsageError("E-EVAL-METRIC", None, f"there is no metric {text!r}", expected=", ".join((*METRICS, "FILE.py")))
+        raise UsageError("E-EVAL-METRIC", None, f"there is no metric {text!r}", expected=", ".join((*METRICS, "FILE.py", "ppl or kld for language models")))
     return METRICS[text]
 
 
