@@ -140,7 +140,7 @@ def metric(text: str) -> Metric:
     if text.endswith(".py"):
         return custom(text)
     if text not in METRICS:
-        raise UsageError("E-EVAL-METRIC", None, f"there is no metric {text!r}", expected=", ".join((*METRICS, "FILE.py", "ppl or kld for language models")))
+        raise UsageError("E-EVAL-METRIC", None, f"there is no metric {text!r}", expected=", ".join((*METRICS, "FILE.py", "ppl", "kld")))
     return METRICS[text]
 
 
