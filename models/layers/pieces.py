@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.arch import Config
+from ...runtime.arch import Config, Whole
+from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor
+from ...runtime.transposed import transposed
 from .layouts import changed, concatenated, take_rows
 
 Span = Callable[[Config], tuple[int, int]]
@@ -76,11 +78,65 @@ class Latent:
 
     def together(self, pieces: Sequence[Tensor]) -> Tensor:
         """The matrix that has both."""
-        alike = pieces if len({piece.dtype for piece in pieces}) == 1 else [piece.cast("f32") for piece in pieces]
+        alike = pieces if len({piece.dtype for piece in pieces}) == 1 else [piece.dequantize("f32").cast("f32") for piece in pieces]
         both = concatenated(alike, 1)
         return Tensor(both.dtype, (both.shape[0] * both.shape[1], both.shape[2]), both.storage)
 
 
 def _plain(tensor: Tensor) -> Tensor:
     """Blocks as numbers, since they run along rows and cannot be transposed."""
-    return tensor if tensor.qtype is None else tensor.cast("f32")
+    return tensor if tensor.qtype is None else tensor.dequantize()
+
+
+class Upright(Whole):
+    """Matrices of experts [experts, in, out], as gpt-oss has them; ours are [experts, out, in]. Blocks are taken from under their transpose."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return transposed(parts[0])
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [transposed(whole)]
+
+
+@dataclass(frozen=True)
+class Every:
+    """Every other column of matrices of experts [experts, in, out], or of vectors [experts, out]: gates, and what they gate, in turns."""
+
+    index: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        whole = parts[0]
+        if len(whole.shape) not in (2, 3) or whole.shape[-1] % 2:
+            raise ValueError(f"a tensor {list(whole.shape)} has no two halves in turns")
+        experts, width = whole.shape[0], whole.shape[-1] // 2
+        if len(whole.shape) == 2:
+            return changed(_plain(whole), (experts, width), lambda x: x[:, self.index :: 2])
+        turned = transposed(whole)
+        size = turned.nbytes // experts
+
+        def read(start: int, stop: int) -> memoryview:
+            first, last = start * 2 // size, stop * 2 // size
+            data = np.frombuffer(turned.storage.read(first * size, last * size), np.uint8).reshape(last - first, width, 2, -1)
+            return np.ascontiguousarray(data[:, :, self.index]).reshape(-1).data
+
+        storage = Derived(turned.nbytes // 2, size // 2, read, sequential=turned.storage.sequential)
+        return Tensor(turned.dtype, (experts, width, whole.shape[1]), storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor that has both in turns."""
+        one, other = pieces
+        experts, width = one.shape[:2]
+        if len(one.shape) == 2:
+            return changed(one, (experts, width * 2), lambda x: np.stack([x, other.cast(one.dtype).numpy()], axis=-1))
+        size = one.nbytes // experts
+
+        def read(start: int, stop: int) -> memoryview:
+            first, last = start // (2 * size), stop // (2 * size)
+            parts = [np.frombuffer(piece.storage.read(first * size, last * size), np.uint8).reshape(last - first, width, -1) for piece in pieces]
+            return np.stack(parts, axis=2).reshape(-1).data
+
+        storage = Derived(2 * one.nbytes, 2 * size, read, sequential=one.storage.sequential)
+        return transposed(Tensor(one.dtype, (experts, width * 2, one.shape[2]), storage))

@@ -62,7 +62,7 @@ GGUF_KEYS = {
 def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
     kind = source.get("rope.scaling.type") or "default"
     kind = {"none": "default"}.get(kind, kind)
-    found = {ours: source[key] for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
+    found = {ours: (int if key.endswith("length") else float)(source[key]) for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
     return {"type": kind, **found} if kind != "default" else dict(PLAIN)
 
 

@@ -10,6 +10,7 @@ from candle_convert.convert.modelling import built, modelled
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.arch import GGUF, HF
 from candle_convert.runtime.binding import described, unbind
+from candle_convert.runtime.errors import UnsupportedError
 from candle_convert.runtime.graph import Graph
 from checkpoints import Case, cases, converted, difference, expected, made, texts
 
@@ -20,6 +21,10 @@ DEEPSEEK = {
     **EXPERTS, "n_shared_experts": (1, 2), "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": (8, 16), "v_head_dim": 24,
     "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "num_nextn_predict_layers": 0,
 }  # fmt: skip
+OSS = {
+    "attention_bias": True, "head_dim": 32, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "sliding_window": 8,
+    "num_local_experts": (4, 6), "num_experts_per_tok": 2, "rope_theta": 150000,
+}  # fmt: skip
 CASES = [
     *cases("GlmForCausalLM", "glm", glm=GLM),
     *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
@@ -29,13 +34,18 @@ CASES = [
     *cases("DeepseekV2ForCausalLM", "deepseek_v2", deepseek_v2_lite={**DEEPSEEK, "q_lora_rank": None, "topk_method": "greedy", "rope_scaling": {
         **YARN, "mscale": 0.707, "mscale_all_dim": 0.707}}, deepseek_v2={**DEEPSEEK, "q_lora_rank": 24, "topk_method": "group_limited_greedy",
                                                                          "n_group": 4, "topk_group": 2, "routed_scaling_factor": 16.0}),
+    *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
+    *cases("Ministral3ForCausalLM", "ministral3", ministral3={"head_dim": 32, "sliding_window": None, "rope_parameters": {
+        **YARN, "rope_type": "yarn", "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}),
     *cases("DeepseekV3ForCausalLM", "deepseek_v3", deepseek_v3={
         **DEEPSEEK, "q_lora_rank": 24, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 4, "topk_group": 2, "norm_topk_prob": True,
         "routed_scaling_factor": 2.5, "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
 ]  # fmt: skip
 
+CLAMPED = cases("GptOssForCausalLM", "gpt_oss", clamped={**OSS, "rope_scaling": {**YARN, "truncate": False}, "swiglu_limit": 0.7})
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+@pytest.mark.parametrize("case", [*CASES, *CLAMPED], ids=lambda case: case.name)
 def test_as_transformers(case, tmp_path):
     reference = made(case, 0, tmp_path)
     model = models.load(tmp_path, threads=1)
@@ -79,6 +89,39 @@ def test_keys_and_values_of_older_gguf_files_and_layers_that_guess_further_token
              "deepseek2.attention.value_length": said.pop("deepseek2.attention.value_length_mla")}  # fmt: skip
     graph = Graph(metadata=said, weights=weights)
     assert difference(LanguageModel(built(modelled(graph)), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
+
+
+def test_gguf_files_cannot_say_where_gates_are_clamped(tmp_path):
+    made(CLAMPED[0], 0, tmp_path)
+    with pytest.raises(UnsupportedError, match="swiglu_limit"):
+        converted(modelled(cc.open(tmp_path)), GGUF)
+
+
+def test_experts_of_gpt_oss_stay_blocks(tmp_path):
+    """The published files have experts in MXFP4, two numbers of a row in a byte; GGUF files have blocks of the same values."""
+    from safetensors.numpy import load_file, save_file
+
+    case = next(case for case in CASES if case.name == "gpt_oss")
+    made(case, 0, tmp_path)
+    rng, weights = np.random.default_rng(0), load_file(tmp_path / "model.safetensors")
+    levels = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+    for name in [name for name in weights if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inner, out = weights.pop(name).shape
+        codes = rng.integers(0, 16, (experts, out, inner // 32, 32), dtype=np.uint8)
+        scales = rng.integers(118, 124, (experts, out, inner // 32), dtype=np.uint8)
+        values = levels[codes] * np.exp2(scales.astype(np.float32) - 127)[..., None]
+        weights |= {f"{name}_blocks": codes[..., ::2] | codes[..., 1::2] << 4, f"{name}_scales": scales, name: values.reshape(experts, out, inner)}
+    wanted = {name: weights.pop(name) for name in list(weights) if name.endswith("_proj")}
+    save_file(weights, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "mxfp4"}}))
+    read = modelled(cc.open(tmp_path))
+    gguf = unbind(read.architecture, read.config, read.weights, GGUF)
+    for part, name, turn in (("gate", "gate_up", 0), ("up", "gate_up", 1), ("down", "down", None)):
+        found, want = gguf[f"blk.1.ffn_{part}_exps.weight"], wanted[f"model.layers.1.mlp.experts.{name}_proj"]
+        assert found.dtype.name == "mxfp4"
+        assert np.array_equal(found.dequantize().numpy(), want if turn is None else want[:, turn::2])
+    assert np.isfinite(LanguageModel(built(read), threads=1).logits([[5, 6, 7]])).all()
 
 
 def test_falcon_rw_as_the_attention_that_it_was_published_with(tmp_path):

@@ -1,0 +1,117 @@
+"""gpt-oss (OpenAI 2025, arXiv:2508.10925): scores that nothing takes (sinks), windows in every other layer, experts whose gates are clamped.
+
+Experts in MXFP4 stay blocks. GGUF files do not say whether the range of a yarn scaling is rounded to whole dimensions; llama.cpp rounds it, and so do
+we there, while the published models do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.arch import HF, Architecture, Config, Key, Row, Stored, Weight
+from ..runtime.errors import UnsupportedError
+from ..runtime.graph import Value
+from .layers.attention import projected
+from .layers.decoder import Decoder
+from .layers.linear import linear
+from .layers.moe import matmul_experts, top
+from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, NORM, attention
+from .layers.pieces import Every, Upright
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, KV_HEADS, RMS_EPS_5, VALUE_DIM, Windows, matrix
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Row of a number of which GGUF files say nothing, because all published models have the same."""
+
+    name: str
+    hf: str
+    value: float
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
+        said = source.get(self.hf) if names == HF else None
+        return self.value if said is None else float(said)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        value = getattr(config, self.name)
+        if names != HF and value != self.value:
+            raise UnsupportedError("E-ARCH-GGUF", None, f"GGUF files of this architecture cannot say {self.hf}", expected=self.value, found=value)
+        return {self.hf: value} if names == HF else {}
+
+
+KEYS: tuple[Row, ...] = (
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, Key("intermediate", "intermediate_size", "feed_forward_length"),
+    Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate), RMS_EPS_5,
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, float), Scaling(), Windows(lambda config, i: i % 2 == 0),
+    Key("experts", "num_local_experts", "expert_count"), Key("experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count"),
+    Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),
+)  # fmt: skip
+EXPERTS, GGUF_NAMES, OURS = "model.layers.{i}.mlp.experts.", "blk.{i}.ffn_", "layers.{i}.mlp.experts."
+INNER, OUTER = ("experts", "intermediate", "hidden"), ("experts", "hidden", "intermediate")
+WEIGHTS = (
+    *EMBED, *ATTN_NORM, *attention(),
+    Weight("layers.{i}.attn.sinks", "model.layers.{i}.self_attn.sinks", "blk.{i}.attn_sinks.weight", shape=("heads",)),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm"),
+    *matrix("layers.{i}.mlp.router", "model.layers.{i}.mlp.router", f"{GGUF_NAMES}gate_inp", shape=("experts", "hidden")),
+    *(Weight(f"{OURS}{part}.{kind}", Stored((f"{EXPERTS}gate_up_proj{ending}",), Every(index)), f"{GGUF_NAMES}{part}_exps.{kind}", shape=shape)
+      for index, part in enumerate(("gate", "up")) for kind, ending, shape in (("weight", "", INNER), ("bias", "_bias", INNER[:2]))),
+    Weight(f"{OURS}down.weight", Stored((f"{EXPERTS}down_proj",), Upright()), f"{GGUF_NAMES}down_exps.weight", shape=OUTER),
+    Weight(f"{OURS}down.bias", f"{EXPERTS}down_proj_bias", f"{GGUF_NAMES}down_exps.bias", shape=OUTER[:2]),
+    *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with sinks, and mixtures of experts."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, _attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window))
+        x = net.Add(x, _mixture(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp"))
+    net.end(x, norm)
+
+
+def _attention(net: Decoder, x: Value, i: int, rotary: Rotary, window: int | None) -> Value:
+    """A sink is the score of one more key, of zeros, whose value is zero."""
+    config, name = net.config, f"layers.{i}.attn"
+    heads, groups, size = config.heads, config.kv_heads, config.head_dim
+    q, k, v = projected(net, x, name)
+    q, k = rotary.turn(net, q, heads, net.positions), rotary.turn(net, k, groups, net.positions)
+
+    def nothing() -> Value:
+        return net.Expand(0.0, net.Concat(net.Shape(net.ids, start=0, end=1), [groups, 1, size], axis=0))
+
+    def rows() -> Value:
+        return net.Concat(net.Shape(net.ids, start=0, end=1), [heads], net.Shape(net.ids, start=1, end=2), [1], axis=0)
+
+    def seen() -> Value:
+        return net.Expand(net.Where(net.visible(window), 0.0, float("-inf")), net.once("rows", rows))
+
+    empty = net.once("nothing", nothing)
+    keys, values = (net.Concat(net.cached(f"key_values.{i}.{what}", each, groups, size), empty, axis=2) for what, each in (("key", k), ("value", v)))
+    sinks = net.Expand(net.Reshape(net.vector(f"{name}.sinks"), [1, heads, 1, 1]), net.once("rows", rows))
+    mask = net.Concat(net.once(("seen", window), seen), sinks, axis=3)
+    queries = net.Transpose(net.heads_apart(q, heads, size), perm=[0, 2, 1, 3])
+    y = net.Attention(queries, keys, values, mask)
+    return linear(net, net.heads_together(net.Transpose(y, perm=[0, 2, 1, 3])), f"{name}.o")
+
+
+def _mixture(net: Decoder, x: Value, name: str) -> Value:
+    """The best experts, weighed by the softmax of their logits; (up + 1) * gate * sigmoid(steep * gate), both clamped."""
+    config = net.config
+    tokens = net.Reshape(x, [-1, config.hidden])
+    logits, ids = top(net, linear(net, tokens, f"{name}.router"), config.experts_used)
+    gate, up = (matmul_experts(net, tokens, f"{name}.experts.{part}", ids, each=False) for part in ("gate", "up"))
+    gate, up = net.Min(gate, config.limit), net.Clip(up, -config.limit, config.limit)
+    gated = net.Mul(net.Add(up, 1.0), net.Mul(gate, net.Sigmoid(net.Mul(gate, config.steep))))
+    down = matmul_experts(net, gated, f"{name}.experts.down", ids, each=True)
+    mixed = net.ReduceSum(net.Mul(down, net.Unsqueeze(net.Softmax(logits, axis=-1), [2])), [1], keepdims=0)
+    return net.Reshape(mixed, net.Shape(x))
+
+
+ARCHITECTURES = (Architecture("gpt_oss", "gpt-oss", ("gpt_oss",), ("gpt-oss",), KEYS, WEIGHTS, build),)

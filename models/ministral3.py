@@ -1,0 +1,66 @@
+"""Ministral 3: a Mistral whose queries grow with their position past the trained context, beside a yarn scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.graph import Value
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.mlp import gated
+from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from .layers.rope import Magnitude, Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, VALUE_DIM, Windows, act
+
+BETA = "llama_4_scaling_beta"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Row, behind `Scaling`, of how fast queries grow: 1 + growth * log(1 + position // trained context)."""
+
+    name: str = "growth"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
+        if names != HF:
+            config.scaling[BETA] = float(source.get("attention.temperature_scale") or 0)
+        return float(config.scaling.get(BETA) or 0)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {"attention.temperature_scale": config.growth} if names != HF else {}
+
+
+KEYS = (
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), Magnitude(1.0), Growth(), Windows(), act("silu"),
+    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
+    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+)  # fmt: skip
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD)
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with rotary embedding, and gated feed-forward networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    original = float(config.scaling.get("original_max_position_embeddings") or config.context)
+
+    def growing() -> Value:
+        turns = net.Floor(net.Div(net.Cast(net.Unsqueeze(net.positions, [2]), to=1), original))
+        return net.Add(net.Mul(net.Log(net.Add(turns, 1.0)), config.growth), 1.0)
+
+    def grown(net: Decoder, y: Value, name: str, heads: int) -> Value:
+        queries = name.endswith("q_norm") and config.growth
+        return net.Mul(y, net.once("growing", growing)) if queries else y
+
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window), normed=grown))
+        x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (Architecture("ministral3", "Ministral 3", ("ministral3",), ("mistral3",), KEYS, WEIGHTS, build),)
