@@ -14,7 +14,7 @@ from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .graph import Graph, Value
 from .limits import current
-from .spending import check_weights
+from .spending import available, check_weights
 from .storage import Held
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
 MOST_SEEN = 64
 """Sets of dtypes and shapes of feeds that are known to fit."""
-MOST_FOLDED = 1 << 28
-"""Bytes of a constant that is computed ahead."""
+MOST_FOLDED = 1 << 30
+"""Bytes of a constant that is computed ahead, where an eighth of the free memory is not less."""
 SMALL_DATA = 1 << 14
 """Elements of weights or inputs that are little."""
 
@@ -86,7 +86,7 @@ class Session:
             from .passes.simplify import Simplify
             made = copied_graph(graph, {}, typed=True)
             UseLinear().run(made)
-            Simplify(MOST_FOLDED).run(made)
+            Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8)).run(made)
         self.program: Any = None
         self.program = self._program(made)
         self._names = [value.name for value in self.graph.inputs]

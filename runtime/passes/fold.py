@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+ALL = 4
+"""Budgets that all results of one run of the pass may take together."""
+
+
 @dataclass(frozen=True)
 class FoldConstants:
     """Replace nodes by the constants that they make.
@@ -35,15 +39,17 @@ class FoldConstants:
         """Whether any were folded."""
         facts = infer(graph)
         changed = False
+        left = ALL * self.budget
         for inner in graphs(graph):
             outputs = set(inner.outputs)
             kept = []
             for node in inner.nodes:
-                made = None if outputs & set(node.outputs) else self._made(inner, node, facts)
+                made = None if outputs & set(node.outputs) else self._made(inner, node, facts, min(left, self.budget))
                 if made is None:
                     kept.append(node)
                     continue
                 changed = True
+                left -= max(0, (_nbytes(node.outputs) or 0) - _given(inner, node))
                 for value, held in zip(node.outputs, made, strict=False):
                     if value.name and held is not None:
                         _hold(inner, value, held)
@@ -52,7 +58,7 @@ class FoldConstants:
             drop_unused_weights(graph)
         return changed
 
-    def _made(self, graph: Graph, node: Node, facts: Facts) -> list[Tensor | None] | None:
+    def _made(self, graph: Graph, node: Node, facts: Facts, budget: int) -> list[Tensor | None] | None:
         if not node.op.repeatable or node.subgraphs or node.op.asks or node.op.compute is None:
             return None
         known = [facts.partial.get(value) for value in node.outputs[:1]]
@@ -63,13 +69,18 @@ class FoldConstants:
         if any(tensor is None or tensor.qtype is not None for tensor in given) or not given:
             return None
         size = _nbytes(node.outputs)
-        if size is None or size > self.budget + sum(tensor.nbytes for tensor in given if tensor is not None):
+        if size is None or size > budget + _given(graph, node):
             return None
         make = functools.partial(_results, node, inputs)
         try:
             return tensors(make) if self.deferred else [None if array is None else Tensor.of(array) for array in make()]
         except Error:
             return None
+
+
+def _given(graph: Graph, node: Node) -> int:
+    """Bytes of the constants that a node takes."""
+    return sum(held.nbytes for held in (constant(graph, value) for value in node.inputs) if held is not None)
 
 
 def _results(node: Node, inputs: list[Tensor | None]) -> list[np.ndarray | None]:
