@@ -1,0 +1,162 @@
+"""``models``: the architectures that are known, and that of a file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.errors import FormatError, UnsupportedError, printable
+from .. import arguments
+from ..output import current
+
+if TYPE_CHECKING:
+    from ...runtime.arch import Architecture
+
+EXAMPLES = {
+    "": ("list", "show qwen3", "show model.gguf"),
+    "list": ("list", "list glm", "list --json"),
+    "show": ("show llama", "show model-dir/", "show model.gguf --json"),
+}
+SHOWN = 100
+"""Characters of a parameter's value that a table shows."""
+
+
+def _examples(command: str) -> str:
+    return "\n".join(["\b", "Examples", *(f"  candle-convert models {line}" for line in EXAMPLES[command])])
+
+
+@click.group("models", epilog=_examples(""))
+def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+    """List the architectures of models, and show what one is made of.
+
+    A model of these architectures runs, and goes from Hugging Face's files to GGUF or ONNX and back.
+    """
+
+
+@COMMAND.command("list", epilog=_examples("list"))
+@click.argument("words", metavar="[WORD]...", nargs=-1)
+@arguments.options()
+def listed(words: tuple[str, ...]) -> None:
+    """List the architectures, or those with a WORD in one of their names."""
+    from ..describing import families
+
+    rows = [
+        {
+            "name": each.name, "title": each.title, "family": f"models/{family}.py", "model_types": list(each.model_types), "gguf": list(each.gguf),
+            "sources": [*(["hf"] if each.model_types else []), *(["gguf"] if each.gguf else [])],
+        }
+        for family, each in sorted(families(), key=lambda found: found[1].name)
+        if not words or any(word.lower() in name.lower() for word in words for name in (each.name, each.title, *each.model_types, *each.gguf))
+    ]  # fmt: skip
+    out = current()
+    cells = [[row["name"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"]), row["family"]] for row in rows]
+    out.table(("architecture", "title", "model_type", "gguf", "family"), cells)
+    out.say(f"{len(rows)} architectures")
+    out.emit({"models": rows})
+
+
+@COMMAND.command("show", epilog=_examples("show"))
+@click.argument("model", metavar="NAME|FILE", type=arguments.PATH)
+@arguments.options(arguments.READING)
+@click.pass_context
+def show(context: click.Context, /, model: str, **values: Any) -> None:
+    """Show the names of an architecture's parameters and weights, or what FILE is.
+
+    NAME is one of models list, a model_type or a general.architecture. Of FILE (a
+    GGUF file or a model directory) every parameter is shown, and whether every
+    weight is there; exits with 1 where one is missing or does not fit.
+    """
+    from ..describing import named, unknown
+
+    found = named(model)
+    if found is not None and not os.path.exists(model):
+        _architecture(*found)
+    elif found is None and not os.path.exists(model) and not any(mark in model for mark in "/.\\:"):
+        raise unknown(model)
+    elif not _file(model, values):
+        context.exit(1)
+
+
+def _architecture(family: str, architecture: Architecture) -> None:
+    from ..describing import parameters, weights
+
+    keys, rows = parameters(architecture), weights(architecture)
+    out = current()
+    _head(family, architecture)
+    out.say()
+    cells = [[row["name"], " | ".join(row["hf"]), " | ".join(row["gguf"]), "required" if row["required"] else ""] for row in keys]
+    out.table(("parameter", "config.json", f"GGUF, {architecture.gguf[0]}." if architecture.gguf else "GGUF", ""), cells)
+    out.say()
+    cells = [[row["name"], " | ".join(row["hf"]), " | ".join(row["gguf"]), _shape(row["shape"]), _said(row)] for row in rows]
+    out.table(("weight", "Hugging Face", "GGUF", "shape", ""), cells)
+    out.emit({"model": _facts(family, architecture), "parameters": keys, "weights": rows})
+
+
+def _head(family: str, architecture: Architecture) -> None:
+    types = f" · model_type {', '.join(architecture.model_types)}" if architecture.model_types else ""
+    gguf = f" · GGUF {', '.join(architecture.gguf)}" if architecture.gguf else ""
+    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · models/{family}.py")
+
+
+def _facts(family: str, architecture: Architecture) -> dict[str, Any]:
+    return {"name": architecture.name, "title": architecture.title, "family": f"models/{family}.py",
+            "model_types": list(architecture.model_types), "gguf": list(architecture.gguf)}  # fmt: skip
+
+
+def _shape(shape: list[str | int] | None) -> str:
+    return "" if shape is None else f"[{', '.join(map(str, shape))}]"
+
+
+def _said(row: dict[str, Any]) -> str:
+    said = ["optional"] if row["optional"] else []
+    said += ["some layers"] if row["some_layers"] else []
+    return ", ".join([*said, *(f"{names}: {' or '.join(dict.fromkeys(kinds))}" for names, kinds in row["layouts"].items())])
+
+
+def _file(path: str, values: dict[str, Any]) -> bool:
+    """Whether every weight of a model is there and fits."""
+    from ...runtime.binding import bind, configured, recognise
+    from ..describing import families, parameters, plain
+    from ..modelling import described
+
+    graph = arguments.open_input(path, values)
+    said = described(graph)
+    if said is None:
+        hint = "A GGUF file or a model's directory with its config.json does"
+        raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
+    names, source = said
+    architecture = recognise(names, source, path)
+    config = configured(architecture, names, source, path)
+    wrong: FormatError | None = None
+    bound = {}
+    try:
+        bound = bind(architecture, config, graph.weights, names, path)
+    except FormatError as error:
+        wrong = error
+    family = next(family for family, each in families() if each is architecture)
+    rows = [
+        {"name": row["name"], "keys": row[names], "value": plain(config.values.get(row["name"]))} for row in parameters(architecture)
+    ]
+    count = sum(tensor.count for tensor in bound.values())
+    out = current()
+    _head(family, architecture)
+    out.say()
+    out.table(("parameter", "value", "keys"), [[row["name"], _value(row["value"]), " | ".join(row["keys"])] for row in rows])
+    out.say()
+    if wrong is None:
+        out.say(f"✓ {len(bound)} weights, {count:,} numbers: every weight is there")
+    else:
+        out.say(f"✗ {wrong}")
+    out.emit(
+        {"inputs": [path], "model": _facts(family, architecture), "names": names, "parameters": rows, "weights": len(bound), "count": count,
+         "whole": wrong is None, "problem": None if wrong is None else wrong.to_json()},
+        ok=wrong is None,
+    )  # fmt: skip
+    return wrong is None
+
+
+def _value(value: Any) -> str:
+    text = printable(str(value))
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
