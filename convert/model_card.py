@@ -60,11 +60,12 @@ class Name:
     size_label: str | None = None
 
 
-def general(graph: Graph, parameters: int) -> dict[str, Any]:
+def general(graph: Graph, parameters: int, size_label: str | None = None) -> dict[str, Any]:
     """The keys below ``general.``, in the order in which they are written; ``name`` is always there.
 
     Args:
         parameters: weights of the model, against which sizes in names are judged.
+        size_label: what it is where neither the card nor a name says it.
     """
     card, config = _card(graph), _json(graph, PARAMETERS)
     found: dict[str, Any] = {}
@@ -79,6 +80,8 @@ def general(graph: Graph, parameters: int) -> dict[str, Any]:
         parts = {"name": name.whole and title(name.whole), "organization": name.organization and title(name.organization)}
         parts |= {"basename": name.basename, "finetune": name.finetune, "version": name.version, "size_label": name.size_label}
         found = {**{key: value for key, value in parts.items() if value is not None}, **found}
+    if size_label is not None:
+        found.setdefault("size_label", size_label)
     ordered = {**_sampling(_json(graph, GENERATION)), **{key: found[key] for key in ORDER if key in found}}
     for key, places in SOURCES.items():
         ordered |= dict(_sources(key, card, places, parameters))

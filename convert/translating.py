@@ -104,8 +104,8 @@ def _general(graph: Graph, model: Model) -> dict[str, Any]:
     """What llama.cpp's converter says of every model."""
     import numpy
 
-    card = general(graph, sum(tensor.count for tensor in graph.weights.values()))
-    card.setdefault("size_label", size_label(graph, model.config.values.get("experts", 0)))
+    label = size_label(graph, model.config.values.get("experts", 0))
+    card = general(graph, sum(tensor.count for tensor in graph.weights.values()), label)
     said = {f"general.{key}": value for key, value in card.items()}
     return {"general.type": "model", **said, VERSION_KEY: numpy.uint32(QUANTIZATION_VERSION)}
 

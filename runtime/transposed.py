@@ -14,13 +14,15 @@ class Turned(Derived):
 
         values = origin.dequantize()
         rows, columns = origin.shape[-2:]
-        size = rows * columns * values.dtype.block_nbytes
+        size = max(1, rows * columns * values.dtype.block_nbytes)
 
         def read(start: int, stop: int) -> memoryview:
-            found = numpy.frombuffer(values.storage.read(start, stop), values.dtype.as_numpy()).reshape(-1, rows, columns)
-            return numpy.ascontiguousarray(found.swapaxes(1, 2)).reshape(-1).view(numpy.uint8).data
+            low, high = start // size, -(-stop // size)
+            found = numpy.frombuffer(values.storage.read(low * size, high * size), values.dtype.as_numpy()).reshape(-1, rows, columns)
+            turned = numpy.ascontiguousarray(found.swapaxes(1, 2)).reshape(-1).view(numpy.uint8)
+            return turned.data[start - low * size : stop - low * size]
 
-        super().__init__(values.nbytes, max(1, size), read, sequential=values.storage.sequential)
+        super().__init__(values.nbytes, size, read, sequential=values.storage.sequential)
         self.origin = origin
 
 

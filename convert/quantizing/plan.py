@@ -104,7 +104,9 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     weights = [weight_of(name, tensor) for name, tensor in graph.weights.items()]
     importance = _importance(request, weights, old_names)
     groups = _groups(graph, shards, old_names) if request.keep_split else None
-    kept = dataclasses.replace(options, select=type(options.select)(), tied="clone", shard_groups=groups, lora=(), tokenizer=None)
+    kept = dataclasses.replace(
+        options, select=type(options.select)(), tied="clone", shard_groups=groups, lora=(), tokenizer=None, chat_template=None
+    )
     recipe = recipe_of(request)
     if request.automatic:
         from .target import within_target
