@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples
   candle-convert template render model.gguf --user 'Hello'
-  candle-convert template render model-dir/ --messages chat.json --tools f.json
+  candle-convert template render model-dir/ --messages c.json --tools f.json
   candle-convert template render chat_template.jinja --user Hi --json
 """
 RENDER_EPILOG = """\b

@@ -46,6 +46,7 @@ def folder(tmp_path, monkeypatch):
     perceptron("net.onnx")
     written(tmp_path / "lm.gguf")
     np.savez("x.npz", x=np.ones((2, 3), np.float32), y=np.zeros((2, 2), np.float32))
+    (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
     (tmp_path / "text.txt").write_text("no model\n")
     (tmp_path / "short.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1])
     (tmp_path / "evil.txt").write_bytes(b"cposix\nsystem\n(S'echo'\ntR.")
@@ -139,6 +140,12 @@ SUCCESS = [
     (["graph", "rename", "net.onnx", "o.onnx", "--value", "x=image"], {"outputs": LIST}),
     (["graph", "reduce", "net.onnx", "o.onnx", "--fails", "false"], {"outputs": LIST}),
     (["ops", "net.onnx"], {"ops": LIST, "missing": LIST, "opsets": OBJECT}),
+    (["tokenizer", "show", "lm.gguf"], {"kind": TEXT, "tokens": NUMBER, "roles": OBJECT, "ends": LIST}),
+    (["tokenizer", "encode", "lm.gguf", "Hello"], {"ids": LIST, "tokens": LIST, "unknown_markers": LIST}),
+    (["tokenizer", "decode", "lm.gguf", "1"], {"ids": LIST, "text": TEXT}),
+    (["tokenizer", "roundtrip", "lm.gguf", "--against", "lm.gguf"], {"differences": LIST}),
+    (["tokenizer", "export", "lm.gguf", "files"], {"outputs": LIST, "warnings": LIST}),
+    (["template", "render", "t.jinja", "--user", "Hello"], {"text": TEXT, "messages": LIST, "unknown_markers": LIST}),
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
     (["doctor"], {"packages": LIST, "hardware": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),
@@ -146,7 +153,7 @@ SUCCESS = [
 ]
 
 
-GROUPS = ("metadata", "recipes", "graph")
+GROUPS = ("metadata", "recipes", "graph", "tokenizer", "template")
 
 
 def schema(words, properties):
