@@ -47,6 +47,7 @@ def table_of(name: str) -> np.ndarray:
 
 @functools.cache
 def digest() -> str:
-    """Of the sources of this package, which kernels made of them depend on."""
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    """Of the sources of this package and of the encoders, which kernels made of them depend on."""
+    here = Path(__file__).parent
+    sources = b"".join(path.read_bytes() for folder in (here, here.parent / "encoders") for path in sorted(folder.glob("*.py")))
     return hashlib.sha256(sources).hexdigest()[:16]
