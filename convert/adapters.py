@@ -105,8 +105,11 @@ class Adapter:
         return usual
 
 
-def merge(graph: Graph, wanted: Sequence[str]) -> None:
+def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None:
     """Merge adapters, each given as ``DIR`` or ``DIR:STRENGTH``, into the weights of `graph`, in their order.
+
+    Args:
+        offline: whether adapters of the hub are taken from its cache only.
 
     Raises:
         UsageError: a strength that is no number.
@@ -114,21 +117,21 @@ def merge(graph: Graph, wanted: Sequence[str]) -> None:
         FormatError: an adapter with tensors that fit no weight of the model; all are named.
     """
     for text in wanted:
-        adapter = opened(text)
+        adapter = opened(text, offline)
         places = _places(graph, adapter)
         for name, tensor in adapter.replaced.items():
             graph.weights[places[name]] = tensor
         for module, update in adapter.updates.items():
             _apply(graph, adapter, module, update, places)
-        graph.beside.append(adapter.file)
+        graph.beside = [*graph.beside, adapter.file]
         counted = f"{len(adapter.updates)} weights updated" + (f", {len(adapter.replaced)} replaced" if adapter.replaced else "")
         graph.note("W-LORA", f"{adapter.path}: {counted}" + (f", at {adapter.strength:g} times its strength" if adapter.strength != 1 else ""))
 
 
-def opened(text: str) -> Adapter:
+def opened(text: str, offline: bool = False) -> Adapter:
     """The adapter that an option names."""
     path, strength = _split(text)
-    local = hub.resolve(path, None, False) if hub.is_uri(path) else Path(path)
+    local = hub.resolve(path, None, offline) if hub.is_uri(path) else Path(path)
     if not (local / CONFIG).is_file():
         raise FileAccessError("E-LORA-DIR", path, f"holds no {CONFIG}", hint="Name the directory that PEFT saved, or DIR:STRENGTH")
     source = Source(local / CONFIG)

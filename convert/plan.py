@@ -162,7 +162,7 @@ def prepared(graph: Graph, format: Format, beside: bool, options: Options) -> Ru
         beside: whether the output is a model directory.
     """
     _attach(graph, options)
-    merge(graph, options.lora)
+    merge(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
     rules = translated(graph, format, beside, options.attachments)
     if not options.attachments and graph.attachments.get(CONFIG) is config:

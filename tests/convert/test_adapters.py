@@ -7,6 +7,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
+from candle_convert.convert.cli import run
 from checkpoints import cases, made, transformers
 from safetensors.torch import save_file
 
@@ -173,3 +174,27 @@ def test_as_peft_merges_into_layers_stored_the_other_way(tmp_path):
     for name, value in found.items():
         np.testing.assert_allclose(value, wanted[name].numpy(), rtol=1e-5, atol=1e-6)
     assert math.prod(found["transformer.h.0.attn.c_attn.weight"].shape) > 0
+
+
+def test_quantizing_merges_first(base, tmp_path):
+    up, down = pair(64, 64)
+    folder = adapter(tmp_path / "lora", {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up})
+    cc.convert(base, tmp_path / "merged", to="safetensors", lora=(str(folder),))
+    assert run(["quantize", str(tmp_path / "merged"), str(tmp_path / "two.gguf"), "Q8_0", "-q"]) == 0
+    (tmp_path / "merged").rename(tmp_path / "was")
+    base.rename(tmp_path / "merged")
+    for number, (command, *type_name) in enumerate((("quantize", "Q8_0"), ("convert", "--quantize", "Q8_0"))):
+        output = tmp_path / f"{number}.gguf"
+        assert run([command, str(tmp_path / "merged"), str(output), *type_name, "--lora", str(folder), "-q"]) == 0
+        assert output.read_bytes() == (tmp_path / "two.gguf").read_bytes()
+    plan = cc.plan(tmp_path / "merged", cc.Recipe("Q8_0"), lora=(str(folder),))
+    plan.execute(tmp_path / "three.gguf")
+    assert (tmp_path / "three.gguf").read_bytes() == (tmp_path / "two.gguf").read_bytes()
+
+
+def test_networks_have_no_adapters(base, tmp_path, capsys):
+    cc.convert(base, tmp_path / "m.onnx")
+    folder = adapter(tmp_path / "lora", {f"{Q}.lora_A.weight": torch.ones(4, 64), f"{Q}.lora_B.weight": torch.ones(64, 4)})
+    for command, *type_name in (("convert",), ("quantize", "int8")):
+        assert run([command, str(tmp_path / "m.onnx"), str(tmp_path / "n.onnx"), *type_name, "--lora", str(folder), "--json"]) == 2
+        assert json.loads(capsys.readouterr().out)["error"]["code"] == "E-OPTION-NODES"
