@@ -61,6 +61,7 @@ CARE = (
     click.option("--allow-requantize", is_flag=True, help="Quantize again what is quantized already; it gets worse each time."),
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN does; kept ones make their block NaN."),
     click.option("--measure/--no-measure", default=None, help="Compute the error of all tensors (default: with --report)."),
+    click.option("--device", metavar="DEVICE", default="cpu", help="Where blocks are encoded, with the same bytes: cpu (default), cuda or cuda:N."),
 )
 SHAPE = (
     click.option("--prune-layers", metavar="N,N...", help="Leave out these blocks."),
@@ -113,7 +114,8 @@ def carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
     from ..quantizing.compiling import prepare
 
     show_plan(made.plan)
-    prepare(made.choices, made.importance, _compiling)
+    if values.get("device", "cpu") == "cpu":
+        prepare(made.choices, made.importance, _compiling)
     notes = made.plan.graph.notes
     if values["dry_run"]:
         errors = made.sampled()
@@ -175,6 +177,7 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
         target_bpw=values["target_bpw"],
         target_size=None if values["target_size"] is None else size(values["target_size"]),
         measure=measure,
+        device=values.get("device", "cpu"),
     )
 
 

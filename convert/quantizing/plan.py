@@ -28,6 +28,7 @@ from ..translating import name_file_type
 from . import filetypes, sampling
 from .choosing import Choice, Chooser, Wishes
 from .model import Model, Weight, model_of, order, weight_of
+from .placing import encoding_on
 from .pruning import prune
 from .remarks import describe, note, refuse
 from .request import Quantization, check, recipe_of
@@ -119,7 +120,8 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     choices = [chooser.choose(weight) for weight in weights]
     refuse(choices, recipe, request, importance, format)
     note(graph, choices, chooser, request, importance)
-    pass_ = Quantize({choice.weight.name: choice.dtype for choice in choices if choice.changes}, codec_of, importance, options.nan, request.measure)
+    codecs = codec_of if request.device == "cpu" else encoding_on(request.device, graph, choices)
+    pass_ = Quantize({choice.weight.name: choice.dtype for choice in choices if choice.changes}, codecs, importance, options.nan, request.measure)
     sources = dict(graph.weights)
     pass_.run(graph)
     describe(graph, request, recipe, choices, file_type, to_gguf)

@@ -33,6 +33,7 @@ class Quantization:
         overrides: metadata keys with their values, which also count as hyper-parameters.
         target_bpw, target_size: bits a weight, or bytes of the output, that ``auto`` keeps to.
         measure: whether the error of every tensor is computed while it is written.
+        device: where blocks are encoded, with the same bytes: cpu, cuda or cuda:N.
     """
 
     type: str | None = None
@@ -47,6 +48,7 @@ class Quantization:
     target_bpw: float | None = None
     target_size: int | None = None
     measure: bool = False
+    device: str = "cpu"
 
     @property
     def automatic(self) -> bool:

@@ -55,3 +55,23 @@ def test_types_that_stay_on_the_cpu_say_so():
         with pytest.raises(UnsupportedError) as caught:
             kernel_of(encodable()[name], False)
         assert "many scales" in str(caught.value)
+
+
+def test_the_command_makes_the_same_file(tmp_path):
+    """K-quants and a type whose search stays on the CPU, which is noted."""
+    script = (
+        "import sys, numpy as np\n"
+        "from candle_convert.convert import api\n"
+        "from candle_convert.convert.cli import run\n"
+        "rng = np.random.default_rng(0)\n"
+        "names = ['blk.0.attn_q.weight', 'blk.0.ffn_up.weight']\n"
+        "api.save_file({name: rng.standard_normal((8, 256)).astype(np.float16) for name in names}, 'in.gguf')\n"
+        "for device in ('cpu', 'cuda'):\n"
+        "    options = ['--device', device, '--tensor-type', 'attn=iq3_s', '-f', '--pure']\n"
+        "    assert run(['quantize', 'in.gguf', f'{device}.gguf', 'q6_k', *options]) == 0\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "cuda.gguf").read_bytes() == (tmp_path / "cpu.gguf").read_bytes()
+    assert "blocks of iq3_s are encoded on the CPU" in done.stdout + done.stderr
