@@ -29,7 +29,7 @@ def _examples(command: str) -> str:
 
 @click.group("models", epilog=_examples(""))
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
-    """List the architectures of models, and show what one is made of.
+    """List the architectures of models, and show one or a file's.
 
     A model of these architectures runs, and goes from Hugging Face's files to GGUF or ONNX and back.
     """

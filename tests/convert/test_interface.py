@@ -146,6 +146,8 @@ SUCCESS = [
     (["tokenizer", "roundtrip", "lm.gguf", "--against", "lm.gguf"], {"differences": LIST}),
     (["tokenizer", "export", "lm.gguf", "files"], {"outputs": LIST, "warnings": LIST}),
     (["template", "render", "t.jinja", "--user", "Hello"], {"text": TEXT, "messages": LIST, "unknown_markers": LIST}),
+    (["models", "list"], {"models": LIST}),
+    (["models", "show", "lm.gguf"], {"model": OBJECT, "parameters": LIST, "weights": NUMBER, "whole": {"const": True}}),
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
     (["doctor"], {"packages": LIST, "hardware": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),
@@ -153,7 +155,7 @@ SUCCESS = [
 ]
 
 
-GROUPS = ("metadata", "recipes", "graph", "tokenizer", "template")
+GROUPS = ("metadata", "recipes", "graph", "tokenizer", "template", "models")
 
 
 def schema(words, properties):
