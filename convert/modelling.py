@@ -15,6 +15,7 @@ from ..runtime.binding import architectures, bind, configured, recognise
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Graph
 from ..runtime.tensor import Tensor
+from .legacy import modern
 from .mapping import mapped
 from .opening import open_model
 from .prequantized import configuration
@@ -48,14 +49,20 @@ def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
 
     None where nothing says it.
     """
+    said = stated(graph)
+    if said is None or (said[0] == HF and said[1].get("model_type") is None):
+        for architecture in architectures():
+            implied = architecture.implied(said[1] if said else {}, graph) if architecture.implied else None
+            if implied is not None:
+                return implied
+    return said
+
+
+def stated(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """Whose names a file has, and what it says itself: GGUF metadata, or the config.json beside it."""
     if ARCHITECTURE in graph.metadata:
         return GGUF, graph.metadata
     said = configuration(graph)
-    if said is None or said.get("model_type") is None:
-        for architecture in architectures():
-            implied = architecture.implied(said or {}, graph) if architecture.implied else None
-            if implied is not None:
-                return implied
     return None if said is None else (HF, said)
 
 
@@ -64,6 +71,7 @@ def modelled(graph: Graph) -> Model:
 
     Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra or misshapen.
     """
+    graph = modern(graph)
     path = graph.files[0] if graph.files else None
     found = described(graph)
     if found is None:
@@ -89,7 +97,7 @@ def load(path: str | os.PathLike[str] | Graph, threads: int | None = None, activ
         threads: threads of one run, all cores where None.
         activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does.
     """
-    graph = path if isinstance(path, Graph) else open_model(path)
+    graph = modern(path if isinstance(path, Graph) else open_model(path))
     if graph.nodes:
         return LanguageModel(mapped(graph), threads, activations, functools.partial(_tokenizer, graph))
     model = modelled(graph)

@@ -36,12 +36,17 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
     """
     if graph.format == format.name == "gguf":
         return ()
-    from .modelling import described, modelled
+    from .legacy import modern
+    from .modelling import described, modelled, stated
 
-    found = None if graph.nodes else described(graph)
     wanted = GGUF if format.name == "gguf" else HF if directory and not format.graphs else "graph" if format.graphs else None
-    if found is None or wanted is None or found[0] == wanted:
+    if graph.nodes or wanted is None:
         return ()
+    newer = modern(graph)
+    found = described(newer)
+    if found is None or (newer is graph and found[0] == wanted and found == stated(graph)):
+        return ()
+    graph.weights, graph.metadata, graph.notes = newer.weights, newer.metadata, newer.notes
     try:
         model = modelled(graph)
     except UnsupportedError as error:
@@ -70,7 +75,8 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
     keys = described(model.architecture, GGUF, model.config)
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model), **own}
-    tokenizer = keys_for_gguf(graph, model) if carried else {}
+    held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
+    tokenizer = (held or keys_for_gguf(graph, model)) if carried else {}
     graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer}
     graph.attachments = {}
     small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]

@@ -47,13 +47,16 @@ def configured(architecture: Architecture, names: str, source: Mapping[str, Any]
 def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None = None) -> dict[str, Tensor]:
     """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once."""
     bound: dict[str, Tensor] = {}
-    missing, used = [], set()
+    missing, wrong, used = [], [], set()
     for row, layer, ours in slots(architecture, config):
         found = next(_found(row, architecture, config, weights, names, layer), None)
         if found is not None:
             way, present = found
-            bound[ours] = way.layout.join([weights[name] for name in present], config)
             used.update(present)
+            try:
+                bound[ours] = way.layout.join([weights[name] for name in present], config)
+            except ValueError as error:
+                wrong.append(f"{present[0]}: {error}")
         elif row.made is not None and (made := row.made(config)) is not None:
             bound[ours] = made
         elif not row.optional:
@@ -67,7 +70,7 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, f"{len(extra)} weights are not of a {architecture.name} model: {_some(extra)}",
                           hint="--exclude RE leaves them out")  # fmt: skip
-    _check_shapes(architecture, config, bound, path)
+    _check_shapes(architecture, config, bound, path, wrong)
     if architecture.settle is not None:
         architecture.settle(config, bound)
     return bound
@@ -109,9 +112,12 @@ def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor
     return next((spelling for spelling in (name, *others) if spelling in weights), None)
 
 
-def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None) -> None:
-    """Compare shapes with the configuration; parameters that it leaves open (None) are taken from the first weight that has them."""
-    wrong = []
+def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None, wrong: list[str]) -> None:
+    """Compare shapes with the configuration; parameters that it leaves open (None) are taken from the first weight that has them.
+
+    Args:
+        wrong: what is known to be wrong already.
+    """
     for row, _, name in slots(architecture, config):
         if row.shape is not None and name in bound:
             for which, length in zip(row.shape, bound[name].shape, strict=False):

@@ -8,6 +8,7 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
+from candle_convert.convert.legacy import renamed
 from candle_convert.ops.quants import codec_of, dequantized
 from candle_convert.runtime.dtype import DTYPES, LEGACY_BLOCK_TYPES
 from candle_convert.runtime.quant import decoded
@@ -225,7 +226,8 @@ def test_todays_blocks_go_into_gguf_byte_for_byte(tmp_path):
     cc.convert(saved(tmp_path, build(tensors=tensors)), tmp_path / "out.gguf")
     read = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "out.gguf").tensors}
     for key, kind, shape, data in tensors:
-        assert (int(read[key].tensor_type), tuple(read[key].shape[::-1]), read[key].data.tobytes()) == (kind, shape, data)
+        tensor = read[renamed(key)]
+        assert (int(tensor.tensor_type), tuple(tensor.shape[::-1]), tensor.data.tobytes()) == (kind, shape, data)
 
 
 def test_older_blocks_are_refused_until_they_are_decoded(tmp_path):

@@ -6,6 +6,7 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
+from candle_convert.convert.legacy import TABLES, renamed
 from candle_convert.convert.recognise import formats
 from candle_convert.runtime.dtype import BlockType
 from candle_convert.runtime.passes.select import Select
@@ -108,7 +109,10 @@ def test_every_sample_into_every_format(format, name, target, tmp_path):
         return
     for output in outputs:
         cc.convert(source, output, verify="full")
-    assert _contents(outputs[0]) == _contents(source)
+    contents = _contents(source)
+    if target.name == "gguf" and format in ("ggml", "llama2c"):  # which are of a model that GGUF has names for
+        contents = {renamed(key): content for key, content in contents.items() if key not in TABLES}
+    assert _contents(outputs[0]) == contents
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
