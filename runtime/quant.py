@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .cast import cast
 from .dtype import DTYPES, F32, BlockType, DType
@@ -94,6 +94,28 @@ class Decoder:
         self.kernel(blocks.ctypes.data, values.ctypes.data, values.size)
 
 
+class Scaled(NamedTuple):
+    """Blocks as what they decode to: ``scales * codes - minima``.
+
+    Attributes:
+        codes: int8 [blocks, groups, elements].
+        scales: f32 [blocks, groups]; minima: likewise, None where all are 0.
+    """
+
+    codes: np.ndarray
+    scales: np.ndarray
+    minima: np.ndarray | None = None
+
+    def values(self) -> np.ndarray:
+        """f32 [blocks, elements of a block]."""
+        import numpy
+
+        found = self.scales[..., None] * self.codes.astype(numpy.float32)
+        if self.minima is not None:
+            found -= self.minima[..., None]
+        return found.reshape(len(found), -1)
+
+
 @dataclass(frozen=True)
 class Codec:
     """Decoder and encoder of one block type.
@@ -104,6 +126,8 @@ class Codec:
         encoder: compiled; None for types that only exist in old files or as intermediates.
         decoder: a faster, compiled decoder, bit for bit the same; None where there is none.
         needs_importance: whether the type is encoded only with an importance matrix.
+        scaled: blocks as scaled codes; None for types that are not made of such, or not for products.
+        code_bits: of these codes, 4 where they are from -8 to 7 or from 0 to 15, else 8.
     """
 
     dtype: BlockType
@@ -111,6 +135,19 @@ class Codec:
     encoder: Encoder | None = None
     needs_importance: bool = False
     decoder: Decoder | None = None
+    scaled: Callable[[np.ndarray], Scaled] | None = None
+    code_bits: int = 8
+
+    @staticmethod
+    def of(
+        name: str, scaled: Callable[[np.ndarray], Scaled], encoder: Encoder | None = None, *, decoder: Decoder | None = None, code_bits: int = 8
+    ) -> Codec:
+        """The codec of a type that is decoded by what its blocks are as scaled codes."""
+
+        def decode(blocks: np.ndarray) -> np.ndarray:
+            return scaled(blocks).values()
+
+        return Codec(block_type(name), decode, encoder, decoder=decoder, scaled=scaled, code_bits=code_bits)
 
 
 def block_type(name: str) -> BlockType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.quant import Codec, block_type
+from ...runtime.quant import Codec, Scaled
 from .encoders import compiled
 from .layout.fields import Blocks, Values, nibbles
 
@@ -31,18 +31,17 @@ def ue4m3_half() -> Values:
 _E8M0, _UE4M3 = e8m0_half(), ue4m3_half()
 
 
-def decode_mxfp4(blocks: Blocks) -> Values:
+def mxfp4(blocks: Blocks) -> Scaled:
     """``VALUES[q] * scale / 2`` for 32 elements; block: scale 1 byte, q 16 bytes."""
-    return _VALUES[nibbles(blocks[:, 1:])] * _E8M0[blocks[:, :1]]
+    return Scaled(_VALUES[nibbles(blocks[:, None, 1:])], _E8M0[blocks[:, :1]])
 
 
-def decode_nvfp4(blocks: Blocks) -> Values:
+def nvfp4(blocks: Blocks) -> Scaled:
     """``VALUES[q] * scale / 2`` for four groups of 16 elements; block: 4 scales, then 8 bytes of q for each group."""
-    codes = nibbles(blocks[:, 4:].reshape(-1, 4, 8))
-    return (_VALUES[codes] * _UE4M3[blocks[:, :4]][..., None]).reshape(-1, 64)
+    return Scaled(_VALUES[nibbles(blocks[:, 4:].reshape(-1, 4, 8))], _UE4M3[blocks[:, :4]])
 
 
 CODECS = (
-    Codec(block_type("mxfp4"), decode_mxfp4, compiled("fp4.encode_mxfp4")),
-    Codec(block_type("nvfp4"), decode_nvfp4, compiled("fp4.encode_nvfp4")),
+    Codec.of("mxfp4", mxfp4, compiled("fp4.encode_mxfp4")),
+    Codec.of("nvfp4", nvfp4, compiled("fp4.encode_nvfp4")),
 )

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.quant import Codec, block_type
+from ...runtime.quant import Codec, Scaled
 from .encoders import compiled
-from .layout.fields import Blocks, Values, half, nibbles, words
+from .layout.fields import Blocks, half, nibbles, words
 
 VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-_VALUES = np.array(VALUES, dtype=np.float32)
+_VALUES = np.array(VALUES, dtype=np.int8)
 
 
-def decode_iq4_nl(blocks: Blocks) -> Values:
+def iq4_nl(blocks: Blocks) -> Scaled:
     """``d * VALUES[q]``; block: d f16, q 16 bytes."""
-    return half(blocks, 0) * _VALUES[nibbles(blocks[:, 2:])]
+    return Scaled(_VALUES[nibbles(blocks[:, None, 2:])], half(blocks, 0))
 
 
-def decode_iq4_xs(blocks: Blocks) -> Values:
+def iq4_xs(blocks: Blocks) -> Scaled:
     """``d * (scale - 32) * VALUES[q]``; block: d f16, high scale bits u16, low scale bits 4 bytes, q 128 bytes."""
     groups = np.arange(8, dtype=np.uint32)
     low = blocks[:, 4:8].repeat(2, axis=1) >> (groups % 2 * 4).astype(np.uint8) & np.uint8(15)
     high = (words(blocks, 2, 1, 2) >> 2 * groups & np.uint32(3)).astype(np.uint8)
     scale = half(blocks, 0) * ((low | high << np.uint8(4)).astype(np.float32) - np.float32(32))
-    codes = nibbles(blocks[:, 8:].reshape(-1, 8, 16))
-    return (scale[..., None] * _VALUES[codes]).reshape(-1, 256)
+    return Scaled(_VALUES[nibbles(blocks[:, 8:].reshape(-1, 8, 16))], scale)
 
 
 CODECS = (
-    Codec(block_type("iq4_nl"), decode_iq4_nl, compiled("iq4.encode_iq4_nl")),
-    Codec(block_type("iq4_xs"), decode_iq4_xs, compiled("iq4.encode_iq4_xs")),
+    Codec.of("iq4_nl", iq4_nl, compiled("iq4.encode_iq4_nl")),
+    Codec.of("iq4_xs", iq4_xs, compiled("iq4.encode_iq4_xs")),
 )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.quant import Codec, block_type
+from ...runtime.quant import Codec, Scaled
 from .encoders import compiled
-from .layout.fields import Blocks, Values, half, nibbles, planes
+from .layout.fields import Blocks, half, nibbles, planes
 
 
-def decode(blocks: Blocks) -> Values:
+def q3_k(blocks: Blocks) -> Scaled:
     """``d * (scale - 32) * (q - 4)``; block: high bits 32 bytes, low bits 64 bytes, scales 12 bytes, d f16."""
     low = planes(blocks[:, 32:96].reshape(-1, 2, 32), 2)
     high = planes(blocks[:, :32], 1).reshape(-1, 2, 4, 32)
     codes = (low | high << np.uint8(2)).astype(np.int8).reshape(-1, 16, 16) - np.int8(4)
     scales = nibbles(blocks[:, 96:104]) | planes(blocks[:, 104:108], 2).reshape(-1, 16) << np.uint8(4)
-    scale = half(blocks, 108) * (scales.astype(np.float32) - np.float32(32))
-    return (scale[..., None] * codes.astype(np.float32)).reshape(-1, 256)
+    return Scaled(codes, half(blocks, 108) * (scales.astype(np.float32) - np.float32(32)))
 
 
-CODECS = (Codec(block_type("q3_k"), decode, compiled("symmetric_k.encode_q3_k")),)
+CODECS = (Codec.of("q3_k", q3_k, compiled("symmetric_k.encode_q3_k"), code_bits=4),)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.quant import Codec, block_type
+from ...runtime.quant import Codec, Scaled
 from .encoders import compiled
-from .layout.fields import Blocks, Values, bits, half, nibbles
+from .layout.fields import Blocks, bits, half, nibbles
 
 
-def decode_q5_0(blocks: Blocks) -> Values:
+def q5_0(blocks: Blocks) -> Scaled:
     """``(q - 16) * d``; block: d f16, fifth bits 4 bytes, low bits 16 bytes."""
     codes = nibbles(blocks[:, 6:]) | bits(blocks[:, 2:6]) << np.uint8(4)
-    return (codes.astype(np.int8) - np.int8(16)) * half(blocks, 0)
+    return Scaled((codes.view(np.int8) - np.int8(16))[:, None], half(blocks, 0))
 
 
-def decode_q5_1(blocks: Blocks) -> Values:
+def q5_1(blocks: Blocks) -> Scaled:
     """``q * d + m``; block: d f16, m f16, fifth bits 4 bytes, low bits 16 bytes."""
     codes = nibbles(blocks[:, 8:]) | bits(blocks[:, 4:8]) << np.uint8(4)
-    return codes * half(blocks, 0) + half(blocks, 2)
+    return Scaled(codes.view(np.int8)[:, None], half(blocks, 0), -half(blocks, 2))
 
 
 CODECS = (
-    Codec(block_type("q5_0"), decode_q5_0, compiled("plain.encode_q5_0", "linear.encode_q5_0")),
-    Codec(block_type("q5_1"), decode_q5_1, compiled("plain.encode_q5_1", "linear.encode_q5_1")),
+    Codec.of("q5_0", q5_0, compiled("plain.encode_q5_0", "linear.encode_q5_0")),
+    Codec.of("q5_1", q5_1, compiled("plain.encode_q5_1", "linear.encode_q5_1")),
 )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.quant import Codec, block_type
+from ...runtime.quant import Codec, Scaled, block_type
 from .encoders import compiled
 from .layout import native
 from .layout.fields import Blocks, Values, half
 
 
-def decode_q8_0(blocks: Blocks) -> Values:
+def q8_0(blocks: Blocks) -> Scaled:
     """``q * d``; block: d f16, q 32 signed bytes."""
-    return blocks[:, 2:].view(np.int8) * half(blocks, 0)
+    return Scaled(blocks[:, None, 2:].view(np.int8), half(blocks, 0))
 
 
 def decode_q8_1(blocks: Blocks) -> Values:
@@ -27,7 +27,7 @@ def decode_q8_k(blocks: Blocks) -> Values:
 
 
 CODECS = (
-    Codec(block_type("q8_0"), decode_q8_0, compiled("plain.encode_q8_0"), decoder=native("decode_q8_0")),
+    Codec.of("q8_0", q8_0, compiled("plain.encode_q8_0"), decoder=native("decode_q8_0")),
     Codec(block_type("q8_1"), decode_q8_1, compiled("q8.encode_q8_1")),
     Codec(block_type("q8_k"), decode_q8_k, compiled("q8.encode_q8_k")),
 )
