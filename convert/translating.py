@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from .modelling import Model
 
 Rules = tuple[tuple[str, str], ...]
+EXPERTS_ALONE = "mxfp4"
+"""A type that names a file's type where only experts have it, fewer than other tensors."""
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
-def translated(graph: Graph, format: Format, directory: bool, carried: bool = True) -> Rules:
+def translated(graph: Graph, format: Format, directory: bool, carried: bool = True, blocks: bool = True) -> Rules:
     """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that the output needs.
 
     Args:
         directory: whether the output is a model directory.
         carried: whether the tokenizer goes along.
+        blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
     """
     if graph.format == format.name == "gguf":
         return ()
@@ -62,7 +65,7 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
     elif wanted == HF:
         _to_hf(graph, model, carried)
     else:
-        _to_graph(graph, model)
+        _to_graph(graph, model, blocks)
     return ()
 
 
@@ -90,7 +93,8 @@ def name_file_type(graph: Graph) -> None:
     if "general.architecture" in graph.metadata and FILE_TYPE_KEY not in graph.metadata:
         dtypes = Counter(tensor.dtype.name for tensor in graph.weights.values() if len(tensor.shape) > 1)
         numbers = {known.base: known.number for known in reversed(FILE_TYPES)}
-        number = numbers.get(dtypes.most_common(1)[0][0]) if dtypes else None
+        most = EXPERTS_ALONE if EXPERTS_ALONE in dtypes else dtypes.most_common(1)[0][0] if dtypes else ""
+        number = numbers.get(most)
         if number is not None:
             graph.metadata[FILE_TYPE_KEY] = numpy.uint32(number)
 
@@ -118,9 +122,8 @@ def _general(graph: Graph, model: Model) -> dict[str, Any]:
 
 def size_label(graph: Graph, experts: int) -> str:
     """Such as ``1.1B``, or ``8x7B`` where there are experts: how many of them, and the size of a model with one."""
-    sizes = {name: tensor.count for name, tensor in graph.weights.items()}
-    of_experts = sum(size for name, size in sizes.items() if "_exps." in name)
-    count = sum(sizes.values()) - of_experts + (of_experts // experts if experts else of_experts)
+    of_experts = sum(tensor.count for name, tensor in graph.weights.items() if "_exps." in name and len(tensor.shape) > 2)
+    count = sum(tensor.count for tensor in graph.weights.values()) - of_experts + (of_experts // experts if experts else of_experts)
     scale, suffix = next((scale, suffix) for scale, suffix in SIZES if count > scale)
     scaled = count / (scale or 1e3)
     digits = max(0, 2 - len(str(round(scaled)).lstrip("0")))
@@ -147,16 +150,22 @@ def _plain(value: Any) -> Any:
     return float(f"{found:.7g}") if isinstance(found, float) and math.isfinite(found) else found
 
 
-def _to_graph(graph: Graph, model: Model) -> None:
+def _to_graph(graph: Graph, model: Model, blocks: bool) -> None:
     """Nodes, with a cache that grows."""
-    from ..ops.quants import dequantized
+    from ..ops.quants import codec_of, dequantized
     from ..runtime.infer import infer
+    from ..runtime.passes.in_blocks import InBlocks
     from ..runtime.passes.portable import portable
     from .modelling import built
 
     made = built(model, fixed=False)
+    if blocks and InBlocks(codec_of).run(made):
+        wide = Counter(tensor.qtype.name for tensor in made.weights.values() if tensor.qtype is not None)
+        for name, count in wide.items():
+            graph.note("W-DEQUANTIZED", f"{count} weights of type {name} become f32: ONNX has no operators for what they are used for")
     portable(made, dequantized)
     infer(made)
     graph.weights, graph.values, graph.nodes = made.weights, made.values, made.nodes
     graph.inputs, graph.outputs, graph.name = made.inputs, made.outputs, made.name
     graph.attachments, graph.metadata, graph.constants = {}, {}, made.constants
+    graph.opsets |= made.opsets

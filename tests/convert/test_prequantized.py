@@ -129,3 +129,62 @@ def test_quantized_anew_and_merged(model, tmp_path):
     (tmp_path / "plain").rename(tmp_path / "gptq")
     assert run(["quantize", str(tmp_path / "gptq"), str(tmp_path / "b.gguf"), "Q8_0", "-q"]) == 0
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+
+
+GPT_OSS = cases("GptOssForCausalLM", "gpt_oss", gpt_oss={
+    "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8, "intermediate_size": 96, "attention_bias": True,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_theta": 150000,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": True},
+})[0]  # fmt: skip
+
+
+@pytest.fixture
+def experts(tmp_path):
+    """A tiny gpt-oss whose experts are in MXFP4, and its weights as numbers in the folder beside it."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    made(GPT_OSS, 0, tmp_path / "plain")
+    weights, stored = load_file(tmp_path / "plain" / "model.safetensors"), {}
+    generator = torch.Generator().manual_seed(0)
+    for name, weight in list(weights.items()):
+        if weight.ndim != 3:
+            stored[name] = weight
+            continue
+        count, columns, outputs = weight.shape
+        blocks = torch.randint(0, 256, (count, outputs, columns // 32, 16), generator=generator, dtype=torch.uint8)
+        scales = torch.randint(119, 123, blocks.shape[:-1], generator=generator, dtype=torch.uint8)
+        stored |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        weights[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).contiguous()
+        assert weights[name].shape == weight.shape
+    folder = tmp_path / "mxfp4"
+    folder.mkdir()
+    save_file(stored, folder / "model.safetensors")
+    config = json.loads((tmp_path / "plain" / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "mxfp4"}}))
+    save_file(weights, tmp_path / "plain" / "model.safetensors")
+    return folder
+
+
+def test_experts_in_mxfp4_keep_their_bits(experts, tmp_path):
+    cc.convert(experts, tmp_path / "m.gguf")
+    graph, stored = cc.open(tmp_path / "m.gguf"), load_file(experts / "model.safetensors")
+    assert graph.metadata["general.file_type"] == 38
+    for part, name, first, step in (("gate", "gate_up", 0, 2), ("up", "gate_up", 1, 2), ("down", "down", 0, 1)):
+        tensor = graph[f"blk.1.ffn_{part}_exps.weight"]
+        assert tensor.dtype.name == "mxfp4"
+        blocks, scales = (stored[f"model.layers.1.mlp.experts.{name}_proj_{kind}"][:, first::step].numpy() for kind in ("blocks", "scales"))
+        raw = np.frombuffer(tensor.raw(), np.uint8).reshape(*scales.shape, 17)
+        np.testing.assert_array_equal(raw[..., 0], scales)
+        codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*scales.shape, 32)
+        np.testing.assert_array_equal(np.concatenate([raw[..., 1:] & 15, raw[..., 1:] >> 4], axis=-1), codes)
+    reference = transformers().AutoModelForCausalLM.from_pretrained(tmp_path / "plain", dtype=torch.float32, attn_implementation="eager")
+    wanted = expected(reference, IDS, None)
+    for path in (experts, tmp_path / "m.gguf"):
+        assert np.abs(models.load(path).logits(IDS) - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+def test_experts_in_mxfp4_as_numbers(experts, tmp_path):
+    cc.convert(experts, tmp_path / "numbers", to="safetensors", dtype="f32")
+    numbers, plain = cc.load_file(tmp_path / "numbers"), cc.load_file(tmp_path / "plain")
+    assert numbers.keys() == plain.keys()
+    assert all(np.array_equal(numbers[name], plain[name]) for name in plain)
