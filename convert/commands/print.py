@@ -17,6 +17,7 @@ from ..output import current
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...runtime.graph import Graph
     from ..selection import Selection
     from ..statistics import Statistics
 
@@ -42,11 +43,12 @@ BAR = 30
 def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Show values of a tensor: statistics, a histogram, the numbers.
 
-    The slice is numpy's: [0], [0:3,:5], [..., -1], [::2]. Only the rows asked for are read. Quantized values are decoded.
+    The slice is numpy's: [0], [0:3,:5], [..., -1], [::2]. Only the rows asked for are read. Quantized values are decoded; of models
+    in GPTQ, AWQ, bitsandbytes ... both weights and the tensors that make them have names.
     """
     from ..selection import select
 
-    selection = select(arguments.open_input(path, values), tensor)
+    selection = select(_opened(path, tensor, values), tensor)
     selection.plain()
     out = current()
     whole = "" if selection.shape == selection.tensor.shape else f" of {_shape(selection.tensor.shape)}"
@@ -63,6 +65,17 @@ def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the n
     out.say(_text(shown, values["precision"], full=full))
     if out.json:
         out.emit(_payload(path, selection, found, shown if full else None))
+
+
+def _opened(path: str, tensor: str, values: dict[str, Any]) -> Graph:
+    """The model with its weights as numbers, unless a tensor is meant that only makes such a weight."""
+    from ..prequantized import unpack
+
+    graph = arguments.open_input(path, values, dequantized=False)
+    stored = dict(graph.weights)
+    if unpack(graph) and not {tensor, tensor.partition("[")[0]} & graph.weights.keys():
+        graph.weights |= stored
+    return graph
 
 
 def _statistics(selection: Selection, values: dict[str, Any]) -> Statistics:

@@ -132,6 +132,16 @@ def test_adapters_that_do_not_fit(base, tmp_path, rows):
     assert code != "E-LORA-NAMES" or ("score.weight" in caught.value.why and "layers.9" in caught.value.why)
 
 
+def test_adapters_in_pickles(base, tmp_path):
+    up, down = pair(64, 64)
+    folder = adapter(tmp_path / "lora", {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up})
+    wanted = merged(base, tmp_path, folder)
+    (folder / "adapter_model.safetensors").unlink()
+    tensors = {f"base_model.model.{Q}.lora_{name}.weight": tensor for name, tensor in (("A", down), ("B", up))}
+    torch.save(tensors, folder / "adapter_model.bin")
+    assert all(np.array_equal(value, wanted[name]) for name, value in merged(base, tmp_path, folder).items())
+
+
 def test_what_names_no_adapter(base, tmp_path):
     with pytest.raises(cc.FileAccessError, match="E-LORA-DIR"):
         merged(base, tmp_path, base)

@@ -112,6 +112,15 @@ def test_what_is_said(model, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["warnings"][0]["code"] == "W-PREQUANTIZED"
 
 
+def test_single_tensors(model, capsys):
+    stem = "model.layers.0.self_attn.q_proj"
+    for name, dtype in ((f"{stem}.weight", "f32"), (f"{stem}.qweight", "i32"), ("model.norm.weight", "f32")):
+        assert run(["print", str(model), f"{name}[0]" if "norm" not in name else name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["dtype"] == dtype
+    assert run(["print", str(model), f"{stem}.nothing", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "E-TENSOR-NAME"
+
+
 def test_a_scheme_that_is_not_known(model, tmp_path, capsys):
     config = json.loads((model / "config.json").read_text())
     config["quantization_config"]["quant_method"] = "aqlm"
