@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 
 import candle_convert as cc
 import numpy as np
@@ -41,6 +42,16 @@ SAMPLE = (
     "  \n  Mixed\u3000  spaces \r\n\r\nend",
 )
 """Texts of many scripts, with emoji, marks, odd white space and code."""
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+PATTERNS = {
+    "gpt-2": (),
+    "llama-bpe": (rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",),
+    "qwen2": (rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",),
+    "starcoder": (r"\p{N}", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+}
+"""By the name in ``tokenizer.ggml.pre``: the patterns that the files of such models have."""
+RWKV = "1 '\\x00' 1\n2 'a' 1\n3 'ab' 2\n4 b'\\xc3' 1\n5 b'\\xa9' 1\n6 'é' 2\n7 \"it's\" 4\n8 '\\n\\n' 2\n9 '\\'\"' 2\n10 'é\\t' 3\n"
+"""A vocabulary file of RWKV."""
 SPECIALS = ("<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>")
 
 
@@ -102,11 +113,28 @@ def file_tokenizer(files):
 
 def bpe_metadata(library, pre):
     """GGUF metadata of a byte-level BPE."""
-    import json
-
     said = json.loads(library.to_str())
     ids = library.get_vocab()
     tokens = sorted(ids, key=ids.get)
     kinds = np.array([3 if token in SPECIALS else 1 for token in tokens], np.int32)
     merges = [" ".join(merge) if isinstance(merge, list) else merge for merge in said["model"]["merges"]]
     return {"model": "gpt2", "pre": pre, "tokens": tokens, "token_type": kinds, "merges": merges, "add_bos_token": False}
+
+
+def library_json():
+    """A tokenizer.json of byte-level BPE, as an object."""
+    return json.loads(byte_bpe(()).to_str())
+
+
+def wordpiece():
+    """BERT's kind of tokenizer, of the library."""
+    import tokenizers
+
+    made = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    made.train_from_iterator(corpus(), vocab_size=600, show_progress=False)
+    return made
+
+
+def told_alike(text):
+    """Whether llama.cpp's WordPiece and the library's agree on a text: not on Korean, scripts of India, odd control characters."""
+    return not any("\u0900" < letter < "\u0e80" or "\uac00" < letter < "\ud7ff" or letter in "\x1f\x85" for letter in text)

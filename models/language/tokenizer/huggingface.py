@@ -5,12 +5,13 @@ Source: the tokenizers library; transformers' PreTrainedTokenizerFast for the fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.errors import FormatError, UnsupportedError
+from ....runtime.errors import FormatError, LimitError, UnsupportedError
 from .roles import end_tokens, found_by_text
 from .tokenizer import Tokenizer
 from .vocabulary import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
@@ -53,20 +54,34 @@ def library(path: str | None) -> ModuleType:
 
 def parsed(text: str, path: str | None) -> tokenizers.Tokenizer:
     """What the library makes of a tokenizer.json."""
+    engine = library(path).Tokenizer
     try:
-        return library(path).Tokenizer.from_str(text)
-    except UnsupportedError:
-        raise
+        with guarded(path):
+            return engine.from_str(text)
     except Exception as error:  # the library raises plain Exception for whatever it cannot read
         raise FormatError("E-TOKENIZER-JSON", path, f"tokenizer.json is none that the tokenizers library reads: {error}") from error
 
 
+@contextlib.contextmanager
+def guarded(path: str | None) -> Iterator[None]:
+    """The library gives up on patterns that try too much, and on contradictions in a file, by an exception that is no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        why = f"the tokenizers library gives up on this tokenizer.json: {str(error).splitlines()[0][:200]}"
+        hint = "One of its patterns needs too many steps, or its parts contradict each other"
+        raise LimitError("E-TOKENIZER-PANIC", path, why, hint=hint) from error
+
+
 def from_engine(engine: tokenizers.Tokenizer, beside: Beside, templates: Mapping[str, str], origin: str) -> Tokenizer:
     """A tokenizer that the library runs."""
-    engine.no_truncation()
-    engine.no_padding()
-    vocabulary = _vocabulary(engine, beside)
-    opening, closing = _around(engine)
+    with guarded(None):
+        engine.no_truncation()
+        engine.no_padding()
+        vocabulary = _vocabulary(engine, beside)
+        opening, closing = _around(engine)
     told = f"{origin}, {type(engine.model).__name__}"
     return Tokenizer(vocabulary, Library(engine), opening=opening, closing=closing, templates=templates, origin=told)
 
@@ -121,11 +136,13 @@ class Library:
     def encode(self, text: str, special: bool) -> list[int]:
         """Ids of a text."""
         self.library.encode_special_tokens = not special
-        return self.library.encode(text, add_special_tokens=False).ids
+        with guarded(None):
+            return self.library.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int], special: bool, first: bool) -> str:
         """Text of ids."""
-        return self.library.decode(list(ids), skip_special_tokens=not special)
+        with guarded(None):
+            return self.library.decode(list(ids), skip_special_tokens=not special)
 
     def stream(self, before: Sequence[int], special: bool) -> Window:
         """A decoder of ids that come one by one."""

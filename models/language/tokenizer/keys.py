@@ -11,7 +11,7 @@ from typing import Any
 from ....runtime.errors import FormatError
 from ....runtime.graph import Graph, Meta
 from .engines import PREFIX
-from .gguf import from_gguf
+from .gguf import KINDS_OF_MODELS, from_gguf
 from .key_rows import PADDING_SCORE, Rows, chosen, made
 from .reading import beside, read, settings, templates
 from .recognising import PROBES
@@ -53,7 +53,7 @@ def gguf_metadata(graph: Graph, architecture: str, rows: int | None, token_types
     filled = _filled(vocabulary, rows, path)
     settings_of_model = beside(graph).model
     named = {role: token for role, name in NAMED_ROLES.get(architecture, {}).items() if (token := source.id_of(name)) is not None}
-    extra = {**_row(EXTRA, architecture, rows, {}), **named}
+    extra = {**_row(EXTRA, architecture, rows, {}), **named, **_unusual(keys["model"], source)}
     library = settings(graph, "tokenizer.json")
     bounded = rows if keys["model"] in ("llama", "t5") else None
     special: dict[str, Any] = dict(special_keys(library, beside(graph).config, settings_of_model, bounded, extra))
@@ -66,6 +66,13 @@ def gguf_metadata(graph: Graph, architecture: str, rows: int | None, token_types
     metadata |= templates_of(templates(graph))
     _compare(graph, source, from_gguf(metadata, path))
     return metadata
+
+
+def _unusual(model: str, source: Tokenizer) -> dict[str, int]:
+    """Ids of SentencePiece's roles that are others than readers take where a file does not say."""
+    usual = KINDS_OF_MODELS[model].roles if model in ("llama", "t5") else {}
+    roles = source.vocabulary.roles
+    return {role: roles[role] for role, token in usual.items() if role in roles and roles[role] != token}
 
 
 def _row(table: Mapping[tuple[str, int | None], Any], architecture: str, rows: int | None, absent: Any) -> Any:

@@ -131,8 +131,8 @@ def _unigram(tokenizer: Tokenizer, metadata: Mapping[str, Any]) -> Json:
         raw = mapped.tobytes() if hasattr(mapped, "tobytes") else bytes(mapped)
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()})
     if metadata.get(f"{PREFIX}remove_extra_whitespaces", False):
-        normalizers.append({"type": "Strip", "strip_left": True, "strip_right": True})
-        normalizers.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+        replaced = ((r"\A +| +\z", ""), (" {2,}", " "))
+        normalizers += [{"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in replaced]
     scheme = "always" if metadata.get(f"{PREFIX}add_space_prefix", False) else "never"
     marks = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": False}
     model = {"type": "Unigram", "unk_id": tokenizer.unk, "vocab": pieces, "byte_fallback": False}

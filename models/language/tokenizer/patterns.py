@@ -105,7 +105,7 @@ DEFAULT = _by(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 ROWS: tuple[tuple[str, Splitting], ...] = (
     ("default", DEFAULT),
     ("minicpm5", _whole(_by(r"\p{N}{1,3}", rf"{CONTRACTIONS}|{WORD}|\p{{N}}+|{SYMBOLS}|{ENDS}"))),
-    ("llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", _whole(_LLAMA3, add_bos=True)),
+    ("llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", _whole(_LLAMA3, add_bos=True)),
     ("deepseek-llm", _by("[\r\n]", EUROPEAN, WIDE_SIGNS, r"\s+$", CJK, r"\p{N}+")),
     ("deepseek-coder", _by("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}")),
     ("deepseek-v3 hunyuan-dense joyai-llm hy_v4", _DEEPSEEK3),

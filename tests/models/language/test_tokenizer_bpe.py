@@ -1,16 +1,9 @@
 """Byte-pair encodings from GGUF metadata against the tokenizers library with the patterns that the models' own files have."""
 
 import pytest
-from tokenizers_made import SAMPLE, SPECIALS, bpe_metadata, byte_bpe, gguf_tokenizer
+from tokenizers_made import PATTERNS, SAMPLE, SPECIALS, bpe_metadata, byte_bpe, gguf_tokenizer
 
 pytest.importorskip("tokenizers")
-CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-PATTERNS = {
-    "gpt-2": (),
-    "llama-bpe": (rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",),
-    "qwen2": (rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",),
-    "starcoder": (r"\p{N}", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
-}
 
 
 @pytest.mark.parametrize("pre", PATTERNS)

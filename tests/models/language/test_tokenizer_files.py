@@ -1,0 +1,173 @@
+"""Tokenizer files of many kinds against the libraries that made them, and files that are damaged."""
+
+import base64
+import json
+import struct
+
+import pytest
+from candle_convert.runtime.errors import Error
+from tokenizers_made import RWKV, SAMPLE, byte_bpe, corpus, file_tokenizer, gguf_tokenizer, library_json, sentencepiece, told_alike, wordpiece
+
+tokenizers = pytest.importorskip("tokenizers")
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CONFIG = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": "<unk>", "chat_template": "{{ messages }}"}
+
+
+def test_a_tokenizer_json_with_what_stands_beside_it():
+    library = byte_bpe(())
+    library.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    try:
+        text = library.to_str()
+    finally:
+        library.post_processor = tokenizers.processors.ByteLevel()
+    ours = file_tokenizer({
+        "tokenizer.json": text, "tokenizer_config.json": json.dumps(CONFIG), "generation_config.json": '{"eos_token_id": [2, 4]}',
+        "additional_chat_templates/rag.jinja": "rag",
+    })  # fmt: skip
+    assert (ours.bos, ours.eos, ours.unk, ours.opening, ours.closing) == (1, 2, 0, (1,), (2,))
+    assert ours.ends >= {2, 4}
+    assert ours.templates == {"default": "{{ messages }}", "rag": "rag"}
+    for sample in SAMPLE:
+        wanted = library.encode(sample, add_special_tokens=False).ids
+        assert ours.encode(sample) == [1, *wanted, 2]
+        assert ours.encode(sample, add_bos=False, add_eos=False) == wanted
+        assert ours.decode(ours.encode(sample)) == library.decode(wanted)
+        stream = ours.stream()
+        assert "".join(map(stream.push, wanted)) + stream.finish() == sample
+    assert ours.encode("<s>", special=False, add_bos=False, add_eos=False) != [1]
+
+
+def test_vocab_and_merges(tmp_path):
+    library = byte_bpe(())
+    library.model.save(str(tmp_path))
+    files = {name: (tmp_path / name).read_bytes() for name in ("vocab.json", "merges.txt")}
+    ours = file_tokenizer({**files, "tokenizer_config.json": json.dumps(CONFIG)})
+    for sample in (*SAMPLE, "<s>a</s>"):
+        assert ours.encode(sample) == library.encode(sample, add_special_tokens=False).ids
+
+
+def test_wordpiece_in_vocab_txt_and_in_gguf():
+    made = wordpiece()
+    ids = made.get_vocab()
+    tokens = sorted(ids, key=ids.get)
+    ours = file_tokenizer({"vocab.txt": "\n".join(tokens) + "\n"})
+    special = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+    named = {f"{role}_token_id": ids[f"[{name}]"] for role, name in zip(("bos", "unknown", "seperator"), ("CLS", "UNK", "SEP"), strict=True)}
+    marked = [token if token in special else token[2:] if token.startswith("##") else f"▁{token}" for token in tokens]
+    gguf = gguf_tokenizer({"model": "bert", "tokens": marked, "token_type": [3 if token in special else 1 for token in tokens], **named})
+    for sample in SAMPLE:
+        wanted = [ids["[CLS]"], *made.encode(sample).ids, ids["[SEP]"]]
+        assert ours.encode(sample) == wanted
+        if told_alike(sample):
+            assert gguf.encode(sample) == wanted, sample
+
+
+def test_tiktoken_files_have_the_merges_of_their_ranks():
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated")
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, tokenizers.pre_tokenizers.ByteLevel(False, use_regex=False)])
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(corpus(), tokenizers.trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False))
+    made.decoder = tokenizers.decoders.ByteLevel()
+    from candle_convert.models.language.tokenizer.vocabulary import letters_bytes
+
+    ids = made.get_vocab()
+    lines = [f"{base64.b64encode(letters_bytes(token)).decode()} {ids[token]}" for token in sorted(ids, key=ids.get)]
+    ours = file_tokenizer({"tokenizer.model": "\n".join(lines)})
+    assert ours.bos == len(ids)
+    for sample in SAMPLE:
+        assert ours.encode(sample) == [len(ids), *made.encode(sample).ids]
+        assert ours.decode(ours.encode(sample)) == sample
+
+
+def test_llama2c_files_have_sentencepieces_ids():
+    spm = pytest.importorskip("sentencepiece")
+    library = spm.SentencePieceProcessor(model_proto=sentencepiece())
+    rows = []
+    for token in range(library.get_piece_size()):
+        text = {1: "\n<s>\n", 2: "\n</s>\n"}.get(token, library.id_to_piece(token).replace("▁", " ")).encode()
+        rows.append(struct.pack("<fi", library.get_score(token), len(text)) + text)
+    ours = file_tokenizer({"tokenizer.bin": struct.pack("<i", 30) + b"".join(rows)})
+    for sample in SAMPLE:
+        text = sample.replace("\0", "")
+        assert ours.encode(text) == [1, *library.encode(text)]
+        assert ours.decode(ours.encode(text)) == text
+
+
+def test_rwkv_takes_the_longest_token():
+    ours = file_tokenizer({"rwkv_vocab_v20230424.txt": RWKV})
+    assert ours.encode("abaé\n\nit'sé\t'\"\0") == [3, 2, 6, 8, 7, 10, 9, 1]
+    assert ours.decode([3, 4, 5, 10]) == "abéé\t"
+    assert ours.encode("<s>a") == [0, 2]
+    gguf = gguf_tokenizer({"model": "rwkv", "tokens": list(ours.vocabulary.texts), "token_type": list(ours.vocabulary.kinds)})
+    assert gguf.encode("abaé\n\nit'sé\t") == [3, 2, 6, 8, 7, 10]
+
+
+LIBRARY = library_json()
+BAD_MERGE = LIBRARY | {"model": LIBRARY["model"] | {"merges": [["q", "never"]]}}
+DAMAGED = {
+    "not JSON": ({"tokenizer.json": "{"}, "E-TOKENIZER-JSON"),
+    "no tokenizer": ({"tokenizer.json": "{}"}, "E-TOKENIZER-JSON"),
+    "not UTF-8": ({"tokenizer.json": b"\xff"}, "E-TOKENIZER-TEXT"),
+    "configuration not JSON": ({"tokenizer.json": json.dumps(LIBRARY), "tokenizer_config.json": "["}, "E-TOKENIZER-JSON"),
+    "merges of what is no token": ({"tokenizer.json": json.dumps(BAD_MERGE)}, "E-TOKENIZER-JSON"),
+    "vocab without merges": ({"vocab.json": "{}"}, "E-TOKENIZER-VOCAB"),
+    "vocab of texts": ({"vocab.json": '{"a": "b"}', "merges.txt": ""}, "E-TOKENIZER-VOCAB"),
+    "merges of three": ({"vocab.json": '{"a": 0}', "merges.txt": "a b c"}, "E-TOKENIZER-VOCAB"),
+    "vocab.txt without CLS": ({"vocab.txt": "a\nb\n"}, "E-TOKENIZER-VOCAB"),
+    "SentencePiece cut short": ({"tokenizer.model": sentencepiece()[:-7]}, "E-TOKENIZER-SPM"),
+    "SentencePiece, a length of 2^60": ({"tokenizer.model": b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x0f"}, "E-TOKENIZER-SPM"),
+    "SentencePiece, a number without end": ({"tokenizer.model": b"\x0a" + b"\xff" * 12}, "E-TOKENIZER-SPM"),
+    "SentencePiece of words": ({"tokenizer.model": sentencepiece() + b"\x12\x02\x18\x03"}, "E-TOKENIZER-KIND"),
+    "character map cut short": ({"tokenizer.model": sentencepiece() + b"\x1a\x06\x12\x04\xff\xff\xff\xff"}, "E-TOKENIZER-CHARSMAP"),
+    "no pieces": ({"tokenizer.model": b""}, "E-TOKENIZER-SPM"),
+    "tiktoken without rank": ({"x.tiktoken": "YQ== 0\nYg==\n"}, "E-TOKENIZER-TIKTOKEN"),
+    "tiktoken with a gap": ({"x.tiktoken": "YQ== 0\nYg== 2\n"}, "E-TOKENIZER-TIKTOKEN"),
+    "RWKV, wrong length": ({"rwkv_vocab.txt": "1 'a' 2\n"}, "E-TOKENIZER-RWKV"),
+    "RWKV, an expression": ({"rwkv_vocab.txt": "1 __import__('os') 1\n"}, "E-TOKENIZER-RWKV"),
+    "RWKV, ids out of order": ({"rwkv_vocab.txt": "2 'a' 1\n"}, "E-TOKENIZER-RWKV"),
+    "llama2.c, length of 2^31": ({"tokenizer.bin": struct.pack("<ifi", 8, 0.0, 2**31 - 1)}, "E-TOKENIZER-LLAMA2C"),
+    "llama2.c, cut short": ({"tokenizer.bin": struct.pack("<if", 8, 0.0)}, "E-TOKENIZER-LLAMA2C"),
+    "nothing": ({"config.json": "{}"}, "E-TOKENIZER-NONE"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_files_are_refused(case):
+    files, code = DAMAGED[case]
+    with pytest.raises(Error) as caught:
+        file_tokenizer(files)
+    assert caught.value.code == code
+
+
+GGUF = {
+    "an unknown kind": ({"model": "xyz"}, "E-TOKENIZER-KIND"),
+    "an unknown pre-tokenizer": ({"model": "gpt2", "pre": "xyz"}, "E-TOKENIZER-PRE"),
+    "no merges": ({"model": "gpt2", "pre": "gpt-2"}, "E-TOKENIZER-TOKENS"),
+    "scores of other length": ({"model": "llama", "scores": [1.0]}, "E-TOKENIZER-TOKENS"),
+    "a character map of three bytes": ({"model": "t5", "precompiled_charsmap": b"abc"}, "E-TOKENIZER-CHARSMAP"),
+}
+
+
+@pytest.mark.parametrize("case", GGUF)
+def test_damaged_gguf_keys_are_refused(case):
+    keys, code = GGUF[case]
+    with pytest.raises(Error) as caught:
+        gguf_tokenizer({"tokens": ["a", "b"], **keys})
+    assert caught.value.code == code
+
+
+def test_patterns_that_try_too_much_end():
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    ours = file_tokenizer({"tokenizer.json": json.dumps(LIBRARY | {"pre_tokenizer": split})})
+    with pytest.raises(Error) as caught:
+        ours.encode("a" * 40 + "!")
+    assert (caught.value.code, caught.value.exit_code) == ("E-TOKENIZER-PANIC", 6)
+
+
+def test_what_is_asked_for_must_be_there():
+    ours = gguf_tokenizer({"model": "rwkv", "tokens": ["a"]})
+    for ask in (lambda: ours.encode("a", add_bos=True), lambda: ours.encode("\ud800"), lambda: ours.decode([1]), lambda: ours.decode([-1])):
+        with pytest.raises(Error) as caught:
+            ask()
+        assert caught.value.exit_code == 2
