@@ -1,4 +1,4 @@
-"""Range kernels that are written as LLVM instructions: compiled without Numba, and kept on the disk by what they are made of."""
+"""Range kernels that are written as LLVM instructions: compiled without Numba, and kept on the disk by their names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EmittedKernel:
     """A range kernel ``(args, part, parts)`` whose instructions a function adds to a builder.
 
     Args:
-        name: for people.
+        name: no two kernels have the same.
         write: gets an `ir.IRBuilder` and the values of the argument block's address, the part and the number of parts.
     """
 
@@ -37,7 +37,20 @@ class EmittedKernel:
     def address(self) -> int:
         """Address of the machine code."""
         with _lock:
-            return _placed(_object(self.text()))
+            return _placed(self._object())
+
+    def _object(self) -> bytes:
+        """The object file, from the disk where it was compiled before."""
+        path = _file(self.name)
+        held = _read(path)
+        if held is not None:
+            return held
+        made = _compiled(self.text())
+        if path is not None:
+            fresh = path.with_suffix(f".{os.getpid()}")
+            fresh.write_bytes(hashlib.sha256(made).digest() + made)
+            os.replace(fresh, path)
+        return made
 
     def text(self) -> str:
         """The kernel as LLVM assembly."""
@@ -67,29 +80,25 @@ def _machine() -> Any:
     return target.create_target_machine(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), opt=3, reloc="pic", codemodel="small")
 
 
-def _object(text: str) -> bytes:
-    """The object file of a module, from the disk where it was compiled before."""
-    facts = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), text)
-    path = _file(hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40])
-    held = _read(path)
-    if held is not None:
-        return held
+def _compiled(text: str) -> bytes:
+    """The object file of a module."""
     machine = _machine()
     module = binding.parse_assembly(text)
     module.verify()
     passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
     passes.getModulePassManager().run(module, passes)
-    made = bytes(machine.emit_object(module))
-    if path is not None:
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(hashlib.sha256(made).digest() + made)
-        os.replace(fresh, path)
-    return made
+    return bytes(machine.emit_object(module))
 
 
-def _file(key: str) -> Path | None:
+@functools.cache
+def _platform() -> str:
+    facts = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def _file(name: str) -> Path | None:
     folder = cache_folder()
-    return None if folder is None else folder / f"{key}.o"
+    return None if folder is None else folder / f"{name}.{_platform()}.o"
 
 
 def _read(path: Path | None) -> bytes | None:

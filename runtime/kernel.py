@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -14,6 +15,8 @@ import numba
 from numba import types
 from numba.extending import register_jitable
 
+from .keeping import address_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
@@ -22,12 +25,9 @@ EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
 RANGE_SIGNATURE = types.void(types.CPointer(types.int64), types.int64, types.int64)
 """Of range kernels: argument block, number of this part, number of parts."""
 
+_SHARED = ("kernel", "simd", "native", "machine", "linking", "keeping", "emit", "vector", "scalar_math", "element", "fusion")
+"""Modules of `runtime` that machine code is made of, or with."""
 _compiling = threading.RLock()
-
-
-def kernel(function: F) -> F:
-    """Compile a function on its first call, without the GIL; the machine code is kept in the user's cache folder."""
-    return _cached(lambda **options: numba.njit(nogil=True, **options)(function))
 
 
 def inner(function: F) -> F:
@@ -55,8 +55,16 @@ class RangeKernel:
     def address(self) -> int:
         """Address of the machine code."""
         with _compiling:
+            kept = address_of(self, cache_folder())
+            if kept is not None:
+                return kept
             self._compiled = _cached(lambda **options: numba.cfunc(RANGE_SIGNATURE, **{**options, **self.options})(self.function))
         return int(self._compiled.address)
+
+    @functools.cached_property
+    def call(self) -> Callable[[int, int, int], None]:
+        """Runs the kernel from Python without the GIL: address of the argument block, part, parts."""
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(self.address)
 
     def compiled(self) -> Any:
         """The function compiled anew, as Numba's ``CFunc``, for those who keep the machine code themselves."""
@@ -103,7 +111,7 @@ def cache_folder() -> Path | None:
 def _sources() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    shared = [root / "runtime" / f"{name}.py" for name in ("kernel", "simd", "native", "scalar_math", "element", "fusion")]
+    shared = [root / "runtime" / f"{name}.py" for name in _SHARED]
     for path in (*shared, *sorted((root / "ops" / "quants").rglob("*.py")), *sorted((root / "ops").rglob("*_kernel.py"))):
         digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())

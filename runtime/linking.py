@@ -38,13 +38,18 @@ define {linkage} ptr @memcpy(ptr %to, ptr %from, i64 %count) "no-builtins" nounw
 """
 """What LLVM calls of the C library without being told."""
 _ALIGN = 64
+_JUMP = bytes.fromhex("ff2500000000")  # jmp [rip + 0], to the address that follows
+FUNCTIONS = frozenset(f"{name}{kind}".encode() for name in ("sin", "cos", "tan", "exp", "log", "pow", "tanh", "fmod") for kind in ("", "f"))
+"""What kernels may call of the C library's mathematics."""
+_MESSAGES = b".data.rel.ro"
 _WRITE, _ALLOC = 1, 2
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _PC32, _PLT32 = 2, 4
 
 
 def linked(kernel: RangeKernel) -> bytes | None:
-    """The place of the entry, 8 bytes, and the code; None for a kernel that needs something from outside."""
+    """The place of the entry and the number of functions called, 4 bytes each, the code, and for each function its name (24 bytes) and where
+    its address goes (8); None for a kernel that needs something else from outside."""
     compiled = kernel.compiled()
     name = compiled.native_name.removeprefix("cfunc.")
     try:
@@ -82,6 +87,7 @@ def _object(text: str, kernel: str) -> bytes:
 class _Section:
     """A section of an ELF file; `place` is where it lies in the joined code, -1 for those that are left out."""
 
+    name: int
     kind: int
     flags: int
     offset: int
@@ -90,34 +96,62 @@ class _Section:
     info: int
     align: int
     place: int = -1
+    messages: bool = False
+    """Whether it holds what Numba's exceptions would say: addresses that are stored for a caller who never looks at them."""
 
 
 def _joined(data: bytes) -> bytes:
     """The sections of an object file that are loaded, one after the other, with the references between them filled in."""
     table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
-    sections = [_Section(*struct.unpack_from("<4xIQ8xQQIIQ", data, table + 64 * number)) for number in range(count)]
+    sections = [_Section(*struct.unpack_from("<IIQ8xQQIIQ", data, table + 64 * number)) for number in range(count)]
+    names = sections[struct.unpack_from("<H", data, 62)[0]].offset
     code = bytearray()
     for section in sections:
+        section.messages = data.startswith(_MESSAGES, names + section.name)
         if section.flags & _ALLOC and section.kind == 1 and section.size:
             code += bytes(-len(code) % max(_ALIGN, section.align))
             section.place = len(code)
             code += data[section.offset : section.offset + section.size]
-    entry = None
+    entry, calls = None, _Calls(code)
     for section in sections:
-        if section.kind == _RELA and sections[section.info].place >= 0:
-            _relocate(data, sections, section, code)
+        if section.kind == _RELA and sections[section.info].place >= 0 and not sections[section.info].messages:
+            _relocate(data, sections, section, code, calls)
         elif section.kind == _SYMTAB:
             entry = _place_of(data, sections, section, ENTRY.encode())
     if entry is None:
         raise _Outside
-    return struct.pack("<Q", entry) + code
+    return struct.pack("<II", entry, len(calls.places)) + code + calls.table()
 
 
-def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code: bytearray) -> None:
+class _Calls:
+    """Jumps to functions of the C library, behind the code, each with room for an address that is filled in where the code is put."""
+
+    def __init__(self, code: bytearray) -> None:
+        self.code = code
+        self.places: dict[bytes, int] = {}
+
+    def place(self, name: bytes) -> int:
+        """Where the jump to a function is."""
+        if name not in FUNCTIONS:
+            raise _Outside
+        if name not in self.places:
+            self.code += bytes(-len(self.code) % 16)
+            self.places[name] = len(self.code)
+            self.code += _JUMP + bytes(8)
+        return self.places[name]
+
+    def table(self) -> bytes:
+        """Names of the functions and where their addresses go."""
+        return b"".join(struct.pack("<24sQ", name, place + len(_JUMP)) for name, place in self.places.items())
+
+
+def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code: bytearray, calls: _Calls) -> None:
     base, symbols = sections[relocations.info].place, sections[relocations.link]
     for at in range(relocations.offset, relocations.offset + relocations.size, 24):
         offset, kind, symbol, addend = struct.unpack_from("<QIIq", data, at)
-        target = _symbol(data, sections, symbols, symbol)[1]
+        name, target = _symbol(data, sections, symbols, symbol)
+        if target is None and kind == _PLT32:
+            target = calls.place(data[name : data.index(0, name)])
         if kind not in (_PC32, _PLT32) or target is None:
             raise _Outside
         struct.pack_into("<i", code, base + offset, target + addend - (base + offset))
@@ -126,8 +160,13 @@ def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code
 def _symbol(data: bytes, sections: list[_Section], symbols: _Section, number: int) -> tuple[int, int | None]:
     """Where the name of a symbol stands, and the symbol's place in the joined code, None for one that is not in it."""
     name, index, value = struct.unpack_from("<I2xHQ", data, symbols.offset + 24 * number)
-    inside = 0 < index < len(sections) and sections[index].place >= 0 and not sections[index].flags & _WRITE
+    inside = 0 < index < len(sections) and sections[index].place >= 0 and _fixed(sections[index])
     return sections[symbols.link].offset + name, sections[index].place + value if inside else None
+
+
+def _fixed(section: _Section) -> bool:
+    """Whether nothing writes to a section, or to where its addresses lead."""
+    return section.messages or not section.flags & _WRITE
 
 
 def _place_of(data: bytes, sections: list[_Section], symbols: _Section, name: bytes) -> int | None:

@@ -1,7 +1,8 @@
 """Machine code on the disk: range kernels that a later process calls without importing Numba, which takes a third of a second.
 
-A file holds one kernel: a digest, the place of its entry, and code that runs wherever it is put, since nothing in it points outside. Folders
-are named for the sources, the compiler and the processor. Only files of this user that nobody else can write are read.
+A file holds one kernel: a digest, the place of its entry, and code that runs wherever it is put: what it calls of the C library is filled in
+when it is put there, and nothing else in it points outside (`linking.linked`). Folders are named for the sources, the compiler and the
+processor. Only files of this user that nobody else can write are read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib.util
 import mmap
 import os
 import stat
+import struct
 import sys
 import threading
 from pathlib import Path
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 LARGEST = 1 << 24
 DIGEST = 32
 WORD = 8
+CALL = 32
+"""Bytes of the name of a function that code calls and of the place of its address."""
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _ROOT = Path(__file__).parents[1]
 _SOURCES = tuple(f"runtime/{name}.py" for name in ("kernel", "simd", "machine", "linking", "flat", "checksum_kernel", "halves"))
@@ -49,13 +53,13 @@ class Stored:
     @property
     def stored(self) -> bool:
         """Whether this machine has compiled the kernel from these sources."""
-        return "_function" in vars(self) or _read(self._file) is not None
+        return "_function" in vars(self) or read_code(self._file) is not None
 
     @functools.cached_property
     def _function(self) -> Any:
         with _loading:
-            held = _read(self._file)
-            address = _placed(held) if held is not None else None
+            held = read_code(self._file)
+            address = placed(held) if held is not None else None
             return _PROTOTYPE(self._compiled() if address is None else address)
 
     @property
@@ -67,12 +71,12 @@ class Stored:
         from . import linking
 
         kernel: RangeKernel = getattr(importlib.import_module(f"..{self.module}", __package__), self.name)
-        code = linking.linked(kernel) if _supported() else None
-        address = None if code is None else _placed(code)
+        code = linking.linked(kernel) if supported() else None
+        address = None if code is None else placed(code)
         if code is None or address is None:
             return kernel.address
         if self._file is not None:
-            _write(self._file, code)
+            write_code(self._file, code)
         return address
 
     def load(self) -> None:
@@ -85,14 +89,14 @@ class Stored:
         return block
 
 
-def _supported() -> bool:
+def supported() -> bool:
     return sys.platform == "linux" and os.uname().machine == "x86_64"
 
 
 @functools.cache
 def _folder() -> Path | None:
     """The folder for these sources on this processor, None where there is none that is safe."""
-    if not _supported():
+    if not supported():
         return None
     base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert" / "machine"
     folder = base / _digest()
@@ -110,7 +114,7 @@ def _ours(status: os.stat_result, kind: Any) -> bool:
 
 
 def _digest() -> str:
-    digest = hashlib.sha256(repr((sys.version_info[:2], _processor())).encode())
+    digest = hashlib.sha256(repr((sys.version_info[:2], processor())).encode())
     compiler = [spec.origin for name in ("numba", "llvmlite") if (spec := importlib.util.find_spec(name)) is not None and spec.origin is not None]
     ours = (path for folder in _SOURCE_FOLDERS for path in sorted((_ROOT / folder).glob("*.py")))
     for path in (*(Path(origin).with_name("_version.py") for origin in compiler), *(_ROOT / name for name in _SOURCES), *ours):
@@ -119,14 +123,14 @@ def _digest() -> str:
     return digest.hexdigest()[:32]
 
 
-def _processor() -> list[bytes]:
+def processor() -> list[bytes]:
     """What Linux says of the first processor that does not change while it runs."""
     with open("/proc/cpuinfo", "rb", buffering=0) as file:
         lines = file.read(1 << 14).partition(b"\n\n")[0].splitlines()
     return [line for line in lines if line.partition(b":")[0].strip().decode() in _CPU_FACTS]
 
 
-def _read(path: Path | None) -> bytes | None:
+def read_code(path: Path | None) -> bytes | None:
     """Entry and code from a file, None where it is missing, damaged, or not this user's alone."""
     if path is None:
         return None
@@ -142,7 +146,7 @@ def _read(path: Path | None) -> bytes | None:
     return data[DIGEST:] if hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
 
 
-def _write(path: Path, code: bytes) -> None:
+def write_code(path: Path, code: bytes) -> None:
     """Keep code; without room on the disk it is compiled again next time."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
@@ -155,11 +159,15 @@ def _write(path: Path, code: bytes) -> None:
             fresh.unlink(missing_ok=True)
 
 
-def _placed(code: bytes) -> int | None:
+def placed(code: bytes) -> int | None:
     """The address of the entry of code that was put into memory to be run; None where the system does not allow that."""
-    entry, size = int.from_bytes(code[:WORD], "little"), len(code) - WORD
+    entry, calls = struct.unpack_from("<II", code)
+    size = len(code) - WORD - CALL * calls
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
-    memory[:] = code[WORD:]
+    memory[:] = code[WORD : WORD + size]
+    for name, place in struct.iter_unpack("<24sQ", code[WORD + size :]):
+        function = getattr(ctypes.CDLL(None), name.rstrip(b"\0").decode())
+        struct.pack_into("<Q", memory, place, ctypes.cast(function, ctypes.c_void_p).value)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC):
         return None

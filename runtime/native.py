@@ -8,6 +8,7 @@ Which thread computes a part has no influence on the result.
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 from typing import Any
@@ -17,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .kernel import inner, kernel
+from .kernel import inner, range_kernel
 from .launch import CALL, UNLESS
 
 WORD = ir.IntType(64)
@@ -35,8 +36,6 @@ PATIENCE = 2000
 LOG_HEAD, LOG_ENTRY = 4, 3
 """Words of a log: two for the clock, how many entries there is room for and how many there were; each is an instruction's address, begin and end."""
 
-_give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
-_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
 _MONOTONIC = getattr(time, "CLOCK_MONOTONIC", 0)
 
 
@@ -120,6 +119,29 @@ def _pause(typing: Any) -> Any:
     return types.void(), lower
 
 
+@intrinsic
+def _call_system(typing: Any, function: Any, first: Any, second: Any) -> Any:
+    """Call a function of the system by address with an int and an address; one that takes none leaves them alone."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32), WORD])
+        build = builder
+        build.call(build.inttoptr(args[0], kind.as_pointer()), [build.trunc(args[1], ir.IntType(32)), args[2]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), lower
+
+
+def _system(name: str) -> int:
+    """The address of a function of the C library, or of Windows; 0 where there is none."""
+    library = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 if hasattr(library, name) else 0
+
+
+GIVE_WAY, CLOCK = _system("SwitchToThread" if sys.platform == "win32" else "sched_yield"), _system("clock_gettime")
+"""Addresses that `walk` and `help_team` are given."""
+
+
 @inner
 def share(count: int, part: int, parts: int) -> tuple[int, int]:
     """The range of `count` rows that a part computes."""
@@ -143,64 +165,63 @@ def _take_part(team: int) -> int:
 
 
 @inner
-def _wait(turn: int) -> int:
+def _wait(turn: int, give_way: int) -> int:
     if turn < PATIENCE:
         _pause()
     else:
-        _give_way()
+        _call_system(give_way, 0, 0)
     return turn + 1
 
 
 @inner
-def _now(log: int) -> int:
+def _now(log: int, clock: int) -> int:
     """Nanoseconds of the monotonic clock, which is read into the first words of a log."""
-    _clock_gettime(_MONOTONIC, log)
+    if clock != 0:
+        _call_system(clock, _MONOTONIC, log)
     return i64(log)[0] * 1_000_000_000 + i64(log)[1]
 
 
 @inner
-def _note(log: int, instruction: int, began: int) -> None:
+def _note(log: int, clock: int, instruction: int, began: int) -> None:
     head = i64(log)
     if head[3] < head[2]:
         entry = i64(log + 8 * (LOG_HEAD + LOG_ENTRY * head[3]))
-        entry[0], entry[1], entry[2] = instruction, began, _now(log)
+        entry[0], entry[1], entry[2] = instruction, began, _now(log, clock)
     head[3] += 1
 
 
-@kernel
-def walk(code: int, count: int, team: int, log: int) -> None:
-    """Run `count` instructions from address `code`.
-
-    Args:
-        team: address of a team's memory, 0 to work alone.
-        log: address of a log that the time of every call is noted in, 0 for none.
+@range_kernel
+def walk(args: Any, part: Any, parts: Any) -> None:
+    """Run instructions: their address and number, the address of a team's memory (0 to work alone), of a log that the time of every call is
+    noted in (0 for none), and `GIVE_WAY` and `CLOCK`.
     """
+    code, count, team, log, give_way, clock = args[0], args[1], args[2], args[3], args[4], args[5]
     at, task_number, began = 0, 0, 0
     while at < count:
         instruction = i64(code + 8 * INSTRUCTION * at)
-        kind, first, second, parts = instruction[0], instruction[1], instruction[2], instruction[3]
+        kind, first, second, pieces = instruction[0], instruction[1], instruction[2], instruction[3]
         at += 1
         if kind == CALL:
             if log != 0:
-                began = _now(log)
-            if parts == 1 or team == 0:
-                for part in range(parts):
-                    call_range_kernel(first, second, part, parts)
+                began = _now(log, clock)
+            if pieces == 1 or team == 0:
+                for piece in range(pieces):
+                    call_range_kernel(first, second, piece, pieces)
                 if log != 0:
-                    _note(log, code + 8 * INSTRUCTION * (at - 1), began)
+                    _note(log, clock, code + 8 * INSTRUCTION * (at - 1), began)
                 continue
             task = i64(team + 8 * TASK)
             task[0], task[1] = first, second
             _atomic_store(team + 8 * DONE, 0)
             task_number = (task_number + 1) & 0x3FFFFF
-            _atomic_store(team + 8 * TICKET, (task_number << (2 * _PARTS)) | (parts << _PARTS))
+            _atomic_store(team + 8 * TICKET, (task_number << (2 * _PARTS)) | (pieces << _PARTS))
             while _take_part(team) == 1:
                 pass
             turn = 0
-            while _atomic_load(team + 8 * DONE) < parts:
-                turn = _wait(turn)
+            while _atomic_load(team + 8 * DONE) < pieces:
+                turn = _wait(turn, give_way)
             if log != 0:
-                _note(log, code + 8 * INSTRUCTION * (at - 1), began)
+                _note(log, clock, code + 8 * INSTRUCTION * (at - 1), began)
         elif kind == UNLESS:
             if u8(i64(first)[0])[0] == 0:
                 at = second
@@ -210,12 +231,13 @@ def walk(code: int, count: int, team: int, log: int) -> None:
         _atomic_store(team + 8 * TICKET, CLOSED)
 
 
-@kernel
-def help_team(team: int) -> None:
-    """Take parts of a team's tasks until it is closed."""
+@range_kernel
+def help_team(args: Any, part: Any, parts: Any) -> None:
+    """Take parts of a team's tasks until it is closed: address of the team's memory, and `GIVE_WAY`."""
+    team, give_way = args[0], args[1]
     turn = 0
     while True:
         taken = _take_part(team)
         if taken < 0:
             return
-        turn = 0 if taken else _wait(turn)
+        turn = 0 if taken else _wait(turn, give_way)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .launch import CALL, UNLESS, cores
-from .native import DONE, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
+from .native import CLOCK, DONE, GIVE_WAY, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
 
 
 class Helpers:
@@ -40,7 +41,8 @@ class Helpers:
     def _serve(self, calls: queue.SimpleQueue[np.ndarray]) -> None:
         while True:
             team = calls.get()
-            help_team(team.ctypes.data)
+            block = (ctypes.c_int64 * 2)(team.ctypes.data, GIVE_WAY)
+            help_team.call(ctypes.addressof(block), 0, 1)
 
 
 HELPERS = Helpers()
@@ -64,13 +66,13 @@ class Code:
     def walk(self, start: int, stop: int, threads: int, log: int = 0) -> None:
         """Run instructions from `start` to `stop` with `threads` threads, this one included; `log` is the address of a log, 0 for none."""
         at = self._address + 8 * INSTRUCTION * start
-        if threads == 1:
-            walk(at, stop - start, 0, log)
-            return
-        self._team[DONE] = 0
-        self._team[TICKET] = 0
-        HELPERS.call(self._team, threads - 1)
-        walk(at, stop - start, self._team_address, log)
+        team = self._team_address if threads > 1 else 0
+        block = (ctypes.c_int64 * 6)(at, stop - start, team, log, GIVE_WAY, CLOCK)
+        if threads > 1:
+            self._team[DONE] = 0
+            self._team[TICKET] = 0
+            HELPERS.call(self._team, threads - 1)
+        walk.call(ctypes.addressof(block), 0, 1)
 
     def position(self, address: int) -> int:
         """Which instruction is at an address."""

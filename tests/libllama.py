@@ -36,7 +36,8 @@ class Libllama:
             "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]), "llama_init_from_model": (address, [address, Memory]),
             "llama_get_memory": (address, [address]), "llama_memory_clear": (None, [address, ctypes.c_bool]),
             "llama_set_n_threads": (None, [address, number, number]), "llama_model_get_vocab": (address, [address]),
-            "llama_vocab_n_tokens": (number, [address]), "llama_batch_get_one": (Batch, [address, number]), "llama_decode": (number, [address, Batch]),
+            "llama_vocab_n_tokens": (number, [address]), "llama_batch_get_one": (Batch, [address, number]),
+            "llama_decode": (number, [address, Batch]),
             "llama_get_logits_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
         }  # fmt: skip
         for name, (result, arguments) in kinds.items():

@@ -12,7 +12,7 @@ from candle_convert.runtime import machine
 from candle_convert.runtime.checksum import checksum
 from candle_convert.runtime.machine import Stored
 
-LINUX = pytest.mark.skipif(not machine._supported(), reason="kernels are kept for Linux on x86-64")
+LINUX = pytest.mark.skipif(not machine.supported(), reason="kernels are kept for Linux on x86-64")
 ENCODE = """
 import sys
 import numpy as np
@@ -50,8 +50,8 @@ def test_a_second_process_runs_the_code_of_the_first_without_numba(tmp_path):
 @pytest.mark.parametrize("change", ["mode", "link", "short", "digest", "none"])
 def test_files_that_are_not_used(tmp_path, change):
     path = tmp_path / "kernel"
-    machine._write(path, (0).to_bytes(8, "little") + b"\xc3" * 64)
-    assert machine._read(path) == (0).to_bytes(8, "little") + b"\xc3" * 64
+    machine.write_code(path, (0).to_bytes(8, "little") + b"\xc3" * 64)
+    assert machine.read_code(path) == (0).to_bytes(8, "little") + b"\xc3" * 64
     if change == "mode":
         path.chmod(0o620)
     elif change == "link":
@@ -63,7 +63,7 @@ def test_files_that_are_not_used(tmp_path, change):
         path.write_bytes(b"\0" + path.read_bytes()[1:])
     else:
         path.unlink()
-    assert machine._read(path) is None
+    assert machine.read_code(path) is None
 
 
 @LINUX
@@ -72,7 +72,7 @@ def test_every_encoder_and_decoder_is_kept():
     found += [codec.decoder.kernel for codec in codecs().values() if codec.decoder is not None]
     for kernel in found:
         kernel.load()
-        assert machine._read(machine._folder() / f"{kernel.module}.{kernel.name}") is not None, kernel.name
+        assert machine.read_code(machine._folder() / f"{kernel.module}.{kernel.name}") is not None, kernel.name
 
 
 def test_without_a_cache_kernels_are_compiled(monkeypatch):

@@ -1,0 +1,62 @@
+"""Kept kernels: a second process runs the machine code of the first, closures and calls of the C library included, and compiles nothing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from candle_convert.runtime import keeping, machine
+
+pytestmark = pytest.mark.skipif(not machine.supported(), reason="kernels are kept for Linux on x86-64")
+PROGRAM = """
+import sys
+import numba
+import numpy as np
+
+def compiled(*arguments, **options):
+    raise AssertionError("a kernel is compiled")
+
+if sys.argv[1] == "again":
+    numba.cfunc = numba.njit = compiled
+from candle_convert.runtime.build import Builder
+from candle_convert.runtime.dtype import DTYPES
+from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.session import Session
+
+graph = Graph(name="g")
+x = Value("x", DTYPES["f32"], (2, 3, 64))
+graph.inputs.append(x)
+graph.values["x"] = x
+build = Builder(graph)
+y = build.add("RMSNormalization", [x, build.constant(np.ones(64, np.float32), "float32")])
+y = build.add("Transpose", [build.add("Cos", [y])], {"perm": [1, 0, 2]})
+build.add("Softmax", [y], {"axis": -1}, outputs=[Value("y")])
+graph.outputs.append(graph.values["y"])
+feed = np.linspace(-3, 3, 384, dtype=np.float32).reshape(2, 3, 64)
+for threads in (1, 3):
+    print(Session(graph, threads=threads, native=True).run(None, {"x": feed})[0].tobytes().hex())
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, "-c", PROGRAM, mode], env=environment, capture_output=True, text=True, check=False) for mode in ("first", "again")
+    ]
+    assert [done.returncode for done in said] == [0, 0], said[-1].stderr
+    assert said[0].stdout == said[1].stdout
+
+
+def made(value):
+    def function():
+        return value
+
+    return function
+
+
+def test_what_functions_close_over_tells_them_apart():
+    texts = {keeping._described(made(value)) for value in (1, 2, 1.0, "1", (1,), [1], None, made(1), made(2), {"a": 1})}
+    assert len(texts) == 10
+    assert keeping._described(made(made(3))) == keeping._described(made(made(3)))
+    with pytest.raises(keeping._UnknownError):
+        keeping._described(made(object()))
