@@ -63,8 +63,8 @@ def _described(value: Any) -> str:
     if isinstance(value, np.generic):
         return f"{value.dtype}:{value!r}"
     if isinstance(value, tuple | list | set | frozenset):
-        inner = map(_described, value)
-        return f"{type(value).__name__}({', '.join(sorted(inner) if isinstance(value, set | frozenset) else inner)})"
+        items = [_described(item) for item in value]
+        return f"{type(value).__name__}({', '.join(sorted(items) if isinstance(value, set | frozenset) else items)})"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_described(key)}: {_described(item)}' for key, item in value.items())}}}"
     if isinstance(value, types.FunctionType):

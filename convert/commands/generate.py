@@ -85,7 +85,12 @@ def _ids(model: LanguageModel, prompt: str, values: dict[str, Any]) -> list[int]
     """The prompt's ids."""
     if not values["chat"]:
         return model.tokenizer.encode(prompt)
-    raise UsageError("E-OPTION", None, "--chat is not there yet")
+    from ...models.language.chat import prompt as chat_prompt
+    from ...models.language.chat import writes_bos
+
+    system = [] if values["system"] is None else [{"role": "system", "content": values["system"]}]
+    text = chat_prompt(model.tokenizer, [*system, {"role": "user", "content": prompt}])
+    return model.tokenizer.encode(text, add_bos=False if writes_bos(model.tokenizer, text) else None)
 
 
 def _tell(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, Any]) -> None:
@@ -93,7 +98,7 @@ def _tell(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, A
     from ...runtime.graph import Note
 
     unknown = model.tokenizer.unknown_markers(prompt)
-    notes = [Note("W-LM-MARKER", None, f"{marker} looks like a special token, and is none of this model") for marker in unknown]
+    notes = [Note("W-TOKENIZER-MARKER", None, f"{marker} looks like a special token, and is none of this model") for marker in unknown]
     context, trained = values["context"], model.context
     if context is not None and trained is not None and context > trained and len(ids) + values["max_tokens"] > trained:
         notes.append(Note("W-LM-CONTEXT", None, f"the model was trained with {trained:,} tokens at most; text behind them may make no sense"))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
-from ...runtime.native import f32, number, share
+from ...runtime.native import f32, number, share, u8
 from ...runtime.scalar_math import exp
 from ...runtime.simd import LANES, splat
 from ..math.lane_kernel import BRAIN, HALF, fma, load_brain, load_half, load_one, load_single, narrow, store_single, total, widen
-from .score_kernel import keys_of, sight_of, weigh
+from .score_kernel import HIDING, keys_of, sight_of, weigh
 
 KEYS = 256
 """Keys of a block."""
@@ -98,6 +98,22 @@ def _add_values(kind: Any, values: Any, step: Any, count: Any, powers: Any, rows
                 made[k] += line[j] * load_one(kind, values + j * step + k * width)
 
 
+@inner
+def _seen(mask: Any, head_step: Any, heads: Any, row_step: Any, queries: Any, lowest: Any, highest: Any) -> Any:
+    """What is left of a range of keys without those at its ends that no query sees."""
+    first, last = highest, lowest
+    for head in range(heads if head_step != 0 else 1):
+        for query in range(queries if row_step != 0 else 1):
+            line = u8(mask + head * head_step + query * row_step)
+            begin, end = lowest, highest
+            while begin < first and line[begin] == 0:
+                begin += 1
+            while end > last and line[end - 1] == 0:
+                end -= 1
+            first, last = min(first, begin), max(last, end)
+    return first, last
+
+
 @range_kernel
 def attended_cache(args: Any, part: Any, parts: Any) -> None:
     """Sums over blocks of keys: queries, keys, values; lengths and steps as `attention_kernel` lists them; sums, scratch for each part."""
@@ -129,6 +145,11 @@ def attended_cache(args: Any, part: Any, parts: Any) -> None:
         lowest, highest = max(lowest, begin), min(highest, begin + KEYS)
         if highest <= lowest:
             continue
+        if form == HIDING:
+            reach = mask + image * mask_batch + group * each * mask_head
+            lowest, highest = _seen(reach, mask_head, each, mask_row, queries, lowest, min(highest, np.int64(masked)))
+            if highest <= lowest:
+                continue
         count = highest - lowest
         for row in range(rows):
             head, query = group * each + row // queries, row % queries

@@ -40,9 +40,8 @@ for threads in (1, 3):
 
 def test_a_second_process_compiles_nothing(tmp_path):
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    said = [
-        subprocess.run([sys.executable, "-c", PROGRAM, mode], env=environment, capture_output=True, text=True, check=False) for mode in ("first", "again")
-    ]
+    words = [sys.executable, "-c", PROGRAM]
+    said = [subprocess.run([*words, mode], env=environment, capture_output=True, text=True, check=False) for mode in ("first", "again")]
     assert [done.returncode for done in said] == [0, 0], said[-1].stderr
     assert said[0].stdout == said[1].stdout
 

@@ -101,7 +101,19 @@ def test_command(path, capsys, monkeypatch):
     assert run([*words, "-p", "-", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == said["tokens"]
     assert run([*words, "-p", "x<|nothing|>", "--context", "900", "-n", "295"]) == 0
-    assert {"W-LM-MARKER", "W-LM-CONTEXT"} <= {word for word in capsys.readouterr().err.split() if word.startswith("W-")}
+    assert {"W-TOKENIZER-MARKER", "W-LM-CONTEXT"} <= {word for word in capsys.readouterr().err.split() if word.startswith("W-")}
+
+
+def test_command_with_a_chat_template(tmp_path, capsys):
+    template = "{{ bos_token }}{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
+    path = written(tmp_path / "m.gguf", **{"tokenizer.chat_template": template})
+    words = ["generate", str(path), "-n", "5", "--temp", "0", "--threads", "1", "--json"]
+    assert run([*words, "-p", "Hi", "--chat", "--system", "Be kind"]) == 0
+    chat = json.loads(capsys.readouterr().out)
+    assert run([*words, "-p", "system: Be kind\nuser: Hi\nassistant:"]) == 0
+    assert {**chat, "timings": 0} == {**json.loads(capsys.readouterr().out), "timings": 0}
+    assert run([*words, "-p", "Hi", "--system", "Be kind"]) == 2
+    assert run(["generate", str(written(tmp_path / "m.gguf")), "-p", "Hi", "--chat", "--json"]) == 4
 
 
 @pytest.mark.parametrize(
