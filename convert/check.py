@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..formats.containers.json import parse
-from ..runtime.errors import Error
+from ..runtime.errors import Error, UnsupportedError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.passes.weights import collected
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor, unpack
+from . import prequantized
 from .findings import Located, WatchedSource, table
 from .opening import INDEX, open_model
 from .progress import NoProgress, Progress
@@ -83,6 +84,7 @@ def check(
         progress.finish()
     found += [Located(graph.files[0], note.code, "info", note.message, member=note.tensor) for note in graph.notes]
     found += _unaligned(graph)
+    found += _scheme(graph)
     progress.phase("reading")
     progress.start(graph.nbytes)
     try:
@@ -107,6 +109,15 @@ def _unaligned(graph: Graph) -> Iterator[Located]:
             odd.setdefault(storage.source.path, []).append(name)
     for path, names in odd.items():
         yield Located(path, "W-ALIGN", "warning", f"{len(names)} tensors are not aligned to their elements: {_named(names)}")
+
+
+def _scheme(graph: Graph) -> Iterator[Located]:
+    """Whether the tensors are what the configuration says of their quantization."""
+    try:
+        prequantized.found(graph)
+    except Error as error:
+        severity = "warning" if isinstance(error, UnsupportedError) else "error"
+        yield Located(error.file or graph.files[0], error.code, severity, error.why)
 
 
 def _values(graph: Graph, progress: Progress) -> Iterator[Located]:

@@ -197,3 +197,14 @@ def test_experts_in_mxfp4_as_numbers(experts, tmp_path):
     numbers, plain = cc.load_file(tmp_path / "numbers"), cc.load_file(tmp_path / "plain")
     assert numbers.keys() == plain.keys()
     assert all(np.array_equal(numbers[name], plain[name]) for name in plain)
+
+
+def test_check_compares_tensors_with_what_is_declared(model, capsys):
+    assert run(["check", str(model), "--json"]) == 0
+    codes = {finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert not any(code.startswith("E-") for code in codes)
+    weights = load_file(model / "model.safetensors")
+    del weights["model.layers.0.self_attn.q_proj.scales"]
+    save_file(weights, model / "model.safetensors")
+    assert run(["check", str(model), "--json"]) == 1
+    assert "E-PACKED-MISSING" in {finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]}
