@@ -48,7 +48,20 @@ class Half:
         infer(graph)
         changed = rewrite(graph, self._replace)
         DropDead().run(graph)
+        self._take_names()
         return changed
+
+    def _take_names(self) -> None:
+        """What is left in its narrow form alone has the name of the wide one, so that both models can be compared value by value."""
+        for home in {graph for graph, _ in self._narrow}:
+            names = {
+                narrow.name: wide.name for (graph, wide), narrow in self._narrow.items()
+                if graph is home and home.values.get(narrow.name) is narrow and home.find(wide.name) is None
+            }
+            for narrow in [home.values[name] for name in names]:
+                narrow.name = names[narrow.name]
+            home.values = {value.name: value for value in home.values.values()}
+            home.weights = {names.get(name, name): tensor for name, tensor in home.weights.items()}
 
     def _replace(self, node: Node, build: Builder) -> bool:
         read = [value for value in node.inputs if value is not None]

@@ -133,6 +133,8 @@ def test_static(name, least, activation, weight, per_channel, method, tmp_path):
 @pytest.mark.parametrize(("name", "least"), [("encoder", 50), ("classifier", 50), ("recurrent", 50), ("branching", 50)])
 def test_half(name, least, tmp_path):
     model, _change = proven(name, tmp_path, lambda graph, feeds: Half(DTYPES["f16"]), least, 45)
+    widened = {node.input[0] for node in model.graph.node if node.op_type == "Cast"}
+    assert {output for node in model.graph.node for output in node.output if "/half" in output} <= widened
     inner = [attribute.g for node in model.graph.node for attribute in node.attribute]
     kinds = {item.data_type for part in (model.graph, *inner) for item in part.initializer}
     assert onnx.TensorProto.FLOAT not in kinds
