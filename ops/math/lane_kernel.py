@@ -65,6 +65,50 @@ def load_even(typing: Any, address: Any) -> Any:
     return F32(types.int64), lower
 
 
+def _mask(builder: Any, lanes: Any) -> Any:
+    return builder.bitcast(builder.trunc(lanes, ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
+
+
+@intrinsic
+def load_some(typing: Any, address: Any, lanes: Any) -> Any:
+    """Those of sixteen f32 whose bits are set in the low 16 of `lanes`, zeros for others, which are not touched."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, align = builder.inttoptr(args[0], _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
+        return _function(builder, "llvm.masked.load.v16f32.p0", _FLOATS, [place, align, _mask(builder, args[1]), _constant(_FLOATS, 0.0)])
+
+    return F32(types.int64, types.int64), lower
+
+
+@intrinsic
+def store_some(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+    """Write the lanes whose bits are set in the low 16 of `lanes`."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, align = builder.inttoptr(args[0], _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
+        _function(builder, "llvm.masked.store.v16f32.p0", ir.VoidType(), [args[1], place, align, _mask(builder, args[2])])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, F32, types.int64), lower
+
+
+def _shuffled(name: str, text: str, places: Sequence[int]) -> Any:
+    def shuffled(typing: Any, low: Any, high: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.shuffle_vector(args[0], args[1], ir.Constant(_WORDS, list(places)))
+
+        return F32(F32, F32), lower
+
+    shuffled.__name__, shuffled.__doc__ = name, text
+    return intrinsic(shuffled)
+
+
+evens = _shuffled("evens", "The even lanes of two vectors.", range(0, 2 * LANES, 2))
+odds = _shuffled("odds", "The odd lanes of two vectors.", range(1, 2 * LANES, 2))
+zip_low = _shuffled("zip_low", "Lanes of two vectors in turn, of their first halves.", [lane // 2 + lane % 2 * LANES for lane in range(LANES)])
+zip_high = _shuffled("zip_high", "As `zip_low`, of their second halves.", [(lane + LANES) // 2 + lane % 2 * LANES for lane in range(LANES)])
+
+
 @intrinsic
 def load_half(typing: Any, address: Any) -> Any:
     """Sixteen f16."""

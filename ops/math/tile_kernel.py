@@ -37,8 +37,11 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
     return value
 
 
-def _tile(rows: int) -> Any:
-    """A tile of `rows` rows: all addresses and steps in bytes; each element starts from its row's and its column's bias and is limited at the end."""
+def _tile(rows: int, halves: int = 2) -> Any:
+    """A tile of `rows` rows and 16 or 32 columns.
+
+    All addresses and steps are in bytes; each element starts from its row's and its column's bias and is limited at the end.
+    """
 
     @intrinsic
     def tile(
@@ -50,10 +53,10 @@ def _tile(rows: int) -> Any:
             constant = lambda value: ir.Constant(INT, value)  # noqa: E731
             fma = cgutils.get_or_insert_function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), "llvm.fma.v16f32")
             starts = []
-            halves = [_load(builder, builder.add(columns, constant(64 * half)), VECTOR) for half in range(2)]
+            shifts = [_load(builder, builder.add(columns, constant(64 * half)), VECTOR) for half in range(halves)]
             for row in range(rows):
                 element = _splat(builder, _load(builder, builder.add(bias, builder.mul(bias_row, constant(row))), ir.FloatType()))
-                starts += [builder.fadd(element, half) for half in halves]
+                starts += [builder.fadd(element, shift) for shift in shifts]
             lines = [builder.add(a, builder.mul(a_row, constant(row))) for row in range(rows)]
             before = builder.block
             loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
@@ -63,11 +66,11 @@ def _tile(rows: int) -> Any:
             sums = [builder.phi(VECTOR) for _ in starts]
             for phi, start in zip((step, offset, at, *sums), (constant(0), constant(0), b, *starts), strict=True):
                 phi.add_incoming(start, before)
-            panel = [_load(builder, builder.add(at, constant(64 * half)), VECTOR) for half in range(2)]
+            panel = [_load(builder, builder.add(at, constant(64 * half)), VECTOR) for half in range(halves)]
             made = []
             for row in range(rows):
                 element = _splat(builder, _load(builder, builder.add(lines[row], offset), ir.FloatType()))
-                made += [builder.call(fma, [element, panel[half], sums[2 * row + half]]) for half in range(2)]
+                made += [builder.call(fma, [element, panel[half], sums[halves * row + half]]) for half in range(halves)]
             following = builder.add(step, constant(1))
             step.add_incoming(following, loop)
             offset.add_incoming(builder.add(offset, a_step), loop)
@@ -85,7 +88,7 @@ def _tile(rows: int) -> Any:
             for index, found in enumerate(starts):
                 raised = builder.select(builder.fcmp_ordered("<", found, least), least, found)
                 bounded = builder.select(builder.fcmp_ordered(">", raised, most), most, raised)
-                row, half = divmod(index, 2)
+                row, half = divmod(index, halves)
                 address = builder.add(builder.add(c, builder.mul(c_row, constant(row))), constant(64 * half))
                 builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
             return context.get_dummy_value()
@@ -97,6 +100,8 @@ def _tile(rows: int) -> Any:
 
 _main, _eight, _four, _two, _one = _tile(ROWS), _tile(min(8, ROWS)), _tile(min(4, ROWS)), _tile(2), _tile(1)
 _EIGHT, _FOUR = min(8, ROWS), min(4, ROWS)
+NARROW, _SIXTEEN = PANEL // 2, 16 if WIDE else 4
+_narrow, _narrow_four, _narrow_one = _tile(_SIXTEEN, 1), _tile(4, 1), _tile(1, 1)
 
 
 @inlined
@@ -116,14 +121,22 @@ def column_of_tiles(
     a: Any, a_row: Any, a_step: Any, b: Any, depth: Any, c: Any, c_row: Any, first: Any, last: Any, width: Any, bias: Any, bias_row: Any,
     columns: Any, low: Any, high: Any, spare: Any,
 ) -> None:
-    """Rows ``[first, last)`` of `width` columns of the product; `spare` is memory for a tile that is wider than what is left."""
+    """Rows ``[first, last)`` of `width` columns of the product; `spare` is memory for a tile of `ROWS` rows, wider than what is left."""
     row = first
-    whole = width == PANEL
+    narrow, whole = width <= NARROW, width in (NARROW, PANEL)
     while row < last:
-        count = rows_of_tile(last - row)
+        left = last - row
+        count = (_SIXTEEN if left >= _SIXTEEN else 4 if left >= 4 else 1) if narrow else rows_of_tile(left)
         at, start = a + row * a_row, bias + row * bias_row
-        to, step = (c + row * c_row, c_row) if whole else (spare, np.int64(4 * PANEL))
-        if count == ROWS:
+        to, step = (c + row * c_row, c_row) if whole else (spare, np.int64(4 * NARROW if narrow else 4 * PANEL))
+        if narrow:
+            if count == _SIXTEEN:
+                _narrow(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            elif count == 4:
+                _narrow_four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            else:
+                _narrow_one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+        elif count == ROWS:
             _main(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
         elif count == _EIGHT:
             _eight(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
@@ -135,7 +148,7 @@ def column_of_tiles(
             _one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
         if not whole:
             for line in range(count):
-                source, target = f32(spare + line * 4 * PANEL), f32(c + (row + line) * c_row)
+                source, target = f32(spare + line * step), f32(c + (row + line) * c_row)
                 for column in range(width):
                     target[column] = source[column]
         row += count

@@ -17,12 +17,13 @@ from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, number, share
 from ..math.finish_kernel import Finish, finished, finishing
-from ..math.lane_kernel import load_single, store_single
+from ..math.lane_kernel import evens, load_some, store_some
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles
 from .channel_kernel import band_room, band_rows, convolved_by_channel
 from .conv import conv
 from .few_kernel import ENOUGH, FEW, convolved_few, padded_bias, weight_panels
 from .window import Axis, window
+from .winograd_kernel import EDGE, convolved_in_squares, pays, rows_together, scratch_bytes, transformed
 
 F32 = np.dtype(np.float32)
 MANY = 4
@@ -31,23 +32,29 @@ POINT = Axis(size=1, kernel=1, stride=1, dilation=1, begin=0, end=0, out=1)
 
 
 @inner
+def _bits(first: Any, last: Any) -> Any:
+    """Bits from `first` to before `last`, which is at most 63."""
+    return ((1 << max(first, last)) - 1) & ~((1 << first) - 1)
+
+
+@inner
 def _line(source: Any, begin: Any, stride: Any, target: Any, least: Any, most: Any, length: Any) -> None:
     """`length` elements from a row, zeros outside of ``[least, most)``."""
-    if least == 0 and most == PANEL and stride == 1:
-        for half in range(0, 4 * PANEL, 64):
-            store_single(target + half, load_single(source + 4 * begin + half))
-        return
-    row, packed = f32(source), f32(target)
-    for j in range(least):
-        packed[j] = np.float32(0)
+    written = _bits(0, length)
     if stride == 1:
-        for j in range(least, most):
-            packed[j] = row[begin + j]
+        valid = _bits(least, most)
+        for half in range(0, length, 16):
+            store_some(target + 4 * half, load_some(source + 4 * (begin + half), valid >> half), written >> half)
+    elif stride == 2:
+        valid = _bits(2 * least, 2 * most - 1)
+        for half in range(0, length, 16):
+            place = source + 4 * (begin + 2 * half)
+            pairs = evens(load_some(place, valid >> (2 * half)), load_some(place + 64, valid >> (2 * half + 16)))
+            store_some(target + 4 * half, pairs, written >> half)
     else:
-        for j in range(least, most):
-            packed[j] = row[begin + j * stride]
-    for j in range(most, length):
-        packed[j] = np.float32(0)
+        row, packed = f32(source), f32(target)
+        for j in range(length):
+            packed[j] = row[begin + j * stride] if least <= j < most else np.float32(0)
 
 
 @inner
@@ -175,6 +182,10 @@ def plan_conv(step: Step) -> Planned:
         bias = step.held(padded_bias(step.constant(2), groups, outputs))
         parts = step.parts(images * groups * -(-outputs // PANEL), y.count * depth / 8)
         scratch = step.scratch(parts * 4 * math.prod(outs) * (depth + PANEL))
+    elif pays(w, geometry, groups) and step.constant(1) is not None:
+        kernel, weights, slices = convolved_in_squares, step.packed(1, "squares", transformed), rows_together(outs[2])
+        parts = step.parts(images * -(-outs[1] // (EDGE * slices)), y.count * depth / 40)
+        scratch = step.scratch(parts * scratch_bytes(channels))
     elif by_channel:
         kernel, slices = convolved_by_channel, band_rows(geometry)
         bands = images * groups * outputs * -(-outs[1] // slices)

@@ -73,6 +73,29 @@ def test_few_positions(biased):
         natively("Conv", Example(inputs, attributes), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
 
 
+SQUARES = [(14, 14), (13, 17), (9, 130), (40, 9), (7, 300)]
+"""Sizes of which there are enough squares, in panels of 16 and 32 columns, one row and several."""
+
+
+@pytest.mark.parametrize("sizes", SQUARES)
+@pytest.mark.parametrize("biased", [True, False])
+def test_winograd(sizes, biased):
+    rng = np.random.default_rng(8)
+    for pads, channels, outputs in (([1, 1, 1, 1], 24, 25), ([0, 2, 1, 0], 30, 60)):
+        x, w = rng.normal(size=(2, channels, *sizes)).astype("f4"), (rng.normal(size=(outputs, channels, 3, 3)) / 16).astype("f4")
+        inputs = (x, w, rng.normal(size=outputs).astype("f4")) if biased else (x, w)
+        natively("Conv", Example(inputs, {"pads": pads}), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
+
+
+def test_winograd_is_nearly_as_exact_as_the_sum():
+    rng = np.random.default_rng(9)
+    x, w = rng.normal(size=(1, 256, 20, 20)).astype("f4"), (rng.normal(size=(64, 256, 3, 3)) / 48).astype("f4")
+    (found,) = natively("Conv", Example((x, w), {"pads": [1] * 4}), 22, rtol=1, atol=1, constant=[1])
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3))
+    exact = np.einsum("nchwij,ocij->nohw", windows, w.astype("f8"), optimize=True)
+    assert np.abs(found - exact).max() < 2e-5 * np.abs(exact).max()
+
+
 FOLLOWING = [
     [("Relu", [], {})], [("Clip", [-0.5, 0.7], {})], [("LeakyRelu", [], {"alpha": 0.3})], [("HardSwish", [], {})], [("Sigmoid", [], {})],
     [("HardSigmoid", [], {"alpha": 0.3, "beta": 0.4})], [("Swish", [], {"alpha": 1.5})], [("Tanh", [], {})], [("Add", ["like"], {})],
@@ -85,13 +108,17 @@ def with_following(kind, following, rng):
     """A model of a product and what follows it, and its feeds."""
     shape, node, weight = {
         "conv": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (7, 5, 3, 3)),
+        "squares": ([2, 24, 14, 15], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (26, 24, 3, 3)),
         "few": ([2, 5, 3, 4], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (33, 5, 3, 3)),
         "transposed": ([2, 5, 3, 4], helper.make_node("ConvTranspose", ["x", "w"], ["y0"], strides=[2, 2]), (5, 7, 2, 2)),
         "depthwise": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1], group=5), (5, 1, 3, 3)),
         "matmul": ([2, 9, 40], helper.make_node("MatMul", ["x", "w"], ["y0"]), (40, 37)),
         "gemm": ([130, 40], helper.make_node("Gemm", ["x", "w"], ["y0"], transB=1), (45, 40)),
     }[kind]  # fmt: skip
-    out = {"conv": [2, 7, 9, 11], "few": [2, 33, 3, 4], "transposed": [2, 7, 6, 8], "depthwise": shape, "matmul": [2, 9, 37], "gemm": [130, 45]}[kind]
+    out = {
+        "conv": [2, 7, 9, 11], "squares": [2, 26, 14, 15], "few": [2, 33, 3, 4], "transposed": [2, 7, 6, 8], "depthwise": shape,
+        "matmul": [2, 9, 37], "gemm": [130, 45],
+    }[kind]  # fmt: skip
     weights = {"w": rng.normal(size=weight).astype("f4"), "row": rng.normal(size=out[-1]).astype("f4")}
     nodes = [node]
     for operator, others, attributes in following:
@@ -109,7 +136,7 @@ def with_following(kind, following, rng):
 
 
 @pytest.mark.parametrize("following", FOLLOWING, ids=lambda item: "-".join(name for name, *_ in item))
-@pytest.mark.parametrize("kind", ["conv", "few", "transposed", "depthwise", "matmul", "gemm"])
+@pytest.mark.parametrize("kind", ["conv", "squares", "few", "transposed", "depthwise", "matmul", "gemm"])
 def test_what_follows_is_one_launch(kind, following):
     rng = np.random.default_rng(0)
     model, feeds = with_following(kind, following, rng)
