@@ -132,8 +132,12 @@ def _checked_method(text: str, name: str, arguments: tuple[Any, ...]) -> tuple[A
         _check_replaced(text, *arguments[:2])
     elif name == "join" and arguments:
         arguments = (_sized(arguments[0]), *arguments[1:])
-        _check(sum(map(_size, arguments[0])) + len(text) * len(arguments[0]))
+        _check_joined(text, arguments[0])
     return arguments
+
+
+def _check_joined(separator: str, items: Any) -> None:
+    _check((len(items) if isinstance(items, str) else sum(map(_size, items))) + len(separator) * len(items))
 
 
 def _sized(items: Any) -> Any:
@@ -165,7 +169,7 @@ def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
         elif function.__name__ == "do_join":
             value = _sized(value)
             separator = rest[0] if rest and isinstance(rest[0], str) else ""
-            _check(sum(map(_size, value)) + len(separator) * len(value))
+            _check_joined(separator, value)
         found = function(*own, value, *rest, **kwargs)
         _check(_size(found))
         return found
