@@ -102,7 +102,7 @@ class Session:
             return of_graph(graph, self._packed, self._lent)
         from .cuda.program import of_graph as on_device
 
-        return on_device(graph, self.device)
+        return on_device(graph, self.device, lent=self._lent)
 
     def get_inputs(self) -> list[Value]:
         """The inputs that have to be fed."""

@@ -81,6 +81,7 @@ class LanguageModel:
         activations: as of `Session`.
         read: reads the model's tokenizer when it is needed.
         context: the most tokens that the model was trained with, None where that is not known.
+        device: as of `Session`; on a card the states stay there from run to run.
 
     Attributes:
         vocabulary: logits of a token, None where the graph does not say.
@@ -88,7 +89,7 @@ class LanguageModel:
 
     def __init__(
         self, graph: Graph, threads: int | None = None, activations: str = "f32", read: Callable[[], Tokenizer] | None = None,
-        context: int | None = None,
+        context: int | None = None, device: str = "cpu",
     ) -> None:
         self._names = {value.name for value in graph.inputs}
         if "input_ids" not in self._names:
@@ -106,7 +107,7 @@ class LanguageModel:
         self._read = read
         self.context = context
         self.vocabulary = _vocabulary(graph)
-        self._options: dict[str, Any] = {"threads": threads, "activations": activations, "native": True}
+        self._options: dict[str, Any] = {"threads": threads, "activations": activations, "native": True, "device": device}
         self._sessions: dict[str, Session] = {}
         self.session(self._last)
 
@@ -152,14 +153,22 @@ class LanguageModel:
         counted = cache.mark(marks, room)
         if self._fixed:
             for value in self._states:
-                cache.states[value.name] = grown(cache.states[value.name], _shape(value, len(tokens), room))
+                shape, held = _shape(value, len(tokens), room), cache.states[value.name]
+                if held.shape != shape:
+                    cache.states[value.name] = grown(held if isinstance(held, np.ndarray) else held.numpy(), shape)
         places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {"input_ids": tokens, "attention_mask": cache.marks, "position_ids": places, PLACE: np.array(before, np.int64)}
         feeds = {name: array for name, array in feeds.items() if name in self._names} | cache.states
-        result, *states = self.session(output).run([output, *self._kept.values()], feeds)
+        result, *states = self._results(self.session(output), [output, *self._kept.values()], feeds)
         cache.states = dict(zip(self._kept, states, strict=True))
-        found: np.ndarray = result
+        found: np.ndarray = result if isinstance(result, np.ndarray) else result.numpy()
         return found
+
+    def _results(self, session: Session, names: list[str], feeds: dict[str, Any]) -> list[Any]:
+        if session.device == "cpu":
+            return session.run(names, feeds)
+        found = dict(zip((value.name for value in session.get_outputs()), session.run_on_device(feeds), strict=True))
+        return [found[name] for name in names]
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

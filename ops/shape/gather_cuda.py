@@ -128,8 +128,9 @@ def scatter_nd_on_device(step: Step) -> Planned:
 
 @cuda(tensor_scatter)
 def tensor_scatter_on_device(step: Step) -> Planned:
-    """A table of places for each sequence."""
-    past, update, first, y = step.input(0), step.input(1), step.given(2), step.output()
+    """A table of places for each sequence; what was there stays where it is if nothing else needs it."""
+    past, update, first = step.input(0), step.input(1), step.given(2)
+    y = step.outputs[0] = past if step.spare(past) else step.output()
     axis = step.attributes["axis"] % len(past.shape)
     batch, length, longest = past.shape[0], update.shape[axis], past.shape[axis]
     circular = step.attributes["mode"] == "circular"
@@ -141,7 +142,8 @@ def tensor_scatter_on_device(step: Step) -> Planned:
     strides[0], strides[axis] = length, 1
     places = tuple(0 if other == axis else item for other, item in enumerate(y.strides))
     target = Operand(y, places, lookups=(looked_up(step, table, tuple(strides), y.strides[axis], longest),))
-    return [made, copied(past.shape, whole(past), whole(y)), copied(update.shape, whole(update), target)]
+    kept = [] if y is past else [copied(past.shape, whole(past), whole(y))]
+    return [made, *kept, copied(update.shape, whole(update), target)]
 
 
 def _around(start: int, place: int, longest: int) -> int:

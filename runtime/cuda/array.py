@@ -55,6 +55,15 @@ class DeviceArray:
         interface: dict[str, Any] = dict(self.bytes.__cuda_array_interface__)
         return {**interface, "shape": self.shape, "typestr": self.dtype.str, "strides": None}
 
+    def copy(self) -> DeviceArray:
+        """Another array with the same numbers."""
+        from numba import cuda
+
+        made = cuda.device_array(self.bytes.size, np.uint8)
+        if self.bytes.size:
+            made.copy_to_device(self.bytes)
+        return DeviceArray(self.dtype, self.shape, made)
+
     def numpy(self) -> np.ndarray:
         """A copy on the host."""
         from .memory import fetched

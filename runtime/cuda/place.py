@@ -41,6 +41,7 @@ class Step:
         results: dtype and shape of each output, None for one that nobody uses.
         cache: what has been made of constants, kept for all plans of a session.
         flags: bytes that kernels set when data is not what the operator allows, and what to say then.
+        spare: whether an output may take the place of an input.
     """
 
     node: Node
@@ -49,6 +50,7 @@ class Step:
     results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
     cache: dict[Any, np.ndarray]
     outputs: dict[int, Buffer] = field(default_factory=dict)
+    spare: Callable[[Buffer], bool] = lambda buffer: False
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
 
     def input(self, index: int) -> Buffer:

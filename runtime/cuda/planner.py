@@ -178,7 +178,8 @@ class Planner:
 
             value.dtype, value.shape = dtype_of_numpy(feed.dtype), feed.shape
             slot = len(self.plan.fed)
-            self.device[value] = Buffer(feed.dtype, feed.shape, Room(size(feed.shape) * feed.dtype.itemsize, slot=slot))
+            room = Room(size(feed.shape) * feed.dtype.itemsize, slot=slot, lent=described.name in self.program.lent)
+            self.device[value] = Buffer(feed.dtype, feed.shape, room)
             self.plan.fed.append(slot)
             return
         if feed.data is not None and feed.dtype is not None and feed.shape is not None:
@@ -329,7 +330,7 @@ class Planner:
             (value.dtype.as_numpy(), ints(value.shape)) if value.name and self.uses[value] and value.dtype is not None else None
             for value in node.outputs
         ]
-        step = Step(node, inputs, {**node.op.defaults, **node.attributes}, results, self.program.cache)
+        step = Step(node, inputs, {**node.op.defaults, **node.attributes}, results, self.program.cache, spare=self._spare)
         found = planned(step)
         if isinstance(found, str):
             return found
@@ -388,6 +389,12 @@ class Planner:
                 self.nodes[-1] = node
                 return
         self._add(item, node)
+
+    def _spare(self, buffer: Buffer) -> bool:
+        """Whether nothing else needs the memory of an input: a value of the run's own, or an array that was lent."""
+        room = buffer.room
+        whole = buffer.offset == 0 and buffer.nbytes == room.nbytes
+        return whole and room.constant is None and (room.slot is None or room.lent) and self._only_use(buffer) and not self.keep
 
     def _only_use(self, buffer: Buffer) -> bool:
         users = [value for value, home in self.device.items() if home.room is buffer.room]

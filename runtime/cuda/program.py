@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,12 @@ class Program:
         inputs: fed ones first; for a subgraph, the values that it uses from around follow.
         decides: for each input, whether its values decide what a node is.
         cache: what planners have made of weights, shared by all programs of a session.
+        lent: names of inputs whose arrays on the device may be written into and become outputs.
     """
 
     def __init__(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks], pool: Pool,
-        cache: dict[Any, np.ndarray],
+        cache: dict[Any, np.ndarray], lent: Collection[str] = (),
     ) -> None:
         self.nodes = list(nodes)
         self.inputs = list(inputs)
@@ -49,6 +50,7 @@ class Program:
         self.weights = dict(weights)
         self.pool = pool
         self.cache = cache
+        self.lent = frozenset(lent)
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._defaults: dict[int, Fixed] = {}
         asked = ((node, place) for node in self.nodes if not node.op.domain for place in DECIDING.get(node.op.name, ()))
@@ -94,11 +96,11 @@ class Program:
         return [runner.plan for runner in self.runners]
 
 
-def of_graph(graph: Graph, device: str, memory: int | None = None) -> Program:
+def of_graph(graph: Graph, device: str, memory: int | None = None, lent: Collection[str] = ()) -> Program:
     """The program of a whole graph on a device (``cuda``, ``cuda:1``); `memory` limits the bytes that it may hold there."""
     pool = Pool(number_of(device), memory)
     kernels()
-    return Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), pool, {})
+    return Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), pool, {}, lent)
 
 
 def weights_of(graph: Graph) -> dict[Value, np.ndarray | Blocks]:
@@ -181,11 +183,19 @@ class Runner:
                 on_tap(name, memory.download(home) if isinstance(home, Buffer) else np.array(objects[home]))
         if plan.rest is None:
             if on_device:
-                return [memory.kept(home) if isinstance(home, Buffer) else memory.uploaded(objects[home]) for home in plan.outputs]
+                return [self._staying(memory, home, feeds, objects) for home in plan.outputs]
             return [memory.download(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
         live = [DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home] for home in plan.live]
         found: list[Any] = plan.rest.runner(live).run(live, None, on_device)
         return found if on_device else [_owned(result, feeds, plan) for result in found]
+
+    def _staying(self, memory: Memory, home: Buffer | Value, feeds: Sequence[Any], objects: Mapping[Value, Any]) -> Any:
+        """An output on the device: an array that was lent and written into as it is, others in memory of their own."""
+        if not isinstance(home, Buffer):
+            return memory.uploaded(objects[home])
+        if home.room.lent and home.room.slot is not None and home.nbytes == home.room.nbytes:
+            return DeviceArray(home.dtype, home.shape, feeds[home.room.slot].bytes)
+        return memory.kept(home)
 
     def _fitting(self, step: Upload, found: Any) -> np.ndarray:
         array = np.asarray(found)

@@ -25,3 +25,13 @@ def test_blocks_on_the_device():
     done = subprocess.run([sys.executable, str(script), *names], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == [*names, "experts"]
+
+
+@pytest.mark.skipif(not FULL, reason="a language model takes the simulator half a minute: CANDLE_FULL=1")
+def test_a_language_model_on_the_device():
+    """Its weights are blocks, its caches stay on the device and are written in place, and nothing runs on the CPU."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
+    script = Path(__file__).parent / "language_on_device.py"
+    done = subprocess.run([sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["on the CPU []", "blocks True"]
