@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key, Stored, Weight
-from ..runtime.graph import Value
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Stacked
 from .layers.mlp import gated
-from .layers.norm import bias_norm
+from .layers.norm import bias_norm, own_head_norm
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
 from .layers.rope import Rotary, Scaling
 from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, LAYER_EPS, ROTARY, THETA, act, matrix, partial
@@ -30,16 +29,6 @@ WEIGHTS = (
 )  # fmt: skip
 
 
-def _head_norm(net: Decoder, x: Value, name: str, heads: int) -> Value:
-    """Layer norm of each head, with weights of its own [heads, head_dim]."""
-    if not net.has(f"{name}.weight"):
-        return x
-    y = net.heads_apart(x, heads, net.config.head_dim)
-    plain = net.LayerNormalization(y, net.once(("ones", net.config.head_dim), lambda: net.constant([1.0] * net.config.head_dim, "float32")),
-                                   epsilon=net.config.eps)  # fmt: skip
-    return net.heads_together(net.Mul(plain, net.vector(f"{name}.weight")))
-
-
 def build(net: Decoder) -> None:
     """Pre-norm layers; in the 12B model both parts see the same norm."""
     config = net.config
@@ -48,7 +37,7 @@ def build(net: Decoder) -> None:
     for i in range(config.layers):
         name = f"layers.{i}"
         h = bias_norm(net, x, f"{name}.attn_norm")
-        y = net.Add(x, self_attention(net, h, i, rotary, net.visible(), normed=_head_norm))
+        y = net.Add(x, self_attention(net, h, i, rotary, net.visible(), normed=own_head_norm))
         h = h if config.parallel else bias_norm(net, y, f"{name}.mlp_norm")
         x = net.Add(y, gated(net, h, f"{name}.mlp", config.act))
     net.end(x, bias_norm)

@@ -34,3 +34,14 @@ def layer_norm(net: Net, x: Value, name: str, epsilon: float, width: int | None 
 def head_norm(net: Net, x: Value, name: str, heads: int, size: int, epsilon: float) -> Value:
     """`x` [batch, length, heads x size] with each head normed by its root mean square, ``NAME.weight`` [size]."""
     return net.heads_together(rms_norm(net, net.heads_apart(x, heads, size), name, epsilon))
+
+
+def own_head_norm(net: Net, x: Value, name: str, heads: int) -> Value:
+    """Layer norm of each head of `x` [batch, length, heads x head_dim], with a weight of its own (``NAME.weight`` [heads, head_dim]), where there is
+    one."""
+    if not net.has(f"{name}.weight"):
+        return x
+    size = net.config.head_dim
+    y = net.heads_apart(x, heads, size)
+    normed = net.LayerNormalization(y, net.once(("ones", size), lambda: net.constant([1.0] * size, "float32")), epsilon=net.config.eps)
+    return net.heads_together(net.Mul(normed, net.vector(f"{name}.weight")))

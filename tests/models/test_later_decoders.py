@@ -35,6 +35,10 @@ CASES = [
         **YARN, "mscale": 0.707, "mscale_all_dim": 0.707}}, deepseek_v2={**DEEPSEEK, "q_lora_rank": 24, "topk_method": "group_limited_greedy",
                                                                          "n_group": 4, "topk_group": 2, "routed_scaling_factor": 16.0}),
     *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
+    *cases("GPTNeoXForCausalLM", "gpt_neox", gpt_neox={"rotary_pct": 0.25, "use_parallel_residual": (True, False), "tie_word_embeddings": False}),
+    *cases("CohereForCausalLM", "cohere", cohere={"use_qk_norm": (True, False), "logit_scale": 0.25, "tie_word_embeddings": True}),
+    *cases("Cohere2ForCausalLM", "cohere2", cohere2={
+        "sliding_window": 8, "sliding_window_pattern": 3, "logit_scale": 0.25, "tie_word_embeddings": True, "head_dim": 16, "num_hidden_layers": 3}),
     *cases("Ministral3ForCausalLM", "ministral3", ministral3={"head_dim": 32, "sliding_window": None, "rope_parameters": {
         **YARN, "rope_type": "yarn", "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}),
     *cases("DeepseekV3ForCausalLM", "deepseek_v3", deepseek_v3={

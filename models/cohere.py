@@ -1,0 +1,69 @@
+"""Command R and R7B of Cohere: attention and gated network side by side behind a norm without bias; R7B turns only layers with a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..runtime.arch import Architecture, Config, Key, Row
+from ..runtime.tensor import Tensor
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.mlp import gated
+from .layers.norm import bias_norm, own_head_norm
+from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYER_EPS, THETA, VALUE_DIM, Windows, act, matrix
+
+
+def _scaled(config: Config) -> str:
+    """GGUF files of these models say that there is no scaling."""
+    kind = str(config.scaling["type"])
+    return "none" if kind == "default" else kind
+
+
+KEYS: tuple[Row, ...] = (
+    *(row for row in DECODER if row.name != "context"), Key("longest", ("model_max_length", "max_position_embeddings"), "context_length", 8192),
+    Key("context", "max_position_embeddings", (), lambda config: config.longest),
+    KV_HEADS, INTERMEDIATE, LAYER_EPS, Scaling(), Key("scaled", (), "rope.scaling.type", _scaled, str), act("silu"),
+    Key("logits", "logit_scale", "logit_scale", 0.0625, float),
+)  # fmt: skip
+COHERE_KEYS: tuple[Row, ...] = (
+    *KEYS, Key("theta", THETA.hf, THETA.gguf, 5e5, float), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    Key("normed", "use_qk_norm", (), lambda config: config.names != "hf", bool),
+)  # fmt: skip
+COHERE2_KEYS: tuple[Row, ...] = (
+    *KEYS, THETA, HEAD_DIM, VALUE_DIM, Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 4),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0),
+    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim), Key("tokens", (), "vocab_size", lambda config: config.vocab),
+)  # fmt: skip
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *GATED, *NORM, *HEAD)
+NORMS = tuple(
+    row for part in "qk" for row in matrix(
+        f"layers.{{i}}.attn.{part}_norm", f"model.layers.{{i}}.self_attn.{part}_norm", f"blk.{{i}}.attn_{part}_norm", optional=True)
+)  # fmt: skip
+
+
+def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """See whether queries and keys are normed, which GGUF files do not say."""
+    config.values["normed"] = "layers.0.attn.q_norm.weight" in weights
+
+
+def build(net: Decoder) -> None:
+    """Both parts of a layer see the same norm, and both are added."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context, interleaved=True)
+    windows = config.values.get("windows")
+    x = net.begin()
+    for i in range(config.layers):
+        h = bias_norm(net, x, f"layers.{i}.attn_norm")
+        window = windows[i] if windows else None
+        turned = rotary if windows is None or window else None
+        y = self_attention(net, h, i, turned, net.visible(window), normed=own_head_norm)
+        x = net.Add(x, net.Add(y, gated(net, h, f"layers.{i}.mlp", config.act)))
+    net.end(x, bias_norm, change=lambda logits: net.Mul(logits, config.logits))
+
+
+ARCHITECTURES = (
+    Architecture("cohere", "Command R", ("cohere",), ("command-r",), COHERE_KEYS, (*WEIGHTS, *NORMS), build, settle=settle),
+    Architecture("cohere2", "Command R7B", ("cohere2",), ("cohere2",), COHERE2_KEYS, WEIGHTS, build),
+)

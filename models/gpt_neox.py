@@ -1,0 +1,50 @@
+"""GPT-NeoX and Pythia (Black et al. 2022, arXiv:2204.06745; Biderman et al. 2023, arXiv:2304.01373): both parts of a layer see its input."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Key
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.layouts import Ordered, grouped
+from .layers.mlp import plain
+from .layers.norm import bias_norm
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, INTERMEDIATE, LAYER_EPS, ROTARY, act, matrix, partial
+
+KEYS = (
+    *DECODER, Key("kv_heads", (), (), lambda config: config.heads), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float),
+    Scaling(), act("gelu"), partial(0.25), ROTARY, Key("part", "rotary_pct", (), lambda config: config.turned, float),
+    Key("parallel", "use_parallel_residual", "use_parallel_residual", True, bool),
+)  # fmt: skip
+HF, GGUF, OURS = "gpt_neox.layers.{i}.", "blk.{i}.", "layers.{i}."
+WEIGHTS = (
+    *matrix("embed", "gpt_neox.embed_in", "token_embd", shape=("vocab", "hidden")),
+    *matrix(f"{OURS}attn_norm", f"{HF}input_layernorm", f"{GGUF}attn_norm"),
+    *matrix(f"{OURS}attn.qkv", f"{HF}attention.query_key_value", f"{GGUF}attn_qkv", hf_layout=Ordered(grouped)),
+    *matrix(f"{OURS}attn.o", f"{HF}attention.dense", f"{GGUF}attn_output", shape=("hidden", "hidden")),
+    *matrix(f"{OURS}mlp_norm", f"{HF}post_attention_layernorm", f"{GGUF}ffn_norm"),
+    *matrix(f"{OURS}mlp.up", f"{HF}mlp.dense_h_to_4h", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),
+    *matrix(f"{OURS}mlp.down", f"{HF}mlp.dense_4h_to_h", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "gpt_neox.final_layer_norm", "output_norm"),
+    *matrix("head", "embed_out", "output", optional=True),
+)
+
+
+def build(net: Decoder) -> None:
+    """Layers whose parts see the same input through norms of their own, or one behind the other."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i in range(config.layers):
+        name = f"layers.{i}"
+        y = net.Add(x, self_attention(net, bias_norm(net, x, f"{name}.attn_norm"), i, rotary, net.visible()))
+        seen = x if config.parallel else y
+        x = net.Add(y, plain(net, bias_norm(net, seen, f"{name}.mlp_norm"), f"{name}.mlp", config.act))
+    net.end(x, bias_norm)
+
+
+ARCHITECTURES = (
+    Architecture("gpt_neox", "GPT-NeoX, Pythia", ("gpt_neox",), ("gptneox",), KEYS, WEIGHTS, build, prefixes=("gpt_neox.",),
+                 ignored=(*Architecture.ignored, r"attention\.(masked_)?bias$")),
+)  # fmt: skip
