@@ -14,8 +14,10 @@ import numpy as np
 
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.strided import strided
+from ....runtime.tensor import Tensor
 from ..layout.packed import numbers
 from ..layout.scales import Grid
+from . import mxfp4
 from .fp8 import UNUSED, scaled
 
 FORMATS = {
@@ -164,12 +166,17 @@ def plain(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacke
 
 
 def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight_packed`` [out, in / 2] of E2M1 floats, the first in the low half; a global scale divides."""
+    """``weight_packed`` [out, in / 2] of E2M1 floats, the first in the low half; a global scale divides. MXFP4 stays blocks."""
     packed = checkpoint.matrix(f"{stem}.{PACKED}", ("u8",))
     shape = (packed.shape[0], packed.shape[1] * 2)
     scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
     whole = f"{stem}.weight_global_scale"
+    exponents = scales.tensor.dtype.name in mxfp4.EXPONENTS and whole not in checkpoint.tensors and scales.block == (1, mxfp4.BLOCK.block)
     names = [f"{stem}.{part}" for part in (PACKED, SCALE, "weight_global_scale") if f"{stem}.{part}" in checkpoint.tensors]
+    if exponents and shape[1] == scales.grid[1] * mxfp4.BLOCK.block:
+        codes = Tensor(packed.dtype, (shape[0], scales.grid[1], mxfp4.HALF), packed.storage)
+        found.add(f"{stem}.weight", mxfp4.blocks(codes, scales.tensor), names)
+        return
     divisor = np.float32(1)
     if whole in checkpoint.tensors:
         divisor = np.float32(checkpoint.note(whole, ("f32", "f16", "bf16")).reshape(-1)[0])

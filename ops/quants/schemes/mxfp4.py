@@ -17,6 +17,7 @@ from ....runtime.transposed import transposed
 
 BLOCK = block_type("mxfp4")
 HALF = BLOCK.block // 2
+EXPONENTS = ("u8", "f8_e8m0")
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
@@ -24,17 +25,22 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     found = Unpacked(f"mxfp4, blocks of {BLOCK.block}")
     for name in checkpoint.stems("_blocks"):
         names = [f"{name}_blocks", f"{name}_scales"]
-        found.add(name, transposed(blocks(checkpoint, name, *names)), names)
+        codes = checkpoint.part(names[0], ("u8",), of=name)
+        if len(codes.shape) < 3 or codes.shape[-1] != HALF or not codes.count:
+            want = f"[..., rows, blocks, {HALF}]"
+            raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {names[0]!r} has another shape", expected=want, found=list(codes.shape))
+        scales = checkpoint.part(names[1], EXPONENTS, codes.shape[:-1], name)
+        found.add(name, transposed(blocks(codes, scales)), names)
     return found
 
 
-def blocks(checkpoint: Checkpoint, name: str, codes_name: str, scales_name: str) -> Tensor:
-    """The same values as ggml's blocks, [experts, out, in]: the exponent first, then element i and i + 16 in a byte in place of 2 i and 2 i + 1."""
-    codes = checkpoint.part(codes_name, ("u8",), of=name)
-    if len(codes.shape) < 3 or codes.shape[-1] != HALF or not codes.count:
-        want = f"[..., rows, blocks, {HALF}]"
-        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {codes_name!r} has another shape", expected=want, found=list(codes.shape))
-    scales = checkpoint.part(scales_name, ("u8", "f8_e8m0"), codes.shape[:-1], name)
+def blocks(codes: Tensor, scales: Tensor) -> Tensor:
+    """The same values as ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte in place of 2 i and 2 i + 1.
+
+    Args:
+        codes: [..., blocks of a row, 16], two in a byte.
+        scales: [..., blocks of a row], exponents.
+    """
     shape = (*codes.shape[:-2], codes.shape[-2] * BLOCK.block)
     size = BLOCK.block_nbytes
 
