@@ -125,6 +125,13 @@ class Checkpoint:
             raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is too large", expected=most, found=f"{tensor.nbytes:,}")
         return tensor.numpy()
 
+    def number(self, name: str, dtypes: Iterable[str]) -> float:
+        """The value of a tensor that has only one."""
+        found = self.note(name, dtypes)
+        if found.size != 1:
+            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is no single number", found=list(found.shape))
+        return float(found.reshape(())[()])
+
     def stems(self, *endings: str) -> list[str]:
         """What stands before an ending in the names of tensors, once each, in their order."""
         return list(dict.fromkeys(name.removesuffix(ending) for name in self.tensors for ending in endings if name.endswith(ending)))

@@ -139,6 +139,21 @@ def test_scales_of_stacked_matrices(shape):
     np.testing.assert_array_equal(found.numpy(), (weight.float() * spread).numpy())
 
 
+def test_modelopt_by_its_definition():
+    levels = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    codes, scales, whole = torch.randint(0, 16, (24, 64)), torch.rand(24, 4).to(torch.float8_e4m3fn), torch.tensor(0.37)
+    eight, scale = torch.randn(24, 64).to(torch.float8_e4m3fn), torch.tensor(0.12)
+    tensors = {
+        "a.weight": (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), "a.weight_scale": scales, "a.weight_scale_2": whole,
+        "a.input_scale": torch.tensor(1.0), "b.weight": eight, "b.weight_scale": scale, "b.k_scale": torch.tensor(1.0),
+    }  # fmt: skip
+    found = unpacked({"quant_method": "modelopt", "quant_algo": "NVFP4"}, tensors)
+    wanted = levels[codes] * (scales.float() * whole).repeat_interleave(16, 1)
+    np.testing.assert_array_equal(found.weights["a.weight"].numpy(), wanted.numpy())
+    np.testing.assert_array_equal(found.weights["b.weight"].numpy(), (eight.float() * scale).numpy())
+    assert found.unused == ["a.input_scale", "b.k_scale"]
+
+
 def test_mxfp4_keeps_its_bits_and_goes_back_to_rows():
     from candle_convert.runtime.transposed import transposed
 
@@ -214,6 +229,7 @@ HOSTILE = [
     ("ct no shape", "ct-group", {}, "_shape", None, "E-PACKED-MISSING"),
     ("ct no scale", "ct-group", {}, "_scale", None, "E-PACKED-MISSING"),
     ("ct zero", "ct-group-asymmetric", {}, "_zero_point", torch.ones(5, 3, dtype=torch.int32), "E-PACKED-SHAPE"),
+    ("ct global", "ct-nvfp4", {}, "_global_scale", torch.ones(0), "E-PACKED-SHAPE"),
     ("mxfp4 no scales", "mxfp4", {}, "_scales", None, "E-PACKED-MISSING"),
     ("mxfp4 scales", "mxfp4", {}, "_scales", torch.ones(3, 8, 3, dtype=torch.uint8), "E-PACKED-SHAPE"),
     ("mxfp4 blocks", "mxfp4", {}, "_blocks", torch.ones(3, 8, 2, 15, dtype=torch.uint8), "E-PACKED-SHAPE"),

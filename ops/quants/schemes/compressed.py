@@ -179,7 +179,7 @@ def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], foun
         return
     divisor = np.float32(1)
     if whole in checkpoint.tensors:
-        divisor = np.float32(checkpoint.note(whole, ("f32", "f16", "bf16")).reshape(-1)[0])
+        divisor = np.float32(checkpoint.number(whole, ("f32", "f16", "bf16")))
 
     def rows(first: int, last: int) -> np.ndarray:
         values: np.ndarray = E2M1[numbers(packed[first:last].numpy(), 4)]

@@ -1,0 +1,54 @@
+"""NVIDIA's Model Optimizer: 8-bit floats with a scale, or 4-bit ones (NVFP4) with a scale of every 16 and one of the whole matrix.
+
+Source: the checkpoints that it exports for Hugging Face's layout (`quant_algo` FP8 and NVFP4).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor import Tensor
+from ..layout.packed import numbers
+from ..layout.scales import Grid
+from .compressed import E2M1
+from .fp8 import FLOATS, UNUSED, scaled
+
+ALGORITHMS = ("FP8", "NVFP4", "MIXED_PRECISION")
+GROUP = 16
+SCALE, WHOLE = ".weight_scale", ".weight_scale_2"
+
+
+def unpack(checkpoint: Checkpoint) -> Unpacked:
+    """``weight`` and ``weight_scale``, with a ``weight_scale_2`` for 4 bits, to ``weight``."""
+    algorithm = checkpoint.setting("quant_algo", "FP8", str, ALGORITHMS)
+    found = Unpacked(f"modelopt {algorithm.lower()}")
+    for name in checkpoint.tensors:
+        stem = name.removesuffix(SCALE)
+        weight = checkpoint.tensors.get(f"{stem}.weight")
+        if name.endswith(SCALE) and weight is not None:
+            four = weight.dtype.name == "u8"
+            parts = [f"{stem}.weight", name, *([f"{stem}{WHOLE}"] if four else [])]
+            tensor = four_bits(checkpoint, stem) if four else scaled(checkpoint, parts[0], FLOATS, name, None)
+            found.add(parts[0], tensor, parts)
+        elif name.endswith((*UNUSED, SCALE)):
+            found.unused.append(name)
+    return found
+
+
+def four_bits(checkpoint: Checkpoint, stem: str) -> Tensor:
+    """``weight`` [out, in / 2] of E2M1 floats, the first in the low half; both scales multiply."""
+    packed = checkpoint.matrix(f"{stem}.weight", ("u8",))
+    shape = (packed.shape[0], packed.shape[1] * 2)
+    scales = Grid(checkpoint, f"{stem}{SCALE}", shape, (1, GROUP), f"{stem}.weight")
+    whole = np.float32(checkpoint.number(f"{stem}{WHOLE}", ("f32",)))
+
+    def rows(first: int, last: int) -> np.ndarray:
+        values: np.ndarray = E2M1[numbers(packed[first:last].numpy(), 4)]
+        values *= scales.spread(scales.scales(first, last) * whole)
+        return values
+
+    return computed(shape, rows, (packed,))
+
+
+SCHEME = Scheme(("modelopt",), unpack)
