@@ -12,7 +12,7 @@ from ..models.language.model import LanguageModel
 from ..models.layers.decoder import Decoder
 from ..runtime.arch import GGUF, HF, Architecture, Config
 from ..runtime.binding import architectures, bind, configured, recognise
-from ..runtime.errors import UnsupportedError
+from ..runtime.errors import UnsupportedError, UsageError
 from ..runtime.graph import Graph
 from ..runtime.tensor import Tensor
 from .legacy import modern
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..models.language.tokenizer import Tokenizer
 
 ARCHITECTURE = "general.architecture"
+TASKS = ("lm", "classification", "hidden")
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,25 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
     return graph
 
 
-def load(path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str = "f32") -> LanguageModel:
+def load(
+    path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str = "f32", task: str | None = None
+) -> LanguageModel:
     """A language model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
     Args:
         threads: threads of one run, all cores where None.
         activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does.
+        task: ``lm`` for logits of tokens, ``classification`` for those of labels, ``hidden`` for hidden states, as models of embeddings have them;
+            what the file says where None.
     """
     graph = modern(path if isinstance(path, Graph) else open_model(path))
     if graph.nodes:
         return LanguageModel(mapped(graph), threads, activations, functools.partial(_tokenizer, graph))
     model = modelled(graph)
+    if task is not None:
+        if task not in TASKS or (task == "classification" and "classifier.weight" not in model.weights):
+            raise UsageError("E-ARCH-TASK", graph.files[0] if graph.files else None, f"the model has no task {task!r}", expected=" or ".join(TASKS))
+        model.config.values["task"] = task
     return LanguageModel(mapped(built(model)), threads, activations, functools.partial(_tokenizer, graph), model.config.values.get("context"))
 
 

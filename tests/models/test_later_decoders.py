@@ -10,7 +10,7 @@ from candle_convert.convert.modelling import built, modelled
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.arch import GGUF, HF
 from candle_convert.runtime.binding import described, unbind
-from candle_convert.runtime.errors import UnsupportedError
+from candle_convert.runtime.errors import UnsupportedError, UsageError
 from candle_convert.runtime.graph import Graph
 from checkpoints import Case, cases, converted, difference, expected, made, texts
 
@@ -38,7 +38,7 @@ CASES = [
     *cases("GPTNeoXForCausalLM", "gpt_neox", gpt_neox={"rotary_pct": 0.25, "use_parallel_residual": (True, False), "tie_word_embeddings": False}),
     *cases("CohereForCausalLM", "cohere", cohere={"use_qk_norm": (True, False), "logit_scale": 0.25, "tie_word_embeddings": True}),
     *cases("Cohere2ForCausalLM", "cohere2", cohere2={
-        "sliding_window": 8, "sliding_window_pattern": 3, "logit_scale": 0.25, "tie_word_embeddings": True, "head_dim": 16, "num_hidden_layers": 3}),
+        "sliding_window": 8, "sliding_window_pattern": 4, "logit_scale": 0.25, "tie_word_embeddings": True, "head_dim": 16, "num_hidden_layers": 4}),
     *cases("Ministral3ForCausalLM", "ministral3", ministral3={"head_dim": 32, "sliding_window": None, "rope_parameters": {
         **YARN, "rope_type": "yarn", "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}),
     *cases("DeepseekV3ForCausalLM", "deepseek_v3", deepseek_v3={
@@ -167,3 +167,20 @@ def test_chatglm_layout(tmp_path):
     assert difference(LanguageModel(built(model), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
     gguf = unbind(model.architecture, model.config, model.weights, GGUF)
     assert gguf["blk.0.attn_qkv.weight"].shape == (128, 64)
+
+
+def test_hidden_states_of_a_model_that_says_it_is_for_tokens(tmp_path):
+    """Models of embeddings have the class of those of tokens."""
+    import torch
+
+    case = cases("Qwen3ForCausalLM", "qwen3", embedding={"head_dim": 32, "tie_word_embeddings": True})[0]
+    reference = made(case, 0, tmp_path)
+    ids, mask = texts(case, 0, reference)["left padding"]
+    with torch.no_grad():
+        places = torch.tensor(np.maximum(mask.cumsum(1) - 1, 0))
+        want = reference.model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask), position_ids=places).last_hidden_state.numpy()
+    got = models.load(tmp_path, threads=1, task="hidden").logits(ids, mask)
+    assert difference(got[:, -1], want[:, -1]) <= case.tolerance
+    for task in ("nothing", "classification"):
+        with pytest.raises(UsageError, match="no task"):
+            models.load(tmp_path, threads=1, task=task)
