@@ -60,6 +60,8 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
     graph.arch = model.architecture.name
     if wanted == GGUF and not model.architecture.gguf:
         graph.note("W-ARCH", f"GGUF files have no {model.architecture.title} models: names and parameters stay as they are")
+    elif wanted == GGUF and model.config.values.get("task") == "classification":
+        graph.note("W-ARCH", "GGUF files have no classifiers of texts: names and parameters stay as they are")
     elif wanted == GGUF:
         return _to_gguf(graph, model, carried)
     elif wanted == HF:

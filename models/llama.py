@@ -37,7 +37,6 @@ def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
 WEIGHTS = (
     Weight("rope.factors", (), "rope_freqs.weight", optional=True, made=rope_factors),
     *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
-    Weight("classifier.weight", "score.weight", (), optional=True),
 )  # fmt: skip
 
 

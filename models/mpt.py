@@ -14,7 +14,7 @@ from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.rows import Task, Vocabulary, matrix
+from .layers.rows import CLASSES, Task, Vocabulary, matrix
 
 KINDS = {"multihead_attention": None, "grouped_query_attention": None, "multiquery_attention": 1}
 """Kinds of attention, and how many heads of keys each has where that is fixed."""
@@ -50,7 +50,7 @@ def needed(value: Any) -> Any:
 
 
 KEYS = (
-    Task(), Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
+    Task(), *CLASSES, Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
     Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count"), Key("heads", "n_heads", "attention.head_count"),
     Key("ratio", "expansion_ratio", (), 4),
     Key("intermediate", (), "feed_forward_length", lambda config: config.ratio * config.hidden), KeyHeads(),

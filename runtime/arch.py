@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from .errors import FormatError
@@ -245,9 +245,24 @@ class Architecture:
         return config
 
 
+HEADS = {
+    "classification": (
+        Weight("classifier.weight", "score.weight", shape=("labels", "hidden")), Weight("classifier.bias", "score.bias", optional=True),
+    ),
+}  # fmt: skip
+"""Weights that every model has for a task, beside those of its rows: they go by the names that all families of transformers give them."""
+OWN_HEAD = "head."
+"""What weights for predicting tokens begin with, which models for other tasks may lack."""
+
+
 def slots(architecture: Architecture, config: Config) -> Iterator[tuple[Weight, int, str]]:
     """Each weight that a model can have, as its row, its layer and our name: in the order of the rows, layer after layer."""
-    for layered, rows in itertools.groupby(architecture.weights, lambda row: row.layers if "{i}" in row.name else None):
+    task = config.values.get("task", "lm")
+    every = [
+        replace(row, optional=True) if task != "lm" and row.name.startswith(OWN_HEAD) else row
+        for row in (*architecture.weights, *HEADS.get(task, ()))
+    ]
+    for layered, rows in itertools.groupby(every, lambda row: row.layers if "{i}" in row.name else None):
         group = list(rows)
         for i in range(getattr(config, layered)) if layered else (0,):
             yield from ((row, i, row.name.replace("{i}", str(i))) for row in group if row.when is None or row.when(config, i))

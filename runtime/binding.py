@@ -121,7 +121,7 @@ def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str
     for row, _, name in slots(architecture, config):
         if row.shape is not None and name in bound:
             for which, length in zip(row.shape, bound[name].shape, strict=False):
-                if isinstance(which, str) and config.values.get(which, length) is None:
+                if isinstance(which, str) and "*" not in which and config.values.get(which) is None:
                     config.values[which] = length
             expected = sizes(row.shape, config)
             if bound[name].shape != expected:

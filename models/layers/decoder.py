@@ -99,11 +99,14 @@ class Decoder(Net):
         return mask
 
     def _last(self, classes: Value) -> Value:
-        """The row of the last token of each sequence."""
+        """The row of the last token of each sequence that is neither padding by the mask nor the padding token."""
         length = self.Shape(self.ids, start=1, end=2)
         one = self.Constant(value_int=1)
         numbers = self.Range(one, self.Add(self.Squeeze(length), one), one)
-        last = self.ArgMax(self.Mul(self.own(), numbers), axis=1, keepdims=1)
+        seen, pad = self.own(), self.config.values.get("pad")
+        if pad is not None:
+            seen = self.Mul(seen, self.Cast(self.Not(self.Equal(self.ids, self.Constant(value_int=pad))), to=7))
+        last = self.ArgMax(self.Mul(seen, numbers), axis=1, keepdims=1)
         rows: Value = self.GatherND(classes, last, batch_dims=1)
         return rows
 

@@ -46,6 +46,8 @@ class Vocabulary:
         return {"vocab_size": config.vocab} if names == HF else {}
 
 
+CLASSES = (Key("labels", "num_labels", (), None), Key("pad", "pad_token_id", (), None))
+"""What models that classify texts need to know: the number of classes, and the token behind which a text has ended."""
 DECODER = (
     Task(),
     Vocabulary(),
@@ -53,6 +55,7 @@ DECODER = (
     Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length"),
     Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count"),
     Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count"),
+    *CLASSES,
 )
 """What every decoder with attention has."""
 KV_HEADS = Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads)
