@@ -43,11 +43,14 @@ class Session:
         beside: another session of the same graph, whose copies of weights this one uses.
         lent: inputs whose arrays a run may write into; an output that is such an input with some rows changed is the very array then.
         device: ``cpu``, ``cuda`` or ``cuda:1``; operators without a CUDA path run on the host.
+        device_memory: the most bytes that it may hold on the device, what is free there where None.
+        gpu_layers: how many of the model's layers run on the device, ``auto`` for those whose weights fit, all where None.
     """
 
     def __init__(
         self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None, activations: str = "f32",
-        device: str = "cpu", lent: Collection[str] = (), beside: Session | None = None,
+        device: str = "cpu", lent: Collection[str] = (), beside: Session | None = None, device_memory: int | None = None,
+        gpu_layers: int | str | None = None,
     ) -> None:
         from .copies import copied_graph
         from .upgrade import upgrade
@@ -68,6 +71,7 @@ class Session:
         from .launch import cores
 
         self.device = device
+        self._on_card = (device_memory, gpu_layers)
         self._lent = frozenset(lent)
         self._packed: dict[Any, Any] = {} if beside is None else beside._packed
         self.threads = threads or cores()
@@ -102,7 +106,8 @@ class Session:
             return of_graph(graph, self._packed, self._lent)
         from .cuda.program import of_graph as on_device
 
-        return on_device(graph, self.device, lent=self._lent)
+        memory, layers = self._on_card
+        return on_device(graph, self.device, memory, self._lent, layers, self.threads, self._packed)
 
     def get_inputs(self) -> list[Value]:
         """The inputs that have to be fed."""

@@ -36,12 +36,17 @@ class Pool:
         """Raise LimitError when a plan's weights and values do not fit beside what is held."""
         new = sum(array.nbytes for key, array in plan.weights.items() if key not in self._weights)
         need = new + plan.arena
-        left = self.limit - self.held if self.limit is not None else None if SIMULATED else self._free()
+        left = self.left()
         if left is not None and need > left:
             raise LimitError(
                 "E-DEVICE-MEMORY", None, f"this graph needs {need:,} more bytes on the device ({new:,} of weights, {plan.arena:,} of values)",
-                found=f"{max(0, left):,} bytes free", hint="Feed smaller inputs, take a smaller or quantized model, or run with --device cpu",
+                found=f"{max(0, left):,} bytes free",
+                hint="Feed smaller inputs, take a smaller or quantized model, leave layers to the CPU (--gpu-layers), or run with --device cpu",
             )
+
+    def left(self) -> int | None:
+        """Bytes that may still be held; None where nothing limits them."""
+        return self.limit - self.held if self.limit is not None else None if SIMULATED else self._free()
 
     def _free(self) -> int:
         from numba import cuda

@@ -6,7 +6,7 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from .memory import Memory, Pool
 from .place import DECIDING, DECIDING_ELEMENTS, kernels
 from .planner import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Planner, Upload
 
+if TYPE_CHECKING:
+    from .divided import Divided
+
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
 Tap = Callable[[str, np.ndarray], None]
@@ -38,6 +41,7 @@ class Program:
         decides: for each input, whether its values decide what a node is.
         cache: what planners have made of weights, shared by all programs of a session.
         lent: names of inputs whose arrays on the device may be written into and become outputs.
+        left: nodes that are not in it: none.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Program:
         self.pool = pool
         self.cache = cache
         self.lent = frozenset(lent)
+        self.left: list[Node] = []
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._defaults: dict[int, Fixed] = {}
         asked = ((node, place) for node in self.nodes if not node.op.domain for place in DECIDING.get(node.op.name, ()))
@@ -96,10 +101,25 @@ class Program:
         return [runner.plan for runner in self.runners]
 
 
-def of_graph(graph: Graph, device: str, memory: int | None = None, lent: Collection[str] = ()) -> Program:
-    """The program of a whole graph on a device (``cuda``, ``cuda:1``); `memory` limits the bytes that it may hold there."""
+def of_graph(
+    graph: Graph, device: str, memory: int | None = None, lent: Collection[str] = (), layers: int | str | None = None, threads: int = 1,
+    packed: dict[Any, Any] | None = None,
+) -> Program | Divided:
+    """The program of a whole graph on a device (``cuda``, ``cuda:1``).
+
+    Args:
+        memory: the most bytes that it may hold there.
+        layers: how many layers run there, ``auto`` for those that fit, all where None; the others run on the CPU with so many `threads`.
+        packed: what is made of weights for the CPU, shared by all programs of a session.
+    """
     pool = Pool(number_of(device), memory)
     kernels()
+    if layers is not None:
+        from .divided import divided
+
+        found = divided(graph, layers, pool, threads, {} if packed is None else packed, lent)
+        if found is not None:
+            return found
     return Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), pool, {}, lent)
 
 

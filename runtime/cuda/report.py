@@ -10,6 +10,7 @@ from ..dtype import F32
 from ..functions import inline
 from ..graph import Graph, Value
 from ..upgrade import upgrade
+from .divided import Divided
 from .kernel import Launch
 from .memory import Pool
 from .place import kernels
@@ -60,10 +61,11 @@ class Placement:
         }
 
 
-def placement_of(program: Program) -> Placement:
+def placement_of(program: Program | Divided) -> Placement:
     """The placement of what a program has run."""
     made = Placement()
-    waiting = [program]
+    made.host.update((node.op.name, "its layer is left to the CPU") for node in program.left)
+    waiting: list[Program | Divided] = [program]
     while waiting:
         for runner in waiting.pop().runners:
             _count(runner.plan, made)

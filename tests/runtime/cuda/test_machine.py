@@ -115,6 +115,16 @@ def test_a_session_on_the_device():
     assert done.stdout.splitlines() == ["taps", "arrays stay on the device", "E-OP-INDEX", "threads"]
 
 
+def test_layers_that_stay_on_the_cpu(model):
+    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    script = str(Path(__file__).parent / "divided_on_device.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["layers"]
+    for wrong in (["--gpu-layers", "2"], ["--device", "cuda", "--gpu-layers", "some"], ["--max-device-memory", "1GiB"]):
+        assert run(["run", str(model), *wrong]) == 2
+
+
 @pytest.mark.skipif(bool(state().devices), reason="there is a card")
 def test_the_benchmark_says_that_nothing_was_measured():
     script = Path(__file__).parents[3] / "benchmarks" / "cuda.py"
