@@ -19,7 +19,7 @@ from .layers.layouts import Ordered, grouped
 from .layers.mlp import plain
 from .layers.norm import bias_norm
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, LAYER_EPS, THETA, act, matrix
+from .layers.rows import DECODER, FUSED, LAYER_EPS, THETA, act, matrix
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ KEYS = (
     Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
     act("gelu"), Key("alibi", "alibi", (), False, bool), Key("parallel", "parallel_attn", (), True, bool),
     Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1),
-    Key("qkv_layout", (), "tensor_data_layout", "jploski", str),
+    Key("qkv_layout", (), "tensor_data_layout", "jploski", str), FUSED,
 )  # fmt: skip
 HF_LAYER, GGUF_LAYER = "transformer.h.{i}.", "blk.{i}."
 WEIGHTS = (
@@ -56,7 +56,8 @@ WEIGHTS = (
     *matrix("layers.{i}.attn_norm", f"{HF_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm", when=lambda config, i: config.norms == 1),
     *matrix("layers.{i}.attn_norm", f"{HF_LAYER}ln_mlp", f"{GGUF_LAYER}attn_norm", when=lambda config, i: config.norms == 2),
     *matrix("layers.{i}.attn_norm_2", f"{HF_LAYER}ln_attn", f"{GGUF_LAYER}attn_norm_2", optional=True),
-    *matrix("layers.{i}.attn.qkv", f"{HF_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", hf_layout=Ordered(grouped)),
+    *matrix("layers.{i}.attn.qkv", f"{HF_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", hf_layout=Ordered(grouped),
+            shape=("fused", "hidden")),
     *matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output"),
     *matrix("layers.{i}.mlp_norm", f"{HF_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm", when=lambda config, i: not config.parallel),
     *matrix("layers.{i}.mlp.up", f"{HF_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up", shape=("intermediate", "hidden")),

@@ -19,7 +19,7 @@ from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.pieces import heads_rows
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, ROTARY, THETA, VALUE_DIM, act, matrix, partial
+from .layers.rows import DECODER, DOUBLE, FUSED, HEAD_DIM, INTERMEDIATE, KV_HEADS, ROTARY, THETA, VALUE_DIM, act, matrix, partial
 
 BASE = 10000.0
 
@@ -67,7 +67,7 @@ def _plain(name: str) -> Key:
 
 HEAD_SIZE = Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads)
 EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, float)
-REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY)
+REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY, DOUBLE)
 KEYS = (*DECODER, KV_HEADS, HEAD_SIZE, EPS, *REST)
 GLM4_KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, EPS, *REST)
 CHAT_KEYS = (
@@ -75,7 +75,8 @@ CHAT_KEYS = (
     Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads),
     Key("intermediate", "ffn_hidden_size", "feed_forward_length"),
     Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, float),
-    Ratio(), Scaling(), act("silu"), partial(0.5), ROTARY, _plain("apply_residual_connection_post_layernorm"), _plain("add_bias_linear"),
+    Ratio(), Scaling(), act("silu"), partial(0.5), ROTARY, FUSED, DOUBLE,
+    _plain("apply_residual_connection_post_layernorm"), _plain("add_bias_linear"),
 )  # fmt: skip
 
 HF_LAYER, CHAT_LAYER, GGUF_LAYER = "model.layers.{i}.", "transformer.encoder.layers.{i}.", "blk.{i}."
@@ -92,7 +93,7 @@ def _queries() -> tuple[Weight, ...]:
 
 
 MLP = (
-    *matrix("layers.{i}.mlp.both", f"{HF_LAYER}mlp.gate_up_proj", f"{GGUF_LAYER}ffn_up"),
+    *matrix("layers.{i}.mlp.both", f"{HF_LAYER}mlp.gate_up_proj", f"{GGUF_LAYER}ffn_up", shape=("double", "hidden")),
     *matrix("layers.{i}.mlp.down", f"{HF_LAYER}mlp.down_proj", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
 )
 OUTPUT = matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attn.o_proj", f"{GGUF_LAYER}attn_output", shape=("hidden", "heads*head_dim"))
@@ -107,10 +108,10 @@ GLM4_WEIGHTS = (
 CHAT_WEIGHTS = (
     *matrix("embed", "transformer.embedding.word_embeddings", "token_embd", shape=("vocab", "hidden")),
     *matrix("layers.{i}.attn_norm", f"{CHAT_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm"),
-    *matrix("layers.{i}.attn.qkv", f"{CHAT_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv"),
+    *matrix("layers.{i}.attn.qkv", f"{CHAT_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", shape=("fused", "hidden")),
     *matrix("layers.{i}.attn.o", f"{CHAT_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output", shape=("hidden", "heads*head_dim")),
     *matrix("layers.{i}.mlp_norm", f"{CHAT_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm"),
-    *matrix("layers.{i}.mlp.both", f"{CHAT_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up"),
+    *matrix("layers.{i}.mlp.both", f"{CHAT_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up", shape=("double", "hidden")),
     *matrix("layers.{i}.mlp.down", f"{CHAT_LAYER}mlp.dense_4h_to_h", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
     *matrix("norm", "transformer.encoder.final_layernorm", "output_norm"),
     *matrix("head", "transformer.output_layer", "output", optional=True),

@@ -9,16 +9,16 @@ from .layers.layouts import Ordered, Transposed, grouped
 from .layers.linear import embedding
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.rows import DECODER, LAYER_EPS, act, matrix
+from .layers.rows import DECODER, FUSED, LAYER_EPS, act, matrix
 
 KEYS = (
     *DECODER, Key("head_dim", (), (), lambda config: config.hidden // config.heads), LAYER_EPS,
     Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden),
 )  # fmt: skip
-GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh"))
+GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh"), FUSED)
 BIGCODE_KEYS = (
     *KEYS, Key("multi_query", "multi_query", (), True, bool), act("gelu_tanh"),
-    Key("kv_heads", (), "attention.head_count_kv", lambda config: 1 if config.multi_query else config.heads),
+    Key("kv_heads", (), "attention.head_count_kv", lambda config: 1 if config.multi_query else config.heads), FUSED,
 )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def weights(layout: Layout, fused: Layout) -> tuple[Weight, ...]:
         *matrix("embed", "transformer.wte", "token_embd", shape=("vocab", "hidden")),
         *matrix("positions", "transformer.wpe", "position_embd", shape=("context", "hidden")),
         *matrix(f"{name}attn_norm", f"{hf}ln_1", f"{gguf}attn_norm"),
-        *matrix(f"{name}attn.qkv", f"{hf}attn.c_attn", f"{gguf}attn_qkv", hf_layout=fused),
+        *matrix(f"{name}attn.qkv", f"{hf}attn.c_attn", f"{gguf}attn_qkv", hf_layout=fused, shape=("fused", "hidden")),
         *matrix(f"{name}attn.o", f"{hf}attn.c_proj", f"{gguf}attn_output", hf_layout=layout),
         *matrix(f"{name}mlp_norm", f"{hf}ln_2", f"{gguf}ffn_norm"),
         *matrix(f"{name}mlp.up", f"{hf}mlp.c_fc", f"{gguf}ffn_up", hf_layout=layout, shape=("intermediate", "hidden")),

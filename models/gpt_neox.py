@@ -9,19 +9,19 @@ from .layers.layouts import Ordered, grouped
 from .layers.mlp import plain
 from .layers.norm import bias_norm
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, LAYER_EPS, ROTARY, act, matrix, partial
+from .layers.rows import DECODER, FUSED, INTERMEDIATE, LAYER_EPS, ROTARY, act, matrix, partial
 
 KEYS = (
     *DECODER, Key("kv_heads", (), (), lambda config: config.heads), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
     INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float),
     Scaling(), act("gelu"), partial(0.25), ROTARY, Key("part", "rotary_pct", (), lambda config: config.turned, float),
-    Key("parallel", "use_parallel_residual", "use_parallel_residual", True, bool),
+    Key("parallel", "use_parallel_residual", "use_parallel_residual", True, bool), FUSED,
 )  # fmt: skip
 HF, GGUF, OURS = "gpt_neox.layers.{i}.", "blk.{i}.", "layers.{i}."
 WEIGHTS = (
     *matrix("embed", "gpt_neox.embed_in", "token_embd", shape=("vocab", "hidden")),
     *matrix(f"{OURS}attn_norm", f"{HF}input_layernorm", f"{GGUF}attn_norm"),
-    *matrix(f"{OURS}attn.qkv", f"{HF}attention.query_key_value", f"{GGUF}attn_qkv", hf_layout=Ordered(grouped)),
+    *matrix(f"{OURS}attn.qkv", f"{HF}attention.query_key_value", f"{GGUF}attn_qkv", hf_layout=Ordered(grouped), shape=("fused", "hidden")),
     *matrix(f"{OURS}attn.o", f"{HF}attention.dense", f"{GGUF}attn_output", shape=("hidden", "hidden")),
     *matrix(f"{OURS}mlp_norm", f"{HF}post_attention_layernorm", f"{GGUF}ffn_norm"),
     *matrix(f"{OURS}mlp.up", f"{HF}mlp.dense_h_to_4h", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),

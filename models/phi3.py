@@ -15,7 +15,7 @@ from .layers.mlp import gated_both
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, ROTARY, THETA, Windows, act, matrix, partial
+from .layers.rows import DECODER, DOUBLE, FUSED, INTERMEDIATE, KV_HEADS, RMS_EPS_5, ROTARY, THETA, Windows, act, matrix, partial
 
 
 def _attention_factor(config: Config) -> float | None:
@@ -28,7 +28,7 @@ def _attention_factor(config: Config) -> float | None:
 
 KEYS = (
     *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, RMS_EPS_5, THETA, act("silu"),
-    Scaling(), partial(), ROTARY, Windows(always=True),
+    Scaling(), partial(), ROTARY, FUSED, DOUBLE, Windows(always=True),
     Key("original", ("original_max_position_embeddings", "rope_parameters.original_max_position_embeddings"), "rope.scaling.original_context_length",
         lambda config: config.context),
     Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, float),
@@ -52,10 +52,10 @@ def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
 
 WEIGHTS = (
     _factors("long"), _factors("short"), *EMBED, *ATTN_NORM,
-    *matrix("layers.{i}.attn.qkv", "model.layers.{i}.self_attn.qkv_proj", "blk.{i}.attn_qkv"),
+    *matrix("layers.{i}.attn.qkv", "model.layers.{i}.self_attn.qkv_proj", "blk.{i}.attn_qkv", shape=("fused", "hidden")),
     *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.o_proj", "blk.{i}.attn_output", shape=("hidden", "heads*head_dim")),
     *MLP_NORM,
-    *matrix("layers.{i}.mlp.both", "model.layers.{i}.mlp.gate_up_proj", "blk.{i}.ffn_up"),
+    *matrix("layers.{i}.mlp.both", "model.layers.{i}.mlp.gate_up_proj", "blk.{i}.ffn_up", shape=("double", "hidden")),
     *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
     *NORM, *HEAD,
 )  # fmt: skip

@@ -61,7 +61,11 @@ DECODER = (
 KV_HEADS = Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads)
 HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: config.hidden // config.heads)
 VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim)
+FUSED = Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim)
+"""Rows of queries, keys and values in one matrix."""
 INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length")
+DOUBLE = Key("double", (), (), lambda config: 2 * config.intermediate)
+"""Rows of gates, and of what they gate, in one matrix."""
 RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, float)
 RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, float)
 LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, float)

@@ -10,7 +10,7 @@ from candle_convert.convert.modelling import built, modelled
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.arch import GGUF, HF
 from candle_convert.runtime.binding import described, unbind
-from candle_convert.runtime.errors import UnsupportedError, UsageError
+from candle_convert.runtime.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.graph import Graph
 from checkpoints import Case, cases, converted, difference, expected, made, texts
 
@@ -93,6 +93,19 @@ def test_keys_and_values_of_older_gguf_files_and_layers_that_guess_further_token
              "deepseek2.attention.value_length": said.pop("deepseek2.attention.value_length_mla")}  # fmt: skip
     graph = Graph(metadata=said, weights=weights)
     assert difference(LanguageModel(built(modelled(graph)), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
+
+
+@pytest.mark.parametrize(("name", "weight"), [
+    ("glm", "mlp.gate_up_proj"), ("deepseek_v3", "self_attn.kv_b_proj"),
+    ("gpt_neox", "attention.query_key_value"), ("gpt_oss", "mlp.experts.down_proj_bias"),
+])
+def test_rows_that_are_not_there_are_told(name, weight, tmp_path):
+    made(next(case for case in CASES if case.name == name), 0, tmp_path)
+    graph = cc.open(tmp_path)
+    short = next(each for each in graph.weights if weight in each and ".2." in each)
+    graph.weights[short] = graph.weights[short][1:]
+    with pytest.raises(FormatError, match="do not fit"):
+        modelled(graph)
 
 
 def test_gguf_files_cannot_say_where_gates_are_clamped(tmp_path):
