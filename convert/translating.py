@@ -108,7 +108,8 @@ def _typed(value: Any) -> Any:
     if isinstance(value, bool | str):
         return value
     if isinstance(value, list | tuple):
-        return numpy.asarray(value, numpy.float32 if any(isinstance(item, float) for item in value) else None)
+        kinds = {type(item) for item in value}
+        return numpy.asarray(value, numpy.float32 if float in kinds else numpy.int32 if kinds == {int} else None)
     return numpy.float32(value) if isinstance(value, float) else numpy.uint32(value)
 
 

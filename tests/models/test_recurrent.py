@@ -100,3 +100,43 @@ def test_first_published_configuration_of_mamba(tmp_path):
         "d_model": 64, "n_layer": 2, "vocab_size": 93, "ssm_cfg": {"d_state": 8, "dt_rank": rank}, "rms_norm": True, "pad_vocab_size_multiple": 8,
     }))  # fmt: skip
     assert close(models.load(tmp_path, threads=1).logits(ids), expected(reference, ids, None), 3e-5)
+
+
+@pytest.mark.parametrize("name", ["mamba2", "recurrent_gemma"])
+def test_in_onnxruntime_token_by_token(name, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    case = next(case for case in CASES if case.name == name)
+    reference = made(case, 3, tmp_path)
+    ids = texts(case, 3, reference)["single"][0]
+    cc.convert(tmp_path, tmp_path / "out.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    inputs = {value.name: value.shape for value in session.get_inputs()}
+    pasts = [name for name in inputs if name.startswith("past")]
+    presents = [name.replace("past_key_values", "present") if "key_values" in name else name.replace("past", "present") for name in pasts]
+    states = {name: np.zeros([length if isinstance(length, int) else 1 - bool(axis) for axis, length in enumerate(inputs[name])], np.float32)
+              for name in pasts}  # fmt: skip
+    rows = []
+    for at in range(ids.shape[1]):
+        feeds = {"input_ids": ids[:, at : at + 1], "attention_mask": np.ones((1, at + 1), np.int64), "position_ids": np.array([[at]]), **states}
+        logits, *found = session.run(["logits", *presents], {name: array for name, array in feeds.items() if name in inputs})
+        states = dict(zip(pasts, found, strict=True))
+        rows.append(logits)
+    assert close(np.concatenate(rows, axis=1), expected(reference, ids, None), 1e-4)
+
+
+def test_heads_of_each_layer_are_int32_in_gguf(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    made(next(case for case in CASES if case.name == "lfm2"), 0, tmp_path)
+    cc.convert(tmp_path, tmp_path / "out.gguf")
+    field = gguf.GGUFReader(tmp_path / "out.gguf").fields["lfm2.attention.head_count_kv"]
+    assert (field.contents(), field.types[1]) == ([0, 2, 0], gguf.GGUFValueType.INT32)
+
+
+@pytest.mark.parametrize("limit", ["[0.0, Infinity]", '[0.0, {"__float__": "Infinity"}]'])
+def test_infinity_in_a_configuration(limit, tmp_path):
+    made(next(case for case in CASES if case.name == "mamba2"), 0, tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(text[:-1] + f', "time_step_limit": {limit}}}')
+    assert modelled(cc.open(tmp_path)).config.widths == [0.0, float("inf")]
+    cc.convert(tmp_path, tmp_path / "out.gguf")
+    assert "mamba2.ssm.group_count" in cc.open(tmp_path / "out.gguf").metadata

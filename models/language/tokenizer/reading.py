@@ -112,7 +112,7 @@ def settings(graph: Graph, name: str) -> Mapping[str, Any]:
         return {}
     storage = graph.attachments[name]
     origin = storage.source if isinstance(storage, Region) else _Held(_path(graph) or name, Budget(name, current()))
-    found = parse(data(graph, name), origin, 0, "E-TOKENIZER-JSON")
+    found = parse(data(graph, name), origin, 0, "E-TOKENIZER-JSON", constants=True)
     return found if isinstance(found, dict) else {}
 
 
