@@ -35,6 +35,8 @@ CASES = [
         **YARN, "mscale": 0.707, "mscale_all_dim": 0.707}}, deepseek_v2={**DEEPSEEK, "q_lora_rank": 24, "topk_method": "group_limited_greedy",
                                                                          "n_group": 4, "topk_group": 2, "routed_scaling_factor": 16.0}),
     *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
+    *cases("ArceeForCausalLM", "arcee", arcee={"hidden_act": "relu2", "head_dim": 32}),
+    *cases("SeedOssForCausalLM", "seed_oss", seed_oss={"attention_bias": True, "attention_out_bias": False, "head_dim": 32}),
     *cases("GPTNeoXForCausalLM", "gpt_neox", gpt_neox={"rotary_pct": 0.25, "use_parallel_residual": (True, False), "tie_word_embeddings": False}),
     *cases("CohereForCausalLM", "cohere", cohere={"use_qk_norm": (True, False), "logit_scale": 0.25, "tie_word_embeddings": True}),
     *cases("Cohere2ForCausalLM", "cohere2", cohere2={

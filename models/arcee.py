@@ -1,0 +1,37 @@
+"""AFM of Arcee: a Llama whose feed-forward networks are squares of what is above zero, without gates."""
+
+from __future__ import annotations
+
+from ..runtime.arch import Architecture, Key
+from .layers.attention import self_attention
+from .layers.decoder import Decoder
+from .layers.mlp import plain
+from .layers.norm import norm
+from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
+from .layers.rope import Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, VALUE_DIM, act, matrix
+
+KEYS = (
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("relu2"),
+    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim), Key("tokens", (), "vocab_size", lambda config: config.vocab),
+)  # fmt: skip
+WEIGHTS = (
+    *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM,
+    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+    *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers of attention with rotary embedding, and feed-forward networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i in range(config.layers):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible()))
+        x = net.Add(x, plain(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (Architecture("arcee", "AFM", ("arcee",), ("arcee",), KEYS, WEIGHTS, build),)
