@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...runtime.control import Attempt, Unplanned
-from ...runtime.dtype import BOOL, I64
+from ...runtime.dtype import BOOL, I64, DType
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Room, parts_for
@@ -90,6 +90,7 @@ def plan_branches(planner: Planner, task: Task, branches: Sequence[Graph], paths
     node = task.node
     attempt = Attempt(planner)
     outputs: dict[int, Buffer] = {}
+    dtypes: dict[int, DType | None] = {}
     work = [planner.work]
     try:
         condition = _memory(planner, node.inputs[0])
@@ -107,14 +108,16 @@ def plan_branches(planner: Planner, task: Task, branches: Sequence[Graph], paths
                     if (target.dtype, target.shape) != (source.dtype, source.shape):
                         raise Unplanned
                     _move(planner, source, target, node)
-                    value.dtype, value.shape = graph.outputs[index].dtype, source.shape
+                    dtypes[index] = graph.outputs[index].dtype
             work.append(planner.work)
         planner.mark(Mark("end", None, [condition]), node)
     except attempt.failures:
         attempt.undone()
         return False
     planner.work = work[0] + min(work[1] - work[0], work[2] - work[1])
-    planner.homes.update((node.outputs[index], buffer) for index, buffer in outputs.items())
+    for index, buffer in outputs.items():
+        value = node.outputs[index]
+        value.dtype, value.shape, planner.homes[value] = dtypes[index], buffer.shape, buffer
     return True
 
 

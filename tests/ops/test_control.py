@@ -89,6 +89,17 @@ g (float[2, n] x) => (float[a, b] y) {
 }"""
 
 
+@pytest.mark.parametrize("condition", [False, True])
+def test_branches_of_different_ranks_that_only_the_run_decides_between(condition):
+    made = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {OPSET}]> g (bool c, float[1] x) => (y) {{
+      z = If (c) <then_branch = t () => (a) {{ a = Constant <value = float {{3.0}}> () }}, else_branch = e () => (b) {{ b = Neg (x) }}>
+      y = Abs (z)
+    }}""")
+    for native in (False, True):
+        (y,) = run(made, native, c=np.array(condition), x=np.array([2], np.float32))
+        assert (y.shape, y.tolist()) == (((), 3.0) if condition else ((1,), [2.0]))
+
+
 def test_a_branch_that_cannot_be_taken_is_no_contradiction():
     graph = onnx_graph.graph_of(parser.parse_model(f'<ir_version: 8, opset_import: ["" : {OPSET}]> {IMPOSSIBLE}'))
     infer(graph)
