@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..formats.containers.json import parse
 from ..runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
+from ..runtime.json import parse
 from ..runtime.passes.adapt import LowRank, adapted
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor

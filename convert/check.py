@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..formats.containers.json import parse
 from ..runtime.errors import Error, UnsupportedError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
+from ..runtime.json import parse
 from ..runtime.passes.weights import collected
 from ..runtime.source import Source
 from ..runtime.storage import Region

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..formats.containers.gguf_template import LONGEST, suspicions
-from ..formats.containers.json import parse
 from ..runtime.errors import FormatError
 from ..runtime.format import Finding
+from ..runtime.json import parse
 from ..runtime.source import Source
 from ..runtime.storage import Storage
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..formats.containers.json import parse
 from ..runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
+from ..runtime.json import parse
 from ..runtime.source import Source, contained
 from ..runtime.storage import Region, Storage
 from . import hub

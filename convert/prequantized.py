@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..formats.containers.json import parse
 from ..ops.quants.schemes import schemes
 from ..runtime.errors import FormatError, UnsupportedError
 from ..runtime.graph import Graph
+from ..runtime.json import parse
 from ..runtime.scheme import Checkpoint, Unpacked
 from ..runtime.source import Source
 from ..runtime.storage import Held, Region

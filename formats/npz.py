@@ -13,9 +13,9 @@ from ..runtime.dtype import DType
 from ..runtime.errors import Error, FormatError, UnsafeFileError, UnsupportedError
 from ..runtime.format import FileLayout, Finding, Format, ReadOptions, WriteOptions, shards
 from ..runtime.graph import Graph
+from ..runtime.json import parse
 from ..runtime.metadata import from_strings, to_strings
 from ..runtime.source import Source
-from .containers.json import parse
 from .containers.npy import ALIGNMENT, MAGIC, MAX_DIMS, NAMES, VOIDS, Header, Place, header_bytes, read_header, tensor
 from .containers.zip import Archive, Entry, Member, looks_like
 from .containers.zip import layout as zip_layout

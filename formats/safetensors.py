@@ -14,11 +14,11 @@ from ..runtime.dtype import BY_SAFETENSORS, DType
 from ..runtime.errors import FormatError, UnsupportedError
 from ..runtime.format import FileLayout, Format, Piece, ReadOptions, WriteOptions
 from ..runtime.graph import Graph
+from ..runtime.json import parse
 from ..runtime.metadata import from_strings
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor
-from .containers.json import parse
 from .containers.shards import sharded
 
 WIDEST_FIRST = (

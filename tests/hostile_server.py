@@ -11,10 +11,10 @@ from pathlib import Path
 import candle_convert as cc
 import numpy
 from candle_convert.convert.recognise import formats
-from candle_convert.formats.containers.json import parse
 from candle_convert.runtime import registry
 from candle_convert.runtime.dtype import DTYPES
 from candle_convert.runtime.format import ReadOptions
+from candle_convert.runtime.json import parse
 from candle_convert.runtime.source import Source
 
 

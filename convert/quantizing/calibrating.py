@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...formats.containers.json import parse
 from ...runtime.calibration import BINS, METHODS, Observed
 from ...runtime.dtype import F32
 from ...runtime.errors import FormatError, UsageError
 from ...runtime.graph import Graph
+from ...runtime.json import parse
 from ...runtime.passes.rewrite import graphs
 from ...runtime.session import Session
 from ...runtime.source import Source

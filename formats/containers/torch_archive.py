@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.errors import FormatError, UnsupportedError
+from ...runtime.json import parse
 from ...runtime.source import Source
 from ...runtime.storage import Storage
-from .json import parse
 from .pickle import Persistent
 from .pickle_bytes import DAMAGED, Carrier
 from .pickle_names import load

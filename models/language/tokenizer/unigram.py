@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .normalizing import Normalizer
+from .spm import CHUNK, CHUNKS_KEPT, CROSSING
 from .vocabulary import NORMAL, UNUSED, USER_DEFINED, Vocabulary
 
 PENALTY = 10.0
@@ -40,21 +41,33 @@ class Unigram:
         self._unknown = vocabulary.roles.get("unk", 0)
         self._bytes = [token for byte in range(256) for token in _ids(vocabulary, f"<0x{byte:02X}>")] if fallback else []
         self._normalizer = normalizer
+        self._separable = not any(CROSSING.search(text) for text in self._scores)
+        self._known: dict[str, list[tuple[str, int]]] = {}
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text without special tokens."""
         text = self._normalizer.normalized(text)
         found: list[int] = []
         after_unknown = False
-        for start, stop, token in self._cuts(text):
-            if token >= 0:
-                found.append(token)
-            elif len(self._bytes) == 256:
-                found += [self._bytes[byte] for byte in text[start:stop].encode()]
-            elif not after_unknown:
-                found.append(self._unknown)
-            after_unknown = token < 0
+        for chunk in CHUNK.findall(text) if self._separable else (text,):
+            for piece, token in self._chunk(chunk):
+                if token >= 0:
+                    found.append(token)
+                elif len(self._bytes) == 256:
+                    found += [self._bytes[byte] for byte in piece.encode()]
+                elif not after_unknown:
+                    found.append(self._unknown)
+                after_unknown = token < 0
         return found
+
+    def _chunk(self, chunk: str) -> list[tuple[str, int]]:
+        """The tokens of a part of a text into which no token reaches from outside, each part worked out once."""
+        known = self._known.get(chunk)
+        if known is None:
+            if len(self._known) >= CHUNKS_KEPT:
+                self._known.clear()
+            known = self._known[chunk] = [(chunk[start:stop], token) for start, stop, token in self._cuts(chunk)]
+        return known
 
     def _cuts(self, text: str) -> list[tuple[int, int, int]]:
         """Start, stop and id of every token of the best way, -1 for an unknown character."""

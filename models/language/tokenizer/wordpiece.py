@@ -63,5 +63,8 @@ class WordPiece:
             else:
                 one = character.lower()[0] if self._lowercase else character
                 alone = category[0] == "P" or (character < "\x7f" and category[0] == "S") or any(a <= ord(character) <= b for a, b in CHINESE)
-                words = [*words, one, ""] if alone else [*words[:-1], words[-1] + one]
+                if alone:
+                    words += [one, ""]
+                else:
+                    words[-1] += one
         return [word for word in words if word]
