@@ -92,13 +92,14 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
 
 
 def load(
-    path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str = "f32", task: str | None = None
+    path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str | None = None, task: str | None = None
 ) -> LanguageModel:
     """A language model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
     Args:
         threads: threads of one run, all cores where None.
-        activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does.
+        activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does; None for q8 where text is
+            generated, and f32 for logits.
         task: ``lm`` for logits of tokens, ``classification`` for those of labels, ``hidden`` for hidden states, as models of embeddings have them;
             what the file says where None.
     """

@@ -44,7 +44,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 @click.option("--stop", multiple=True, metavar="TEXT", help="Ends the text, and is left out. Repeat for several.")
 @click.option("-c", "--context", type=click.IntRange(1), metavar="N", help="The most tokens, the prompt's included (default: the model's).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
-@click.option("--activations", type=click.Choice(["f32", "q8"]), default="f32", help="q8 rounds what meets quantized weights, as llama.cpp does.")
+@click.option("--activations", type=click.Choice(["f32", "q8"]), help="q8 (default) rounds what meets quantized weights.")
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
 @arguments.options(arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
