@@ -10,9 +10,9 @@ import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.native import f32, number, share
-from ...runtime.simd import LANES, load, room, select, splat, store
+from ...runtime.simd import LANES, load, room, select, splat
 from ..math.finish_kernel import finished
-from ..math.lane_kernel import fma, load_even, load_single, store_single
+from ..math.lane_kernel import fma, load_even, load_single, load_some, store_single, store_some
 
 BAND = 16384
 """Elements that a band of the input should not have more of."""
@@ -44,14 +44,11 @@ def _copied(source: Any, height: Any, width: Any, first: Any, rows: Any, pad: An
             for j in range(wide):
                 line[j] = np.float32(0)
             continue
-        row = f32(source + 4 * at * width)
-        begin, end = min(pad, wide), min(pad + width, wide)
-        for j in range(begin):
-            line[j] = np.float32(0)
-        for j in range(begin, end):
-            line[j] = row[j - begin]
-        for j in range(end, wide):
-            line[j] = np.float32(0)
+        row = source + 4 * (at * width - pad)
+        for j in range(0, wide, LANES):
+            left, right = min(max(pad - j, 0), LANES), min(max(pad + width - j, 0), LANES)
+            inside = ((1 << max(left, right)) - 1) & ~((1 << left) - 1)
+            store_some(target + 4 * (index * wide + j), load_some(row + 4 * j, inside), (1 << min(wide - j, LANES)) - 1)
 
 
 @inner
@@ -98,15 +95,12 @@ four_rows, four_rows_apart = _four(load_single), _four(load_even)
 @inner
 def _put(target: Any, count: Any, vector: Any, low: Any, high: Any) -> None:
     """Write the first `count` lanes, limited."""
-    spare = room(np.float32, 1)
     vector = select(vector < low, low, vector)
     vector = select(vector > high, high, vector)
     if count >= LANES:
         store_single(target, vector)
     else:
-        store(spare, 0, vector)
-        for lane in range(count):
-            f32(target)[lane] = spare[lane]
+        store_some(target, vector, (1 << count) - 1)
 
 
 @range_kernel

@@ -11,8 +11,8 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, share
-from ...runtime.simd import LANES, load, room, select, splat, store
-from ..math.lane_kernel import load_even, load_single, store_single
+from ...runtime.simd import LANES, load, room, select, splat
+from ..math.lane_kernel import load_even, load_single, store_single, store_some
 from .global_pool import global_average_pool
 from .pool import average_pool, max_pool
 from .window import window
@@ -113,10 +113,7 @@ def _pooling(start: float, joined: Any, joined_lanes: Any, average: bool) -> Any
                 if out_width - j >= LANES:
                     store_single(target, found)
                 else:
-                    spare = room(np.float32, 1)
-                    store(spare, 0, found)
-                    for lane in range(out_width - j):
-                        f32(target)[lane] = spare[lane]
+                    store_some(target, found, (1 << (out_width - j)) - 1)
 
     return pooled
 
