@@ -39,12 +39,34 @@ def _power(exp: Any) -> Any:
     return power
 
 
+@functools.cache
+def _kept(kind: Element, rounds: bool) -> Any:
+    """A step's result as the next one sees it: softmax of narrow dtypes rounds every step, as its function does."""
+    read, written = kind.read, kind.written
+
+    @inlined
+    def rounded(value: Any) -> Any:
+        return read(written(value))
+
+    @inlined
+    def whole(value: Any) -> Any:
+        return value
+
+    return rounded if rounds else whole
+
+
+@inlined
+def _total(rounded: Any, exact: Any) -> Any:
+    return rounded if rounded < math.inf else exact
+
+
 def _rows(kind: Element, logarithm: bool) -> RangeKernel:
     pointer, read, written, number, stored = kind.pointer, kind.read, kind.written, kind.number, kind.stored
     exp = _exp(kind)
     largest, powers = along_element(kind, -math.inf, plain, larger), along_element(kind, 0, _power(exp), plus)
     sums = along_element(kind, 0, plain, plus)
-    apart = logarithm or not stored
+    narrow = not stored and not logarithm
+    kept = _kept(kind, narrow)
 
     @range_kernel(fastmath={"contract"})
     def softmax_rows(args: Any, part: Any, parts: Any) -> None:
@@ -55,16 +77,18 @@ def _rows(kind: Element, logarithm: bool) -> RangeKernel:
         for row in range(first, last):
             base = row * count
             most = number(largest(x, base, count, number(0), lanes))
-            if apart:
+            if logarithm:
                 whole = number(powers(x, base, count, most, lanes))
-                if logarithm:
-                    lower = number(math.log(whole))
-                    for j in range(base, base + count):
-                        y[j] = written(read(x[j]) - most - lower)
-                else:
-                    scale = number(1) / whole
-                    for j in range(base, base + count):
-                        y[j] = written(exp(read(x[j]) - most) * scale)
+                lower = number(math.log(whole))
+                for j in range(base, base + count):
+                    y[j] = written(read(x[j]) - most - lower)
+            elif narrow:
+                for j in range(base, base + count):
+                    y[j] = written(exp(kept(read(x[j]) - most)))
+                whole = number(sums(y, base, count, number(0), lanes))
+                whole = _total(kept(whole), whole)
+                for j in range(base, base + count):
+                    y[j] = written(read(y[j]) / whole)
             else:
                 for j in range(base, base + count):
                     y[j] = written(exp(read(x[j]) - most))
@@ -119,7 +143,8 @@ def single_rows(args: Any, part: Any, parts: Any) -> None:
 
 def _columns(kind: Element, logarithm: bool) -> RangeKernel:
     pointer, read, written, number = kind.pointer, kind.read, kind.written, kind.number
-    exp = _exp(kind)
+    exp, narrow = _exp(kind), not kind.stored and not logarithm
+    kept = _kept(kind, narrow)
 
     @range_kernel(fastmath={"contract"})
     def softmax_columns(args: Any, part: Any, parts: Any) -> None:
@@ -142,14 +167,17 @@ def _columns(kind: Element, logarithm: bool) -> RangeKernel:
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
-                    whole[j] += exp(read(x[at + j]) - most[j])
+                    whole[j] += kept(exp(kept(read(x[at + j]) - most[j])))
             for j in range(width):
-                whole[j] = math.log(whole[j]) if logarithm else number(1) / whole[j]
+                whole[j] = math.log(whole[j]) if logarithm else _total(kept(whole[j]), whole[j]) if narrow else number(1) / whole[j]
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
-                    value = read(x[at + j]) - most[j]
-                    y[at + j] = written(value - whole[j] if logarithm else exp(value) * whole[j])
+                    value = kept(read(x[at + j]) - most[j])
+                    if narrow:
+                        y[at + j] = written(kept(exp(value)) / whole[j])
+                    else:
+                        y[at + j] = written(value - whole[j] if logarithm else exp(value) * whole[j])
 
     return softmax_columns
 
