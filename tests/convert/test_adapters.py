@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
@@ -23,10 +25,16 @@ def adapter(folder, tensors, **config):
     return folder
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    made(LLAMA, 0, folder)
+    return folder
+
+
 @pytest.fixture
-def base(tmp_path):
-    made(LLAMA, 0, tmp_path / "base")
-    return tmp_path / "base"
+def base(tiny, tmp_path):
+    return Path(shutil.copytree(tiny, tmp_path / "base"))
 
 
 def pair(outputs, inputs, rank=4):

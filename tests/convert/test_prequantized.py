@@ -1,6 +1,7 @@
 """Models that were quantized elsewhere, through the commands: what goes out, what is said, and that it is the model it was."""
 
 import json
+import shutil
 
 import candle_convert as cc
 import numpy as np
@@ -24,10 +25,18 @@ def packed(codes):
     return words.to(torch.int32)
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny Llama."""
+    folder = tmp_path_factory.mktemp("tiny")
+    made(CASE, 0, folder)
+    return folder
+
+
 @pytest.fixture
-def model(tmp_path):
-    """A tiny Llama in GPTQ, and the weights that this stands for, in f32."""
-    made(CASE, 0, tmp_path / "plain")
+def model(tiny, tmp_path):
+    """The Llama in GPTQ, and the weights that this stands for, in f32."""
+    shutil.copytree(tiny, tmp_path / "plain")
     weights = load_file(tmp_path / "plain" / "model.safetensors")
     quantized = {}
     for name, weight in list(weights.items()):

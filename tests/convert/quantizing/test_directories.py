@@ -36,6 +36,8 @@ def stored(request, model, tmp_path):
 
 @pytest.mark.parametrize("file_type", TYPES)
 def test_one_pass_is_two(stored, tmp_path, file_type):
+    if "llama" not in json.loads((stored / "config.json").read_text())["model_type"] and file_type != "Q4_K_M":
+        pytest.skip("types are chosen alike in all models")
     assert run(["convert", str(stored), str(tmp_path / "plain.gguf"), "-q"]) == 0
     assert run(["quantize", str(tmp_path / "plain.gguf"), str(tmp_path / "two.gguf"), file_type, "-q"]) == 0
     assert run(["quantize", str(stored), str(tmp_path / "one.gguf"), file_type, "-q"]) == 0
