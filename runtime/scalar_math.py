@@ -1,6 +1,6 @@
 """`math` for float32 kernels: functions without calls or branches, so that loops over them become vector code.
 
-Polynomials are those of Cephes (Moshier); errors are below 2 units in the last place of the result, 4 for `pow`.
+Polynomials are those of Cephes (Moshier); errors are below 2 units in the last place of the result, 4 for `pow`, 5 for `tanh`.
 Names that are not defined here are Python's own `math`.
 """
 
@@ -149,19 +149,36 @@ def log1p(x: Any) -> Any:
     return x if d == f32(0) else (y if u < f32(np.inf) else u)
 
 
+@intrinsic
+def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c of float32, rounded once."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        single = ir.FloatType()
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(single, [single] * 3), "llvm.fma.f32")
+        return builder.call(function, args)
+
+    return types.float32(types.float32, types.float32, types.float32), lower
+
+
 @inlined
 def tanh(x: Any) -> Any:
-    """Hyperbolic tangent."""
-    size = abs(x)
+    """Hyperbolic tangent: Eigen's quotient of polynomials on [-9, 9], every step rounded as onnxruntime rounds it."""
+    x = select(x < f32(-9), f32(-9), x)
+    x = select(x > f32(9), f32(9), x)
     z = x * x
-    p = f32(-5.70498872745e-3)
-    p = p * z + f32(2.06390887954e-2)
-    p = p * z + f32(-5.37397155531e-2)
-    p = p * z + f32(1.33314422036e-1)
-    p = p * z + f32(-3.33332819422e-1)
-    near = p * z * size + size
-    far = f32(1) - f32(2) / (exp(size + size) + f32(1))
-    return copysign(select(size < f32(0.625), near, far), x)
+    p = f32(-2.76076847742355e-16)
+    p = fma(p, z, f32(2.00018790482477e-13))
+    p = fma(p, z, f32(-8.60467152213735e-11))
+    p = fma(p, z, f32(5.12229709037114e-8))
+    p = fma(p, z, f32(1.48572235717979e-5))
+    p = fma(p, z, f32(6.37261928875436e-4))
+    p = fma(p, z, f32(4.89352455891786e-3))
+    q = f32(1.19825839466702e-6)
+    q = fma(q, z, f32(1.18534705686654e-4))
+    q = fma(q, z, f32(2.26843463243900e-3))
+    q = fma(q, z, f32(4.89352518554385e-3))
+    return x * p / q
 
 
 @inlined
