@@ -1,4 +1,5 @@
-"""A card's work in one command: copies, matrix products, and ONNX models here and in onnxruntime-gpu or torch where these are installed.
+"""A card's work in one command: copies, matrix products, quantized rows and encoders, and ONNX models here and in
+onnxruntime-gpu or torch where these are installed.
 
     python benchmarks/cuda.py [MODEL.onnx ...] [--device cuda:0] [--runs 20] [--side 4096] [--json]
 
@@ -79,6 +80,48 @@ def products(device, side, runs):
     return found
 
 
+def quantized_rows(device, runs):
+    """GB/s at which one row meets a weight of blocks [11008, 4096] that is on the device, as in decoding a token; f32 rows and 8-bit ones."""
+    from candle_convert.runtime.build import Builder
+    from candle_convert.runtime.cuda.array import DeviceArray
+    from candle_convert.runtime.dtype import DTYPES, F32
+    from candle_convert.runtime.graph import Graph, Value
+    from candle_convert.runtime.session import Session
+    from candle_convert.runtime.storage import Held
+    from candle_convert.runtime.tensor import Tensor
+    from numba import cuda
+
+    rows, columns = 11008, 4096
+    x = DeviceArray.taken(cuda.to_device(np.ones((1, columns), np.float32)))
+    for name in ("q8_0", "q4_0", "q4_k", "q6_k", "iq4_xs", "iq2_xs"):
+        dtype = DTYPES[name]
+        size = dtype.nbytes(rows * columns)
+        row = {"type": name}
+        for activations in ("f32", "q8") if name in ("q8_0", "q4_0", "q4_k", "q6_k") else ("f32",):
+            graph = Graph()
+            value = Value("x", F32, (1, columns))
+            graph.inputs, graph.values = [value], {"x": value}
+            build = Builder(graph)
+            weight = build.weight(Tensor(dtype, (rows, columns), Held(bytes(size))))
+            graph.outputs = [build.add("Linear", [value, weight], {"activations": activations}, domain="candle")]
+            session = Session(graph, device=device)
+            row[activations] = size / seconds(lambda: session.run_on_device({"x": x}), runs, cuda.synchronize) / 1e9  # noqa: B023
+        yield row
+
+
+def encoders(device, runs):
+    """GB/s of f32 in which blocks are made, copies to the device and back included."""
+    from candle_convert.ops.quants import codec_of
+    from candle_convert.ops.quants.device.encoding import encoded
+    from candle_convert.runtime.quant import block_type
+    from numba import cuda
+
+    rows = np.random.default_rng(0).standard_normal((4096, 4096), np.float32)
+    for name in ("q8_0", "q4_0", "q4_k", "q6_k"):
+        codec = codec_of(block_type(name))
+        yield {"type": name, "GB/s": rows.nbytes / seconds(lambda: encoded(codec, rows, device=device), runs, cuda.synchronize) / 1e9}  # noqa: B023
+
+
 def with_cuda(name):
     """A library that is installed and sees a card, None otherwise."""
     try:
@@ -135,6 +178,8 @@ def main():
     result = {
         "devices": found.devices, "numba-cuda": found.package, "GB/s": copies(arguments.runs),
         f"TFLOP/s of {arguments.side} x {arguments.side} f32": products(arguments.device, arguments.side, arguments.runs),
+        "GB/s of a weight that one row meets": list(quantized_rows(arguments.device, arguments.runs)),
+        "encoders": list(encoders(arguments.device, max(1, arguments.runs // 4))),
         "ms": list(models(paths, arguments.device, arguments.runs)),
     }
     if arguments.json:

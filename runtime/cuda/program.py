@@ -58,7 +58,7 @@ class Program:
         self.left: list[Node] = []
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._defaults: dict[int, Fixed] = {}
-        asked = ((node, place) for node in self.nodes if not node.op.domain for place in DECIDING.get(node.op.name, ()))
+        asked = ((node, place) for node in self.nodes for place in DECIDING.get(_key(node), ()))
         deciding = {node.inputs[place] for node, place in asked if place < len(node.inputs)}
         self.decides = [value in deciding for value in self.inputs]
         self._lock = threading.Lock()
@@ -99,6 +99,10 @@ class Program:
     def plans(self) -> list[Plan]:
         """The plans that are cached."""
         return [runner.plan for runner in self.runners]
+
+
+def _key(node: Node) -> str:
+    return f"{node.op.domain}.{node.op.name}" if node.op.domain else node.op.name
 
 
 def of_graph(

@@ -1,0 +1,111 @@
+"""GroupQueryAttention on the device: queries and keys turned, new keys written behind those of each sequence, attention tile by tile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.cuda.kernel import Launch
+from ...runtime.cuda.operand import Lookup, Operand, over
+from ...runtime.cuda.place import Planned, Step, cuda
+from ...runtime.cuda.zip import Chain, copied, mapped
+from ...runtime.launch import Buffer
+from ..attention.attention_cuda import Sight, attended, in_heads, rotated
+from ..attention.flash_cuda import Heads, fits
+from .group_query_attention import group_query_attention
+
+INT64 = np.dtype(np.int64)
+F32 = np.dtype(np.float32)
+
+
+def _start(last: int, length: int) -> int:
+    return last + 1 - length
+
+
+def _count(last: int) -> int:
+    return last + 1
+
+
+def _sum(start: int, place: int) -> int:
+    return start + place
+
+
+def _zero(place: int) -> float:
+    return 0
+
+
+def _packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]:
+    """Queries, keys and values that lie beside each other in one array."""
+    n, length, width = query.shape
+    size = width // (heads + 2 * groups)
+    strides = (length * width, size, width, 1)
+    starts = (0, heads * size, (heads + groups) * size)
+    counts = (heads, groups, groups)
+    q, k, v = (
+        Heads(query.view((query.count - start,), start), (n, count, length, size), strides) for start, count in zip(starts, counts, strict=True)
+    )
+    return q, k, v
+
+
+@cuda(group_query_attention)
+def group_query_on_device(step: Step) -> Planned:
+    """With a plain cache or none; what is left out runs on the CPU."""
+    given = step.attributes
+    totals = step.constant(6)
+    if totals is None:
+        return "how many keys there are is computed while it runs"
+    if any(step.given(index) is not None for index in range(9, 16)) or given["qk_output"] or given["sliding_window_cache"]:
+        return "given positions, biases, sinks, norms, quantized and sliding caches are for the CPU"
+    if given["smooth_softmax"] == 1 or not given["causal"] or given["k_quant_type"] not in ("", "NONE"):
+        return "sinks, quantized caches and sight ahead are for the CPU"
+    query, key, value = step.input(0), step.given(1), step.given(2)
+    heads, groups = given["num_heads"], given["kv_num_heads"]
+    if key is None or value is None:
+        q, k, v = _packed(query, heads, groups)
+    else:
+        q, k, v = in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
+    n, _, length, size = q.shape
+    longest = int(totals.reshape(-1)[0])
+    first = longest == length
+    if not fits(size, size) or query.dtype.name == "float64" or (not first and step.given(3) is None):
+        return "heads of this size are for the CPU"
+    launches: list[Launch | Chain] = []
+    last = step.input(5).view((n,))
+    starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
+    launches.append(mapped(_zero if first else _start, [last], starts, *([] if first else [length]), compute=INT64))
+    launches.append(mapped(_count, [last], counts, compute=INT64))
+    places = step.temporary(INT64, (n, length))
+    launches.append(mapped(_sum, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
+    if given["do_rotary"]:
+        q, k = (_turned(step, part, places, launches) for part in (q, k))
+    keys, values = (_cached(step, step.given(3 + index), part, places, 1 + index, longest, launches) for index, part in enumerate((k, v)))
+    left = given["local_window_size"] - 1 if given["local_window_size"] > 0 else -1
+    sight = Sight(starts, True, left, -1, counts)
+    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
+    scale = given["scale"] or 1 / max(1, size) ** 0.5
+    return [*launches, *attended(step, q, keys, values, in_heads(y, heads), scale, given["softcap"], sight, F32)]
+
+
+def _turned(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]) -> Heads:
+    cos, sin = step.input(7), step.input(8)
+    made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
+    launches += rotated(step, x, made, cos, sin, places, bool(step.attributes["rotary_interleaved"]), 2 * cos.shape[-1])
+    return made
+
+
+def _cached(step: Step, past: Buffer | None, new: Heads, places: Buffer, index: int, longest: int, launches: list[Launch | Chain]) -> Heads:
+    """Keys or values behind those of each sequence's past, where these are if nothing else needs them."""
+    n, groups, length, size = new.shape
+    room = max(longest, past.shape[2]) if past is not None else longest
+    dtype = past.dtype if past is not None else new.buffer.dtype
+    if past is not None and past.shape[2] == room and step.spare(past):
+        made = step.outputs[index] = past
+    else:
+        made = step.output(index) if step.wanted(index) else step.temporary(dtype, (n, groups, room, size))
+        if room > (past.shape[2] if past is not None else length):
+            launches.append(mapped(_zero, [step.held(np.zeros(1, np.float32))], made))
+        if past is not None and past.count:
+            launches.append(copied(past.shape, over(past, past.shape), Operand(made, made.strides)))
+    lookup = Lookup(places, (length, 0, 1, 0), size, room, flag=step.flag("a sequence of GroupQueryAttention is longer than its cache"))
+    target = Operand(made, (made.strides[0], made.strides[1], 0, 1), lookups=(lookup,))
+    launches.append(copied(new.shape, new.operand, target))
+    return in_heads(made, None)
