@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from quantized_on_device import chosen, few, linear, taken, weight
 
 FULL = os.environ.get("CANDLE_FULL") == "1"
-SAMPLE = 24
+SAMPLE = 48
 """Of the kernels one in so many is compiled unless CANDLE_FULL=1."""
 NEWEST = (12, 1)
 CHIPS = [(7, 5), (8, 0), (9, 0), NEWEST]
