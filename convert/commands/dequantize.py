@@ -25,9 +25,10 @@ Examples
 @click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a weight does.")
 @arguments.options(arguments.OUTPUT, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING)
 def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Turn the quantized weights of IN (GGUF blocks, or a directory in GPTQ, AWQ, bitsandbytes ...) into plain numbers in OUT.
+    """Turn quantized weights into plain numbers.
 
-    Other weights stay as they are. What quantizing lost does not come back.
+    Those of IN are GGUF blocks, or a directory in GPTQ, AWQ, bitsandbytes and the like. Other weights stay as they are. What quantizing lost does
+    not come back.
     """
     from ..plan import plan_graph
     from ..prequantized import unpack

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert eval model.onnx --data test.npz --metric top1
   candle-convert eval int8.onnx -d images/ --metric top1 --against f32.onnx
   candle-convert eval model.onnx --data test.npz --metric mine.py
-  candle-convert eval q4.gguf --metric ppl --data wiki.test.raw
-  candle-convert eval q4.gguf --metric kld --data wiki.test.raw --against f16.gguf
+  candle-convert eval q4.gguf -d wiki.raw --metric kld --against f16.gguf
 """
 TEXT_METRICS = ("ppl", "kld")
 PICTURES = (
@@ -51,7 +49,9 @@ TEXTS = (
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @arguments.options(PICTURES, TEXTS, arguments.PROGRESS, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Score MODEL on data, with 95 % intervals; a language model on a text, with standard errors.
+    """Score a network on data, or a language model on a text.
+
+    A network's figures have 95 % intervals, a language model's standard errors.
 
     The first axis of every array counts samples. A metric FILE.py is your own code and runs as such: a function metric(outputs, targets) of two
     dictionaries of arrays that gives a number for each sample. No file but the one that you name is ever run. ppl is the perplexity, and kld how far

@@ -13,7 +13,7 @@ from ..output import current
 EPILOG = """\b
 Examples
   candle-convert imatrix model.gguf -d calibration.txt -o imatrix.gguf
-  candle-convert imatrix model-directory/ -d calibration.txt -o imatrix.gguf --chunks 100
+  candle-convert imatrix model-dir/ -d a.txt -d b.txt -o i.gguf --chunks 100
   candle-convert quantize model.gguf small.gguf IQ2_M --imatrix imatrix.gguf
 """
 
@@ -30,10 +30,10 @@ Examples
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @arguments.options(arguments.PROGRESS, arguments.READING)
 def COMMAND(model: str, output: str, data: tuple[str, ...], **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Run MODEL on a text and save an importance matrix, as llama-imatrix does.
+    """Make an importance matrix: run MODEL on a text.
 
-    For each column of each matrix of the layers it holds the squares of what the column was multiplied with, summed over the text. quantize
-    --imatrix gives more weight to columns that got more. The names are those of GGUF files, whatever file MODEL is.
+    It is what llama-imatrix makes: for each column of each matrix of the layers the squares of what the column was multiplied with, summed over
+    the text. quantize --imatrix gives more weight to columns that got more. The names are those of GGUF files, whatever file MODEL is.
     """
     from ...models.language.tokenizer import read
     from ..modelling import modelled

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert ops
-  candle-convert ops model.onnx
   candle-convert ops --domain com.microsoft --json
-  candle-convert ops --device cuda
+  candle-convert ops model.onnx
   candle-convert ops model.onnx --device cuda --dim batch=4
 """
 

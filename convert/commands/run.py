@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples
   candle-convert run model.onnx --input x=image.npy --output y.npz
-  candle-convert run model.onnx --input x=1x3x224x224 --seed 7
   candle-convert run untrusted.onnx --max-memory 2GiB --limit time=60
   candle-convert run model.onnx --dim batch=4 --taps 'conv.*' --threads 2
-  candle-convert run model.onnx --device cuda:0
 """
 
 

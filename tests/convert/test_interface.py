@@ -48,6 +48,7 @@ def folder(tmp_path, monkeypatch):
     np.savez("x.npz", x=np.ones((2, 3), np.float32), y=np.zeros((2, 2), np.float32))
     (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
     (tmp_path / "text.txt").write_text("no model\n")
+    (tmp_path / "words.txt").write_text("Hello there " * 40)
     (tmp_path / "short.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1])
     (tmp_path / "evil.txt").write_bytes(b"cposix\nsystem\n(S'echo'\ntR.")
     return tmp_path
@@ -133,6 +134,7 @@ SUCCESS = [
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
     (["profile", "net.onnx", "--runs", "1"], {"nodes": LIST, "operators": LIST, "seconds": NUMBER, "outside": NUMBER}),
     (["eval", "net.onnx", "--data", "x.npz", "--metric", "mse", "--against", "net.onnx"], {"samples": NUMBER, "metrics": LIST}),
+    (["imatrix", "lm.gguf", "-d", "words.txt", "-o", "i.gguf", "--context", "16", "--chunks", "1"], {"tensors": NUMBER, "outputs": LIST}),
     (["graph", "simplify", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "opset", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "extract", "net.onnx", "o.onnx", "--outputs", "hidden"], {"outputs": LIST}),
