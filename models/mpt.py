@@ -14,7 +14,7 @@ from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.rows import CLASSES, Task, Vocabulary, matrix
+from .layers.rows import CLASSES, Task, Vocabulary, layers, matrix
 
 KINDS = {"multihead_attention": None, "grouped_query_attention": None, "multiquery_attention": 1}
 """Kinds of attention, and how many heads of keys each has where that is fixed."""
@@ -42,6 +42,13 @@ class KeyHeads:
         return {"attn_config.attn_type": "grouped_query_attention", "attn_config.kv_n_heads": config.kv_heads}
 
 
+def some(value: Any) -> int:
+    """A number of heads. ValueError where there are none."""
+    if int(value) < 1:
+        raise ValueError(f"{value} heads")
+    return int(value)
+
+
 def needed(value: Any) -> Any:
     """What says that there is ALiBi. ValueError where there is none."""
     if not value:
@@ -51,10 +58,12 @@ def needed(value: Any) -> Any:
 
 KEYS = (
     Task(), *CLASSES, Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
-    Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count"), Key("heads", "n_heads", "attention.head_count"),
+    Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count", kind=layers),
+    Key("heads", "n_heads", "attention.head_count", kind=some),
     Key("ratio", "expansion_ratio", (), 4),
     Key("intermediate", (), "feed_forward_length", lambda config: config.ratio * config.hidden), KeyHeads(),
     Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    Key("qkv", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim),
     Key("alibi", "attn_config.alibi", (), True, needed),
     Key("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, lambda value: float(needed(value))),
     Key("clip", "attn_config.clip_qkv", "attention.clamp_kqv", None, float),
@@ -65,7 +74,7 @@ BLOCK = "transformer.blocks.{i}."
 WEIGHTS = (
     *matrix("embed", "transformer.wte", "token_embd", shape=("vocab", "hidden")),
     *matrix("layers.{i}.attn_norm", f"{BLOCK}norm_1", "blk.{i}.attn_norm", shape=("hidden",)),
-    *matrix("layers.{i}.attn.qkv", f"{BLOCK}attn.Wqkv", "blk.{i}.attn_qkv"),
+    *matrix("layers.{i}.attn.qkv", f"{BLOCK}attn.Wqkv", "blk.{i}.attn_qkv", shape=("qkv", "hidden")),
     *matrix("layers.{i}.attn.o", f"{BLOCK}attn.out_proj", "blk.{i}.attn_output", shape=("hidden", "hidden")),
     *matrix("layers.{i}.mlp_norm", f"{BLOCK}norm_2", "blk.{i}.ffn_norm", shape=("hidden",)),
     *matrix("layers.{i}.mlp.up", f"{BLOCK}ffn.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),

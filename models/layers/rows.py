@@ -48,12 +48,23 @@ class Vocabulary:
 
 CLASSES = (Key("labels", "num_labels", (), None), Key("pad", "pad_token_id", (), None))
 """What models that classify texts need to know: the number of classes, and the token behind which a text has ended."""
+MOST_LAYERS = 2**16
+
+
+def layers(value: Any) -> int:
+    """A number of layers. ValueError where no model has so many."""
+    count = int(value)
+    if not 0 <= count <= MOST_LAYERS:
+        raise ValueError(f"there are no models of {count:,} layers")
+    return count
+
+
 DECODER = (
     Task(),
     Vocabulary(),
     Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048),
     Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length"),
-    Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count"),
+    Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count", kind=layers),
     Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count"),
     *CLASSES,
 )

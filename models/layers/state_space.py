@@ -14,7 +14,7 @@ from .decoder import Decoder
 from .layouts import Changed, Reshaped
 from .mlp import ACTIVATIONS
 from .recurrence import own_mask, short_conv
-from .rows import Task, Vocabulary, act, matrix
+from .rows import Task, Vocabulary, act, layers, matrix
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ STATE_SPACE = (
     PaddedVocabulary(),
     Key("context", (), "context_length", LIMIT),
     Key("hidden", ("hidden_size", "d_model"), "embedding_length"),
-    Key("layers", ("num_hidden_layers", "n_layer"), "block_count"),
+    Key("layers", ("num_hidden_layers", "n_layer"), "block_count", kind=layers),
     Key("heads", (), "attention.head_count", 0),
     Key("feed_forward", (), "feed_forward_length", 0),
     Key("taps", ("conv_kernel", "ssm_cfg.d_conv"), "ssm.conv_kernel", 4),

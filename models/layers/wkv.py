@@ -16,7 +16,7 @@ from .decoder import Decoder
 from .layouts import Reshaped
 from .linear import linear
 from .recurrence import own_mask
-from .rows import Task, Vocabulary
+from .rows import Task, Vocabulary, layers
 
 LIMIT = 2**20
 """What GGUF files say of the context of models that have no limit."""
@@ -46,7 +46,7 @@ class Halving:
 
 KEYS = (
     Task(), Vocabulary(), Key("context", (), "context_length", LIMIT), Key("hidden", "hidden_size", "embedding_length"),
-    Key("layers", "num_hidden_layers", "block_count"), Key("no_heads", (), "attention.head_count", 0),
+    Key("layers", "num_hidden_layers", "block_count", kind=layers), Key("no_heads", (), "attention.head_count", 0),
     Key("eps", ("layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon", 1e-5, float),
     Key("head_size", ("head_size", "head_dim"), "wkv.head_size", 64), Key("heads", (), (), lambda config: config.hidden // config.head_size),
 )  # fmt: skip
