@@ -67,7 +67,13 @@ def half(example):
     return example.inputs[0].dtype == np.float16
 
 
+def unsorted(example):
+    return example.attributes.get("sorted") == 0
+
+
 def small(example):
+    if example.inputs[0].dtype.kind in "OUT":
+        return False
     dtype = of_numpy(example.inputs[0].dtype)
     return dtype.kind == "float" and dtype.bits <= 8
 
@@ -106,6 +112,7 @@ WRONG = {
     ("RMSNormalization", half): ("reference", "gives the dtype of the input, not that of the scale"),
     ("ConvTranspose", always): ("reference", "pads by less than zero where an output_shape is longer than the taps reach; onnxruntime refuses"),
     **{(name, timeless): ("onnxruntime", "forgets the initial state of a sequence of no elements") for name in ("RNN", "GRU", "LSTM")},
+    ("Unique", unsorted): ("reference", "gives as many lines as there are, those that are repeated among them"),
     ("StringNormalizer", blank): ("reference", "leaves empty strings out"),
     ("Conv", always): ("reference", "multiplies infinite values with the zeros between the taps of a dilated kernel"),
     ("OneHot", always): ("reference", "multiplies the off value with zero"),
