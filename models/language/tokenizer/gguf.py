@@ -5,6 +5,7 @@ Source: the GGUF specification; llama.cpp's llama_vocab::impl::load.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,7 +99,7 @@ def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vo
     texts = [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
     kinds = _numbers(metadata, "token_type", len(texts), NORMAL, path)
     kinds = [number if number in KINDS else NORMAL for number in kinds]
-    scores = _numbers(metadata, "scores", len(texts), 0.0, path)
+    scores = array("d", _numbers(metadata, "scores", len(texts), 0.0, path))
     roles = {role: token for role, token in kind.roles.items() if token < len(texts)}
     for role, middle in ROLE_KEYS.items():
         said = _integer(metadata.get(f"{PREFIX}{middle}_token_id"))

@@ -26,12 +26,12 @@ class SPM:
     """
 
     def __init__(self, vocabulary: Vocabulary, *, strict: bool = False, fallback: bool = True) -> None:
-        rows = zip(vocabulary.texts, vocabulary.kinds, strict=True)
-        taken = {text: token for token, (text, kind) in enumerate(rows) if not strict or kind in (NORMAL, UNUSED)}
-        self._ids = taken
-        self._order = {text: -vocabulary.scores[token] for text, token in taken.items()}
-        self._unused = frozenset(text for text, token in taken.items() if strict and vocabulary.kinds[token] == UNUSED)
-        self._separable = not any(CROSSING.search(text) for text in self._order)
+        self._ids = vocabulary.ids
+        if strict:
+            self._ids = {text: token for text, token in self._ids.items() if vocabulary.kinds[token] in (NORMAL, UNUSED)}
+        self._scores = vocabulary.scores
+        self._unused = frozenset(text for text, token in self._ids.items() if strict and vocabulary.kinds[token] == UNUSED)
+        self._separable = not any(CROSSING.search(text) for text in self._ids)
         self._unknown = vocabulary.roles.get("unk")
         self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)] if fallback else [None] * 256
         self._joined = strict
@@ -58,13 +58,14 @@ class SPM:
         return found
 
     def _merge(self, text: str) -> list[int]:
-        order, unused = self._order, self._unused
+        ids, scores, unused = self._ids, self._scores, self._unused
         halves: dict[str, tuple[str, str]] = {}
 
         def rank(one: str, other: str) -> float | None:
             if one + other in unused:
                 halves[one + other] = one, other
-            return order.get(one + other)
+            token = ids.get(one + other)
+            return None if token is None else -scores[token]
 
         found: list[int] = []
         stack = merged(list(text), rank)[::-1]
@@ -73,7 +74,7 @@ class SPM:
             if symbol in halves:
                 stack.extend(reversed(halves[symbol]))
                 continue
-            token = self._ids.get(symbol)
+            token = ids.get(symbol)
             tokens = [token] if token is not None else self._without_token(symbol)
             if not (self._joined and found and found[-1] == self._unknown and tokens == [self._unknown]):
                 found.extend(tokens)
