@@ -58,6 +58,7 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
         graph.note("W-ARCH", f"{error.why}: names and parameters stay as they are")
         return ()
     graph.arch = model.architecture.name
+    _tell_left_out(graph, model)
     if wanted == GGUF and not model.architecture.gguf:
         graph.note("W-ARCH", f"GGUF files have no {model.architecture.title} models: names and parameters stay as they are")
     elif wanted == GGUF and model.config.values.get("task") == "classification":
@@ -69,6 +70,17 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
     else:
         _to_graph(graph, model, blocks)
     return ()
+
+
+def _tell_left_out(graph: Graph, model: Model) -> None:
+    """Say which matrices of a file are no part of the model as it is computed, such as layers that predict more than one token."""
+    from ..runtime.binding import ignored
+
+    unused = [name for name in ignored(model.architecture, model.config, graph.weights) if len(graph.weights[name].shape) in (2, 3)]
+    if unused:
+        nbytes = sum(graph.weights[name].nbytes for name in unused)
+        why = f"{len(unused)} matrices ({nbytes:,} bytes) are no part of what {model.architecture.title} computes and are left out"
+        graph.note("W-ARCH-UNUSED", f"{why}: {', '.join(sorted(unused)[:3])} ...")
 
 
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from . import registry
@@ -65,8 +65,8 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     if missing:
         raise FormatError("E-ARCH-MISSING", path, f"{len(missing)} weights of a {architecture.name} model are not there: {_some(missing)}",
                           hint="Are all shards there, and is the configuration this model's?")  # fmt: skip
-    ignored = [pattern.replace("{layers}", str(config.values.get("layers"))) for pattern in architecture.ignored]
-    extra = [name for name in weights if name not in used and not any(re.search(pattern, name) for pattern in ignored)]
+    unused = ignored(architecture, config, weights)
+    extra = [name for name in weights if name not in used and name not in unused]
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, f"{len(extra)} weights are not of a {architecture.name} model: {_some(extra)}",
                           hint="--exclude RE leaves them out")  # fmt: skip
@@ -74,6 +74,12 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     if architecture.settle is not None:
         architecture.settle(config, bound)
     return bound
+
+
+def ignored(architecture: Architecture, config: Config, names: Iterable[str]) -> set[str]:
+    """The names among those of a file's tensors that an architecture has no use for."""
+    patterns = [pattern.replace("{layers}", str(config.values.get("layers"))) for pattern in architecture.ignored]
+    return {name for name in names if any(re.search(pattern, name) for pattern in patterns)}
 
 
 def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:

@@ -76,3 +76,18 @@ def test_unknown_architectures_keep_their_names_and_say_so(tmp_path):
     assert list(cc.open(tmp_path / "model.gguf").weights) == ["a.weight"]
     with pytest.raises(cc.UnsupportedError, match=r"E-ARCH .*'lama'.*llama"):
         models.load(folder)
+
+
+def test_layers_that_predict_further_tokens_are_left_out_and_told(tmp_path):
+    (case,) = cases("Glm4MoeForCausalLM", "glm4_moe", glm4_moe={
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
+        "moe_intermediate_size": 32, "routed_scaling_factor": 1.5, "norm_topk_prob": True, "head_dim": 16, "partial_rotary_factor": 0.5,
+        "num_nextn_predict_layers": 0})  # fmt: skip
+    made(case, 0, tmp_path / "model")
+    tensors = cc.load_file(tmp_path / "model" / "model.safetensors")
+    further = "model.layers.3.eh_proj.weight"
+    cc.save_file({**tensors, further: np.ones((64, 128), np.float32)}, tmp_path / "model" / "model.safetensors")
+    report = cc.convert(tmp_path / "model", tmp_path / "m.gguf")
+    (note,) = [note for note in report.notes if note.code == "W-ARCH-UNUSED"]
+    assert "1 matrices (32,768 bytes)" in note.message
+    assert further in note.message
