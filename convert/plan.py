@@ -212,7 +212,8 @@ def place(output: Path, format: Format) -> tuple[Path, str, bool]:
 
 def _attach(graph: Graph, options: Options) -> None:
     if options.tokenizer is not None:
-        graph.attachments |= attachments(Path(options.tokenizer), graph)
+        files = attachments(Path(options.tokenizer), graph)
+        graph.attachments |= {name: storage for name, storage in files.items() if name != CONFIG}  # that is another model's
     if options.chat_template is not None:
         template = Source(options.chat_template)
         graph.attachments[TEMPLATE] = Region(template, 0, template.size)

@@ -103,7 +103,7 @@ def with_onnxruntime(operator, example):
                 return f"numpy cannot hand {array.dtype} to onnxruntime"
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
     try:
         session = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return session.run(None, feeds)
