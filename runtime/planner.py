@@ -24,7 +24,7 @@ from .dtype import STRING, DType
 from .encoding import described, encoded
 from .errors import Error, UnsupportedError
 from .graph import Graph, Node, Value
-from .infer import MAX_DATA, Facts
+from .known import FOLDED_ELEMENTS, Known
 from .launch import EMPTY, PLANNERS, Buffer, Launch, Room, Step, View, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
 from .spending import check_memory
@@ -34,24 +34,8 @@ if TYPE_CHECKING:
     from .fusion import Chain
     from .program import Program
 
-FOLDED_ELEMENTS = 1 << 16
-"""Elements of a result that is computed while planning."""
 WORTH_A_PLAN = 6
 """Nodes behind a data-dependent shape from which they are planned again when it is known."""
-
-
-class Known(Facts):
-    """Facts that know constants by value, whichever graph they come from."""
-
-    def __init__(self, constants: dict[Value, np.ndarray | Blocks]) -> None:
-        super().__init__()
-        self.constants = constants
-
-    def array(self, value: Value) -> np.ndarray | None:
-        held = self.constants.get(value)
-        if held is not None:
-            return held if held.size <= MAX_DATA and isinstance(held, np.ndarray) else None
-        return super().array(value)
 
 
 @dataclass(frozen=True, eq=False)

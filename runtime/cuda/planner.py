@@ -18,7 +18,7 @@ from ..copies import captures, copied, needed
 from ..dtype import STRING, DType
 from ..errors import UnsupportedError
 from ..graph import Graph, Node, Value
-from ..infer import MAX_DATA, Facts
+from ..known import FOLDED_ELEMENTS, Known
 from ..launch import Buffer, Room, View
 from ..memory import place
 from ..plan import addressable, dtype_of, ints, known, size
@@ -33,22 +33,6 @@ from .zip import LONGEST, Apply, Chain
 if TYPE_CHECKING:
     from .program import Program
 
-FOLDED_ELEMENTS = 1 << 16
-"""Elements of a result that is computed while planning."""
-
-
-class Known(Facts):
-    """Facts that know constants by value, whichever graph they come from."""
-
-    def __init__(self, constants: dict[Value, np.ndarray | Blocks]) -> None:
-        super().__init__()
-        self.constants = constants
-
-    def array(self, value: Value) -> np.ndarray | None:
-        found = self.constants.get(value)
-        if found is not None:
-            return found if isinstance(found, np.ndarray) and found.size <= MAX_DATA else None
-        return super().array(value)
 
 
 @dataclass(eq=False)
