@@ -56,7 +56,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "ign
 @click.command(cls=Commands, epilog=EPILOG, context_settings=SETTINGS)
 @click.version_option(__version__, prog_name=PROGRAM)
 def cli() -> None:
-    """Convert model files between formats: safetensors, PyTorch, GGUF, GGML, npz.
+    """Convert, quantize and run models: safetensors, PyTorch, GGUF, ONNX, npz.
 
     `candle-convert IN OUT` is short for `candle-convert convert IN OUT`. Nothing from a file is ever executed.
     """

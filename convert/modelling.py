@@ -73,6 +73,13 @@ def modelled(graph: Graph) -> Model:
     Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra or misshapen.
     """
     graph = modern(graph)
+    architecture, names, config = identified(graph)
+    path = graph.files[0] if graph.files else None
+    return Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
+
+
+def identified(graph: Graph) -> tuple[Architecture, str, Config]:
+    """The architecture, whose names the file has, and the configuration; raises as `modelled` does, but looks at no weight."""
     path = graph.files[0] if graph.files else None
     found = described(graph)
     if found is None:
@@ -80,8 +87,7 @@ def modelled(graph: Graph) -> Model:
         raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
     names, source = found
     architecture = recognise(names, source, path)
-    config = configured(architecture, names, source, path)
-    return Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
+    return architecture, names, configured(architecture, names, source, path)
 
 
 def built(model: Model, *, fixed: bool = True) -> Graph:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FormatError, UnsupportedError, printable
+from ...runtime.errors import FormatError, printable
 from .. import arguments
 from ..output import current
 
@@ -117,18 +117,13 @@ def _said(row: dict[str, Any]) -> str:
 
 def _file(path: str, values: dict[str, Any]) -> bool:
     """Whether every weight of a model is there and fits."""
-    from ...runtime.binding import bind, configured, recognise
+    from ...runtime.binding import bind
     from ..describing import families, parameters, plain
-    from ..modelling import described
+    from ..legacy import modern
+    from ..modelling import identified
 
-    graph = arguments.open_input(path, values)
-    said = described(graph)
-    if said is None:
-        hint = "A GGUF file or a model's directory with its config.json does"
-        raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
-    names, source = said
-    architecture = recognise(names, source, path)
-    config = configured(architecture, names, source, path)
+    graph = modern(arguments.open_input(path, values))
+    architecture, names, config = identified(graph)
     wrong: FormatError | None = None
     bound = {}
     try:

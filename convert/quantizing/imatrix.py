@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SUMS, COUNTS = ".in_sum2", ".counts"
 SMALLEST_ENTRY = 12 + 4
-EMPTY = "An importance matrix is made by llama-imatrix from a text"
+EMPTY = "candle-convert imatrix makes an importance matrix from a text"
 
 
 @dataclass
