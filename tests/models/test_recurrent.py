@@ -7,11 +7,11 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.convert.modelling import Model, built, modelled
+from candle_convert.convert.modelling import built, modelled
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.arch import GGUF, HF
-from candle_convert.runtime.binding import bind, configured, described, recognise, unbind
-from checkpoints import cases, expected, made, texts
+from candle_convert.runtime.binding import unbind
+from checkpoints import cases, converted, expected, made, texts
 
 MAMBA = {"state_size": 8, "intermediate_size": 128, "num_hidden_layers": 2, "layer_norm_epsilon": 1e-5, "conv_kernel": 4, "expand": 2}
 CASES = [
@@ -32,17 +32,6 @@ UNDEFINED = ("recurrent_gemma",)
 """Models whose padding transformers lets into the states."""
 BEYOND_GGUF = ("mamba2_limits", "recurrent_gemma")
 CASES = [replace(case, padded=case.name not in UNDEFINED) for case in CASES]  # fmt: skip
-
-
-def converted(model, names):
-    """The same model from files with other names."""
-    said = described(model.architecture, names, model.config)
-    said |= {"general.architecture": model.architecture.gguf[0]} if names == GGUF else {"model_type": model.architecture.model_types[0]}
-    architecture = recognise(names, said)
-    assert architecture is model.architecture
-    config = configured(architecture, names, said)
-    weights = bind(architecture, config, unbind(model.architecture, model.config, model.weights, names), names)
-    return Model(architecture, names, config, weights, model.source)
 
 
 def close(got, want, tolerance):
