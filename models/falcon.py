@@ -1,7 +1,7 @@
 """Falcon 7B, 40B, 180B, RW and 2 (Almazrouei et al. 2023, arXiv:2311.16867): attention and feed-forward network side by side, few heads of keys.
 
-Falcon RW adds ALiBi to the scores once, (q k + alibi) / sqrt(head_dim), as the code that it was published with does, and transformers' default
-attention. transformers' "eager" attention adds it twice, once with the mask, and gives other logits (its issue 29946).
+Falcon RW adds ALiBi to the scores once, (q k + alibi) / sqrt(head_dim), as transformers' default attention ("sdpa") does. Its "eager" attention
+adds it twice, once with the mask, and gives other logits (issue 29946 of transformers).
 """
 
 from __future__ import annotations
