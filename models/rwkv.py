@@ -12,7 +12,7 @@ from .layers.linear import embedding, linear
 from .layers.net import Net
 from .layers.norm import bias_norm
 from .layers.recurrence import scan
-from .layers.wkv import ALONE, DIVISOR, KEYS, either, heads_normed, implied, lerp, part, shifted, split_heads, squared
+from .layers.wkv import ALONE, DIVISOR, KEYS, either, halved, heads_normed, implied, lerp, part, shifted, split_heads, squared
 
 LONG = {"k": "key", "v": "value", "r": "receptance", "g": "gate"}
 KEYS_5 = (*KEYS, Key("intermediate", "intermediate_size", "feed_forward_length", lambda config: int(config.hidden * 3.5) // 32 * 32), *DIVISOR)
@@ -37,12 +37,13 @@ SHARED = (
     *part("layers.{i}.att_norm", _all(BLOCK, "ln1"), f"{GGUF}attn_norm", shape=("hidden",), biased=True),
     *part("layers.{i}.ffn_norm", _all(BLOCK, "ln2"), f"{GGUF}attn_norm_2", shape=("hidden",), biased=True),
     *(row for name in ("receptance", "key", "value", "gate", "output") for row in part(
-        f"layers.{{i}}.att.{name}", _all(ATT, name), f"{GGUF}time_mix_{name}", shape=("hidden", "hidden"))),
+        f"layers.{{i}}.att.{name}", _all(ATT, name), f"{GGUF}time_mix_{name}", shape=("hidden", "hidden"),
+        factor=halved if name == "output" else None)),
     *part("layers.{i}.att.norm", _all(ATT, "ln_x"), f"{GGUF}time_mix_ln", shape=("hidden",), biased=True),
     Weight("layers.{i}.att.first", either(*_all(ATT, "time_faaaa")), f"{GGUF}time_mix_first.weight", shape=("heads", "head_size")),
     *part("layers.{i}.ffn.receptance", _all(FFN, "receptance"), f"{GGUF}channel_mix_receptance", shape=("hidden", "hidden")),
     *part("layers.{i}.ffn.key", _all(FFN, "key"), f"{GGUF}channel_mix_key", shape=("intermediate", "hidden")),
-    *part("layers.{i}.ffn.value", _all(FFN, "value"), f"{GGUF}channel_mix_value", shape=("hidden", "intermediate")),
+    *part("layers.{i}.ffn.value", _all(FFN, "value"), f"{GGUF}channel_mix_value", shape=("hidden", "intermediate"), factor=halved),
     *part("norm", ("rwkv.ln_out", "ln_out"), "output_norm", shape=("hidden",), biased=True),
     *part("head", ("head", "lm_head"), "output", shape=("vocab", "hidden")),
 )  # fmt: skip

@@ -176,6 +176,7 @@ class Weight:
         when: whether layer `i` of a model has it.
         made: computes it, from the configuration, where the other kind of file has it and this kind does not.
         layers: the parameter that says how many layers there are.
+        factor: what Hugging Face's files have of layer `i`, times this, is ours.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Weight:
     when: Callable[[Config, int], bool] | None = None
     made: Callable[[Config], Tensor | None] | None = None
     layers: str = "layers"
+    factor: Callable[[Config, int], float] | None = None
 
     def stored(self, names: str) -> tuple[Stored, ...]:
         """The ways in which files of these names store it."""

@@ -11,6 +11,7 @@ from typing import Any
 from . import registry
 from .arch import GGUF, HF, Architecture, Config, Layout, Stored, Weight, parameters, sizes, slots
 from .errors import FormatError, UnsupportedError
+from .scaled import scaled
 from .tensor import Tensor
 
 SHOWN = 12
@@ -54,7 +55,7 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
             way, present = found
             used.update(present)
             try:
-                bound[ours] = way.layout.join([weights[name] for name in present], config)
+                bound[ours] = _times(row, way.layout.join([weights[name] for name in present], config), config, names, layer, 1)
             except ValueError as error:
                 wrong.append(f"{present[0]}: {error}")
         elif row.made is not None and (made := row.made(config)) is not None:
@@ -90,7 +91,8 @@ def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tenso
         ways = row.stored(names)
         if ways and ours in bound:
             stored = ways[0].expanded(config, layer)
-            for name, tensor in zip(stored, ways[0].layout.split(bound[ours], config, len(stored)), strict=True):
+            whole = _times(row, bound[ours], config, names, layer, -1)
+            for name, tensor in zip(stored, ways[0].layout.split(whole, config, len(stored)), strict=True):
                 found.setdefault(name, []).append(tensor)
                 layouts[name] = ways[0].layout
     return {name: pieces[0] if len(pieces) == 1 else layouts[name].together(pieces) for name, pieces in found.items()}
@@ -102,6 +104,11 @@ def described(architecture: Architecture, names: str, config: Config) -> dict[st
         raise UnsupportedError("E-ARCH-NAMES", None, f"GGUF files have no {architecture.title} models", hint="Write safetensors or ONNX")
     said = parameters(architecture.keys, names, config)
     return said if names == HF else {f"{architecture.gguf[0]}.{key}": value for key, value in said.items()}
+
+
+def _times(row: Weight, tensor: Tensor, config: Config, names: str, layer: int, power: int) -> Tensor:
+    """A weight from Hugging Face's files (`power` 1), or for them (-1), by its row's factor."""
+    return tensor if row.factor is None or names != HF else scaled(tensor, row.factor(config, layer) ** power)
 
 
 def _found(

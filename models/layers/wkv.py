@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
-from ...runtime.errors import UnsupportedError
 from ...runtime.graph import Graph, Value
 from .decoder import Decoder
 from .layouts import Reshaped
@@ -26,22 +25,26 @@ ALONE = Reshaped(("hidden",), (1, 1, "hidden"))
 
 @dataclass(frozen=True)
 class Halving:
-    """Row of the number of layers after which llama.cpp halves what they add to, its weights being divided already; 0 for never."""
+    """Row of the number of layers after which what they add to is halved, so that it stays in the range of f16; 0 for never.
+
+    What layers add is divided to match: in GGUF files already, while Hugging Face's files have it as it was trained (see `halved`).
+    """
 
     name: str = "halving"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        every = 0 if names == HF else int(source.get("rescale_every_n_layers", 0))
+        every = int(source.get("rescale_every" if names == HF else "rescale_every_n_layers") or 0)
         if every < 0:
             raise ValueError(f"{every} layers")
         return every
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        if names != HF:
-            return {"rescale_every_n_layers": config.halving}
-        if 0 < config.halving < config.layers:
-            raise UnsupportedError("E-ARCH-HALVED", None, "its weights are divided by powers of two, which only GGUF files can say")
-        return {"rescale_every": 0}
+        return {"rescale_every" if names == HF else "rescale_every_n_layers": config.halving}
+
+
+def halved(config: Config, i: int) -> float:
+    """What a matrix whose output layer `i` adds is multiplied by."""
+    return 2.0 ** -(i // config.halving) if config.halving else 1.0
 
 
 KEYS = (

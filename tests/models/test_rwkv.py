@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from candle_convert.convert.modelling import Model, built, load, modelled
 from candle_convert.models.language.model import LanguageModel
-from candle_convert.runtime.arch import GGUF
+from candle_convert.runtime.arch import GGUF, HF
 from candle_convert.runtime.binding import bind, configured, described, recognise, unbind
 
 VOCABULARY, HEADS, SIZE, LAYERS = 40, 2, 8, 2
@@ -204,10 +204,24 @@ def test_in_the_names_of_gguf(version, tmp_path):
     ids = np.arange(9)
     want = published(version, w, ids)
     assert np.abs(LanguageModel(built(there), 1).logits(ids)[0] - want).max() <= 2e-5 * np.abs(want).max()
-    if version == 6:  # llama.cpp's files have weights that are divided, and halve what they add to
-        every = {name: tensor for name, tensor in weights.items() if not name.startswith("blk.1") or not name.endswith(
-            ("time_mix_output.weight", "channel_mix_value.weight"))}  # fmt: skip
-        halved = {name: cc.Tensor.of(weights[name].numpy() / 2) for name in weights.keys() - every.keys()}
-        config = configured(model.architecture, GGUF, {**said, "rwkv6.rescale_every_n_layers": 1})
-        there = Model(model.architecture, GGUF, config, bind(model.architecture, config, every | halved, GGUF), model.source)
-        assert np.abs(LanguageModel(built(there), 1).logits(ids)[0] - want).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_layers_of_gguf_are_halved_and_hugging_faces_are_whole(tmp_path):
+    """llama.cpp's files have weights that are divided by powers of two, and halve what they add to."""
+    w = weights_of(6, 1)
+    folder = write(tmp_path, 6, w, "hf")
+    (folder / "config.json").write_text((folder / "config.json").read_text().replace('"rescale_every": 6', '"rescale_every": 1'))
+    model = modelled(cc.open(folder))
+    assert described(model.architecture, GGUF, model.config)["rwkv6.rescale_every_n_layers"] == 1
+    weights = unbind(model.architecture, model.config, model.weights, GGUF)
+    for ours, theirs in (("att.output", "time_mix_output"), ("ffn.value", "channel_mix_value"), ("att.value", "time_mix_value")):
+        for i in range(LAYERS):
+            divisor = 2**i if ours != "att.value" else 1
+            assert np.array_equal(weights[f"blk.{i}.{theirs}.weight"].numpy() * divisor, w[f"blocks.{i}.{ours}.weight"])
+    ids = np.arange(9)
+    want = published(6, w, ids)
+    assert np.abs(LanguageModel(built(model), 1).logits(ids)[0] - want).max() <= 1e-4 * np.abs(want).max()
+    back = unbind(model.architecture, model.config, model.weights, HF)
+    given = cc.open(folder)
+    assert all(bytes(tensor.raw()) == bytes(given[name].raw()) for name, tensor in back.items())
+    assert described(model.architecture, HF, model.config)["rescale_every"] == 1

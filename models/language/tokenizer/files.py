@@ -14,7 +14,7 @@ from .keys import differing
 from .library_json import library_json
 from .recognising import PROBES
 from .tokenizer import Tokenizer
-from .vocabulary import escaped_bytes
+from .vocabulary import NORMAL, escaped_bytes
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 TURNS = ("eos", "eot", "eom")
@@ -68,9 +68,11 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _rwkv(tokenizer: Tokenizer) -> bytes:
-    """RWKV's own file, which leaves out the first token."""
+    """RWKV's own file, which leaves out the first token, and those that only fill up an embedding."""
     lines = []
-    for token, text in enumerate(tokenizer.vocabulary.texts[1:], 1):
+    vocabulary = tokenizer.vocabulary
+    last = max((token for token, kind in enumerate(vocabulary.kinds) if kind == NORMAL), default=0)
+    for token, text in enumerate(vocabulary.texts[1 : last + 1], 1):
         data = escaped_bytes(text)
         try:
             literal = repr(data.decode())

@@ -13,7 +13,7 @@ from ....runtime.graph import Graph, Meta
 from .engines import PREFIX
 from .gguf import KINDS_OF_MODELS, from_gguf
 from .key_rows import PADDING_SCORE, Rows, chosen, made
-from .reading import beside, read, settings, templates
+from .reading import beside, read, settings
 from .recognising import PROBES
 from .special_keys import special_keys, templates_of
 from .tokenizer import Tokenizer
@@ -63,7 +63,7 @@ def gguf_metadata(graph: Graph, architecture: str, rows: int | None, token_types
     special |= {"token_type_count": token_types} if token_types is not None else {}
     whole: dict[str, Any] = {"model": keys.pop("model"), "pre": keys.pop("pre", None), **_arrays(filled, bool(keys.pop("scored"))), **keys, **special}
     metadata = {f"{PREFIX}{key}": _typed(value) for key, value in whole.items() if value is not None}
-    metadata |= templates_of(templates(graph))
+    metadata |= templates_of(source.templates)
     _compare(graph, source, from_gguf(metadata, path))
     return metadata
 

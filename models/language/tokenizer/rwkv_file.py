@@ -20,13 +20,23 @@ ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})
 LETTERS = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 START = "<s>"
 """The token 0, which the file leaves out."""
+TEMPLATE = (
+    "{#- rwkv-world -#}{{- bos_token -}}"
+    "{%- for message in (messages | selectattr('role', 'equalto', 'system') | list)[-1:] -%}"
+    "{{- 'System: ' + message['content'] + '\\n\\n' -}}{%- endfor -%}"
+    "{%- for message in messages if message['role'] in ('user', 'assistant') and message['content'] is not none -%}"
+    "{{- message['role'] | capitalize + ': ' + message['content'].split('</think>')[-1] | trim + '\\n\\n' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt is not defined or add_generation_prompt -%}{{- 'Assistant:' -}}{%- endif -%}"
+)
+"""How World models were trained to chat, where no file says it; llama.cpp knows it by its name."""
 
 
 def from_rwkv(text: str, templates: Mapping[str, str], path: str | None = None) -> Tokenizer:
     """The tokenizer of a vocabulary file."""
     vocabulary = Vocabulary(*parsed(text, path), roles={"eos": 0, "bos": 0}, ends=frozenset((0,)))
     engine = Pieces(vocabulary, escaped_bytes, Longest(vocabulary, escaped_bytes), Leftmost(((START, 0),)), Leftmost(()))
-    return Tokenizer(vocabulary, engine, templates=templates, origin="RWKV vocabulary")
+    return Tokenizer(vocabulary, engine, templates=templates or {"default": TEMPLATE}, origin="RWKV vocabulary")
 
 
 def parsed(text: str, path: str | None = None) -> tuple[list[str], list[int]]:

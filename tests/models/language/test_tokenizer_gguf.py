@@ -126,11 +126,24 @@ def test_from_files_to_gguf_to_files_that_transformers_loads(name, tmp_path):
 
 
 def test_rwkv_files_come_back():
-    metadata = gguf_metadata(graph_of({"rwkv_vocab_v20230424.txt": RWKV.encode()}), "rwkv6", 12)
+    metadata = gguf_metadata(graph_of({"rwkv_vocab_v20230424.txt": RWKV.encode()}), "rwkv6", 15)
     assert metadata["tokenizer.ggml.tokens"][1:5] == ["\\x00", "a", "ab", "\\xc3"]
     assert metadata["tokenizer.ggml.eot_token_id"] == 8
     files = hf_files(cc.Graph(metadata=metadata))
-    assert files["rwkv_vocab_v20230424.txt"].decode().startswith(RWKV[:30])
+    again = read(graph_of({"rwkv_vocab_v20230424.txt": files["rwkv_vocab_v20230424.txt"]}))
+    assert again.vocabulary.texts == metadata["tokenizer.ggml.tokens"][:11]
+
+
+def test_rwkv_chats_as_world_models_do():
+    from candle_convert.models.language.chat import prompt
+
+    metadata = gguf_metadata(graph_of({"rwkv_vocab_v20230424.txt": RWKV.encode()}), "rwkv7", None)
+    chat = [{"role": "user", "content": "Hi "}, {"role": "assistant", "content": "<think>a</think> b"}, {"role": "user", "content": "c"}]
+    chat.insert(0, {"role": "system", "content": "Be brief"})
+    text = "<s>System: Be brief\n\nUser: Hi\n\nAssistant: b\n\nUser: c\n\nAssistant:"
+    assert prompt(read(cc.Graph(metadata=metadata)), chat) == text
+    own = graph_of({"rwkv_vocab_v20230424.txt": RWKV.encode(), "chat_template.jinja": b"{{ messages[0].content }}"})
+    assert gguf_metadata(own, "rwkv7", None)["tokenizer.chat_template"] == "{{ messages[0].content }}"
 
 
 def test_types_of_added_tokens():
