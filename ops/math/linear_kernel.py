@@ -11,6 +11,7 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, share
 from ..quants.products import rows
+from . import dot_kernel
 from .linear import linear
 from .rows_kernel import PANEL, TILE, Floats, Products, few, many, scratch_nbytes, summed, sums_group
 from .whole_kernel import RUN, Digits, Whole, available, rounded_floats, rounded_nbytes, rounding
@@ -83,6 +84,12 @@ def plan_linear(step: Step) -> Planned:
             arguments = (weight, rows_of, y.view(y.shape, first * count), bias, count, row_bytes, length, x_bytes, 4 * count)
             launches.append(Launch(few(name, batch, products=products), arguments, step.parts(count, 3 * batch * count * length / 16)))
         return [*before, *launches]
+    if rounding_wanted and dot_kernel.available(name):
+        tiles = step.scratch(dot_kernel.tiles_nbytes(name, tokens, length))
+        tiling = Launch(dot_kernel.tiling(name), (x, tiles, tokens, length), step.parts(-(-tokens // dot_kernel.ROWS), x.count / 4))
+        parts = step.parts(-(-count // dot_kernel.COLUMNS), tokens * count * length / 32)
+        room = step.scratch(parts * dot_kernel.scratch_nbytes(name, tokens))
+        return [tiling, Launch(dot_kernel.dots(name), (weight, tiles, y, bias, count, row_bytes, length, tokens, room), parts)]
     before, x = rounded(step, x) if rounding_wanted else ([], x)
     parts = step.parts(-(-tokens // PANEL), tokens * length / 4)
     panels = step.scratch(4 * length * -(-tokens // PANEL) * PANEL)

@@ -114,12 +114,14 @@ class Codes:
         runs: a block's numbers, 32 at a time.
         zero: what is subtracted from every code.
         minima: f32 that are subtracted, sixteen lanes, one for each of `group` neighbours, and so many of the lanes as there are such groups.
+        scaled: neighbours that share a scale, 16 or 32.
     """
 
     runs: Callable[[Block], Iterator[Run]]
     zero: int = 0
     minima: Callable[[Block], Vector] | None = None
     group: int = 32
+    scaled: int = 32
 
 
 @functools.cache

@@ -161,6 +161,6 @@ def _q3_k(block: Block) -> Iterator[Run]:
 
 
 CODES = {
-    "q2_k": Codes(_q2_k, 0, _q2_k_minima, 16), "q3_k": Codes(_q3_k, 4), "q4_k": Codes(_q4_k, 0, _minima), "q5_k": Codes(_q5_k, 0, _minima),
-    "q6_k": Codes(_q6_k, 32),
+    "q2_k": Codes(_q2_k, 0, _q2_k_minima, 16, 16), "q3_k": Codes(_q3_k, 4, scaled=16), "q4_k": Codes(_q4_k, 0, _minima),
+    "q5_k": Codes(_q5_k, 0, _minima), "q6_k": Codes(_q6_k, 32, scaled=16),
 }  # fmt: skip
