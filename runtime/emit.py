@@ -13,6 +13,8 @@ from typing import Any
 import llvmlite
 from llvmlite import binding, ir
 
+from . import sources
+from .keeping import described
 from .kernel import cache_folder
 
 WORD = ir.IntType(64)
@@ -41,7 +43,7 @@ class EmittedKernel:
 
     def _object(self) -> bytes:
         """The object file, from the disk where it was compiled before."""
-        path = _file(self.name)
+        path = self._file
         held = _read(path)
         if held is not None:
             return held
@@ -51,6 +53,15 @@ class EmittedKernel:
             fresh.write_bytes(hashlib.sha256(made).digest() + made)
             os.replace(fresh, path)
         return made
+
+    @property
+    def _file(self) -> Path | None:
+        folder = cache_folder(self.write.__module__)
+        try:
+            facts = f"{described(self.write)} {_platform()}"
+        except sources.ChangedError:
+            return None
+        return None if folder is None else folder / f"{self.name}.{hashlib.sha256(facts.encode()).hexdigest()[:32]}.o"
 
     def text(self) -> str:
         """The kernel as LLVM assembly."""
@@ -94,11 +105,6 @@ def _compiled(text: str) -> bytes:
 def _platform() -> str:
     facts = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-
-
-def _file(name: str) -> Path | None:
-    folder = cache_folder()
-    return None if folder is None else folder / f"{name}.{_platform()}.o"
 
 
 def _read(path: Path | None) -> bytes | None:

@@ -241,9 +241,7 @@ def _code_digest(function: Callable[..., Any]) -> str:
 @functools.cache
 def _kernel(text: str) -> Any:
     name = f"elementwise_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
-    folder = kernel.cache_folder()
-    home = (folder / "generated") if folder is not None else Path(tempfile.mkdtemp(prefix="candle-convert-"))
-    home.mkdir(exist_ok=True)
+    home = kernel.cache_folder(__name__) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
     path = home / f"{name}.py"
     if not path.exists() or path.read_text() != text:
         partial = home / f"{name}.{os.getpid()}.partial"

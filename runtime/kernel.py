@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -15,7 +14,9 @@ import numba
 from numba import types
 from numba.extending import register_jitable
 
+from . import sources
 from .keeping import address_of
+from .machine import cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,8 +26,6 @@ EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
 RANGE_SIGNATURE = types.void(types.CPointer(types.int64), types.int64, types.int64)
 """Of range kernels: argument block, number of this part, number of parts."""
 
-_SHARED = ("kernel", "simd", "native", "machine", "linking", "keeping", "emit", "vector", "scalar_math", "element", "fusion")
-"""Modules of `runtime` that machine code is made of, or with."""
 _compiling = threading.RLock()
 
 
@@ -55,10 +54,10 @@ class RangeKernel:
     def address(self) -> int:
         """Address of the machine code."""
         with _compiling:
-            kept = address_of(self, cache_folder())
+            kept = address_of(self)
             if kept is not None:
                 return kept
-            self._compiled = _cached(lambda **options: numba.cfunc(RANGE_SIGNATURE, **{**options, **self.options})(self.function))
+            self._compiled = self._cached()
         return int(self._compiled.address)
 
     @functools.cached_property
@@ -71,6 +70,17 @@ class RangeKernel:
         with _compiling:
             return numba.cfunc(RANGE_SIGNATURE, **{**EXACT, **self.options})(self.function)
 
+    def _cached(self) -> Any:
+        """The function by way of Numba's cache, in a folder for its sources, since Numba looks at one file only."""
+        folder = cache_folder(self.function.__module__)
+        options = {**EXACT, **self.options, "cache": folder is not None}
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder or before)
+        try:
+            return numba.cfunc(RANGE_SIGNATURE, **options)(self.function)
+        finally:
+            numba.config.CACHE_DIR = before
+
     def __repr__(self) -> str:
         return self.function.__name__
 
@@ -80,39 +90,11 @@ def range_kernel(function: Callable[..., None] | None = None, **options: Any) ->
     return RangeKernel(function, options) if function is not None else lambda inner: RangeKernel(inner, options)
 
 
-def _cached(compiled: Callable[..., Any]) -> Any:
-    folder = cache_folder()
-    if folder is None:
-        return compiled(**EXACT)
-    with _compiling:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder)
-        try:
-            return compiled(cache=True, **EXACT)
-        finally:
-            numba.config.CACHE_DIR = before
-
-
-@functools.cache
-def cache_folder() -> Path | None:
-    """Where machine code is kept: a folder for the very sources that kernels can call, since Numba looks at one file only.
-
-    None where it cannot be written. Kernels are in ``ops/quants`` and in files named ``*_kernel.py``, and call nothing outside these and `runtime`.
-    """
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(base) / "candle-convert" / "kernels" / _sources()
+def cache_folder(module: str) -> Path | None:
+    """Where Numba keeps the machine code of a module's kernels, or None where that is not possible."""
     try:
+        folder = cache() / "kernels" / sources.digest(module)[:16]
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, sources.ChangedError):
         return None
     return folder if os.access(folder, os.W_OK) else None
-
-
-def _sources() -> str:
-    digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    shared = [root / "runtime" / f"{name}.py" for name in _SHARED]
-    for path in (*shared, *sorted((root / "ops" / "quants").rglob("*.py")), *sorted((root / "ops").rglob("*_kernel.py"))):
-        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

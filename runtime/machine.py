@@ -1,8 +1,8 @@
 """Machine code on the disk: range kernels that a later process calls without importing Numba, which takes a third of a second.
 
 A file holds one kernel: a digest, the place of its entry, and code that runs wherever it is put: what it calls of the C library is filled in
-when it is put there, and nothing else in it points outside (`linking.linked`). Folders are named for the sources, the compiler and the
-processor. Only files of this user that nobody else can write are read.
+when it is put there, and nothing else in it points outside (`linking.linked`). Files are named for what they are made of: the sources of the
+kernel, the compiler and the processor. Only files of this user that nobody else can write are read.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import stat
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from . import sources
 
 if TYPE_CHECKING:
     from .kernel import RangeKernel
@@ -31,10 +34,6 @@ WORD = 8
 CALL = 32
 """Bytes of the name of a function that code calls and of the place of its address."""
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_ROOT = Path(__file__).parents[1]
-_SOURCES = tuple(f"runtime/{name}.py" for name in ("kernel", "simd", "machine", "linking", "flat", "checksum_kernel", "halves"))
-_SOURCE_FOLDERS = ("ops/quants", "ops/quants/encoders", "ops/quants/layout")
-"""Files that the kernels kept here are made of."""
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _loading = threading.RLock()
 _held: list[Any] = []
@@ -64,8 +63,7 @@ class Stored:
 
     @property
     def _file(self) -> Path | None:
-        folder = _folder()
-        return None if folder is None else folder / f"{self.module}.{self.name}"
+        return file_of(f"{self.module}.{self.name}", lambda: sources.digest(f"{__package__.rpartition('.')[0]}.{self.module}"))
 
     def _compiled(self) -> int:
         from . import linking
@@ -94,18 +92,31 @@ def supported() -> bool:
 
 
 @functools.cache
-def _folder() -> Path | None:
-    """The folder for these sources on this processor, None where there is none that is safe."""
+def folder() -> Path | None:
+    """Where machine code is kept, None where there is no place that is safe."""
     if not supported():
         return None
-    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert" / "machine"
-    folder = base / _digest()
+    found = cache() / "kernels"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        safe = all(_ours(os.lstat(place), stat.S_ISDIR) for place in (base, folder))
+        found.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return found if _ours(os.lstat(found), stat.S_ISDIR) else None
     except OSError:
         return None
-    return folder if safe else None
+
+
+def cache() -> Path:
+    """The folder of this user's files that can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert"
+
+
+def file_of(name: str, made_of: Callable[[], str]) -> Path | None:
+    """The file of a kernel, whose name may be that of others; `made_of` says what tells them apart, sources included. None where it is not kept."""
+    place = folder()
+    try:
+        facts = None if place is None else (made_of(), platform())
+    except sources.ChangedError:
+        return None
+    return None if place is None else place / f"{name}.{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 
 def _ours(status: os.stat_result, kind: Any) -> bool:
@@ -113,14 +124,15 @@ def _ours(status: os.stat_result, kind: Any) -> bool:
     return bool(kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
-def _digest() -> str:
+@functools.cache
+def platform() -> str:
+    """A digest of the interpreter, the compiler and the processor."""
     digest = hashlib.sha256(repr((sys.version_info[:2], processor())).encode())
-    compiler = [spec.origin for name in ("numba", "llvmlite") if (spec := importlib.util.find_spec(name)) is not None and spec.origin is not None]
-    ours = (path for folder in _SOURCE_FOLDERS for path in sorted((_ROOT / folder).glob("*.py")))
-    for path in (*(Path(origin).with_name("_version.py") for origin in compiler), *(_ROOT / name for name in _SOURCES), *ours):
-        data = path.read_bytes()
-        digest.update(f"{path.name}\0{len(data)}\0".encode() + data)
-    return digest.hexdigest()[:32]
+    for name in ("numba", "llvmlite"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            digest.update(Path(spec.origin).with_name("_version.py").read_bytes())
+    return digest.hexdigest()
 
 
 def processor() -> list[bytes]:

@@ -41,6 +41,7 @@ class Stored:
     def __init__(self, name: str) -> None:
         dtype = DTYPES[name]
         self.name = name
+        self.rows, self.codes = rows().get(name), codes().get(name)
         self.plain = not isinstance(dtype, BlockType)
         self.length = LANES if self.plain else dtype.block
         self.size = LANES * dtype.bits // 8 if self.plain else dtype.block_nbytes

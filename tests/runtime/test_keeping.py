@@ -54,8 +54,8 @@ def made(value):
 
 
 def test_what_functions_close_over_tells_them_apart():
-    texts = {keeping._described(made(value)) for value in (1, 2, 1.0, "1", (1,), [1], None, made(1), made(2), {"a": 1})}
+    texts = {keeping.described(made(value)) for value in (1, 2, 1.0, "1", (1,), [1], None, made(1), made(2), {"a": 1})}
     assert len(texts) == 10
-    assert keeping._described(made(made(3))) == keeping._described(made(made(3)))
-    with pytest.raises(keeping._UnknownError):
-        keeping._described(made(object()))
+    assert keeping.described(made(made(3))) == keeping.described(made(made(3)))
+    with pytest.raises(keeping.UnknownError):
+        keeping.described(made(object()))
