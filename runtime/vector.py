@@ -131,6 +131,14 @@ class Code:
         """Store at an address of any alignment."""
         self.builder.store(value, self.at(address, offset, value.type), align=1)
 
+    def prefetch(self, address: Any, offset: int = 0) -> None:
+        """Have a line brought into the caches; any address will do."""
+        place = self.at(address, offset)
+        numbers = [ir.Constant(I32, number) for number in (0, 2, 1)]
+        module = self.builder.module
+        kind = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+        self.builder.call(module.globals.get("llvm.prefetch.p0") or ir.Function(module, kind, "llvm.prefetch.p0"), [place, *numbers])
+
     def floats(self, address: Any, offset: int = 0) -> Vector:
         """Sixteen f32."""
         return Vector(self, self.load(address, vector_type(F32), offset))

@@ -63,7 +63,7 @@ class Tile:
 
     @property
     def sums(self) -> int:
-        """Where the sums are that minima are multiplied with, `minima` for each row."""
+        """Where the negative sums are that minima are multiplied with, `minima` for each row."""
         return self.starts + (4 * self.rows * self.parts if self.kind.zero else 0)
 
     @property
@@ -151,7 +151,7 @@ def _round_run(code: Code, tile: Tile, x: Any, to: Any, row: Any) -> None:
         for index in range(tile.parts):
             code.store(build.mul(total(index, tile.parts), ir.Constant(I32, -tile.kind.zero)), words_of, tile.starts + 4 * tile.rows * index)
     for index in range(tile.minima):
-        value = build.fmul(build.sitofp(total(index, tile.minima), F32), step)
+        value = build.fneg(build.fmul(build.sitofp(total(index, tile.minima), F32), step))
         code.store(value, words_of, tile.sums + 4 * tile.rows * index)
 
 
@@ -214,14 +214,21 @@ class Panel:
         """Elements from `start` of some rows; those behind the last row are what they are."""
         code, build, length = self.code, self.code.builder, self.stored.length
         skipped = build.mul(build.sdiv(start, code.word(length)), code.word(self.stored.size))
+        taken = build.mul(build.sdiv(depth, code.word(length)), code.word(self.stored.size))
+        rest = build.sub(row_bytes, build.add(skipped, taken))
+        following = build.sub(build.mul(row_bytes, code.word(COLUMNS)), skipped)
+        ahead = build.select(build.icmp_signed(">", rest, code.word(0)), taken, following)
         with code.loop(code.word(0), height) as row:
             address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
-            self.stored.blocks(code, address, build.sdiv(depth, code.word(length)), functools.partial(self._decode_block, row))
+            self.stored.blocks(code, address, build.sdiv(depth, code.word(length)), functools.partial(self._decode_block, row, ahead))
         with code.loop(code.word(0), build.shl(depth, code.word(5)), COLUMNS * LANES * QUAD) as offset:
             self._turn(offset)
 
-    def _decode_block(self, row: Any, address: Any, element: Any) -> None:
+    def _decode_block(self, row: Any, ahead: Any, address: Any, element: Any) -> None:
+        """A block of a row; the bytes that are as far `ahead` are asked of the memory, which will be wanted next."""
         code, build, tile = self.code, self.code.builder, self.tile
+        for offset in range(0, self.stored.size, 64):
+            code.prefetch(build.add(address, ahead), offset)
         block = Block(code, address)
         to = build.add(build.add(self.lines, build.mul(row, code.word(STRIDE))), element)
         run_number = build.sdiv(element, code.word(RUN))
@@ -260,17 +267,21 @@ class Panel:
         with code.loop(code.word(0), runs) as run:
             at = build.add(x, build.mul(run, code.word(tile.nbytes)))
             totals = [Vector(code, build.load(place)) for place in held]
+            products: list[Vector] = []
             for part in range(tile.parts):
-                found = self._whole(at, run, part, places)
+                found = [Vector(code, whole).as_float() for whole in self._whole(at, run, part, places)]
                 scales = self._columns(self.scales, run, tile.parts, part)
-                for index, (row, half) in enumerate(places):
-                    step = code.splat(code.load(at, F32, tile.steps + 4 * row))
-                    totals[index] = code.fma(Vector(code, found[index]).as_float(), scales[half] * step, totals[index])
+                if part:
+                    products = [code.fma(each, scales[half], known) for each, known, (_, half) in zip(found, products, places, strict=True)]
+                else:
+                    products = [each * scales[half] for each, (_, half) in zip(found, places, strict=True)]
+            steps = [code.splat(code.load(at, F32, tile.steps + 4 * row)) for row, _ in places]
+            totals = [code.fma(*each) for each in zip(products, steps, totals, strict=True)]
             for part in range(tile.minima):
                 minima = self._columns(self.minima, run, tile.minima, part)
                 for index, (row, half) in enumerate(places):
                     total = code.splat(code.load(at, F32, tile.sums + 4 * (tile.rows * part + row)))
-                    totals[index] = code.fma(minima[half] * -1, total, totals[index])
+                    totals[index] = code.fma(minima[half], total, totals[index])
             for total, place in zip(totals, held, strict=True):
                 build.store(total.value, place)
         for (row, half), place in zip(places, held, strict=True):

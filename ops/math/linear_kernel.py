@@ -75,7 +75,8 @@ def plan_linear(step: Step) -> Planned:
     rounding_wanted = step.attributes["activations"] == "q8"
     if rounding_wanted and length % RUN:
         return None
-    if tokens <= 2 * FEW:
+    whole = rounding_wanted and dot_kernel.available(name)
+    if tokens <= (FEW if whole else 2 * FEW):
         before, x, x_bytes, products = prepared(step, x, name)
         launches = []
         for first in range(0, tokens, FEW):
@@ -84,12 +85,8 @@ def plan_linear(step: Step) -> Planned:
             arguments = (weight, rows_of, y.view(y.shape, first * count), bias, count, row_bytes, length, x_bytes, 4 * count)
             launches.append(Launch(few(name, batch, products=products), arguments, step.parts(count, 3 * batch * count * length / 16)))
         return [*before, *launches]
-    if rounding_wanted and dot_kernel.available(name):
-        tiles = step.scratch(dot_kernel.tiles_nbytes(name, tokens, length))
-        tiling = Launch(dot_kernel.tiling(name), (x, tiles, tokens, length), step.parts(-(-tokens // dot_kernel.ROWS), x.count / 4))
-        parts = step.parts(-(-count // dot_kernel.COLUMNS), tokens * count * length / 32)
-        room = step.scratch(parts * dot_kernel.scratch_nbytes(name, tokens))
-        return [tiling, Launch(dot_kernel.dots(name), (weight, tiles, y, bias, count, row_bytes, length, tokens, room), parts)]
+    if whole:
+        return _in_tiles(step, x, name, (weight, y, bias, count, row_bytes))
     before, x = rounded(step, x) if rounding_wanted else ([], x)
     parts = step.parts(-(-tokens // PANEL), tokens * length / 4)
     panels = step.scratch(4 * length * -(-tokens // PANEL) * PANEL)
@@ -98,6 +95,18 @@ def plan_linear(step: Step) -> Planned:
     parts = step.parts(-(-count // unit), tokens * count * length / 16)
     scratch = step.scratch(parts * scratch_nbytes(unit))
     return [*before, pack, Launch(many(name), (weight, panels, y, bias, count, row_bytes, length, tokens, scratch, unit), parts)]
+
+
+def _in_tiles(step: Step, x: Buffer, name: str, operands: tuple[Buffer, Buffer, Buffer | int, int, int]) -> list[Launch]:
+    """Products of many rows as whole numbers; operands are weight, y, bias, rows of the weight and bytes of one."""
+    weight, y, bias, count, row_bytes = operands
+    length = x.shape[-1]
+    tokens = x.count // length
+    tiles = step.scratch(dot_kernel.tiles_nbytes(name, tokens, length))
+    tiling = Launch(dot_kernel.tiling(name), (x, tiles, tokens, length), step.parts(-(-tokens // dot_kernel.ROWS), x.count / 4))
+    parts = step.parts(-(-count // dot_kernel.COLUMNS), tokens * count * length / 32)
+    room = step.scratch(parts * dot_kernel.scratch_nbytes(name, tokens))
+    return [tiling, Launch(dot_kernel.dots(name), (weight, tiles, y, bias, count, row_bytes, length, tokens, room), parts)]
 
 
 def prepared(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer, int, Products]:
