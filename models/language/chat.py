@@ -64,5 +64,6 @@ def rendered_with(
 
 
 def writes_bos(tokenizer: Tokenizer, text: str) -> bool:
-    """Whether a prompt begins with BOS already."""
-    return tokenizer.bos is not None and text.startswith(tokenizer.vocabulary.texts[tokenizer.bos])
+    """Whether a prompt begins already with what begins a text: BOS, or the model's own."""
+    first = next(iter(tokenizer.opening), tokenizer.bos)
+    return first is not None and text.startswith(tokenizer.vocabulary.texts[first])

@@ -5,13 +5,17 @@ Source: Sennrich, Haddow and Birch, 2016; GPT-2's encoder; llama.cpp's llm_token
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .merging import merged
 from .patterns import Splitting
+from .splitting import WHITE
 from .vocabulary import SPACE, Vocabulary, byte_level
 
 WORDS_KEPT = 100_000
+BETWEEN = re.compile(rf"[ \t-\r{''.join(sorted(WHITE))}]+")
+"""White space."""
 
 
 class BPE:
@@ -64,3 +68,19 @@ class BPE:
     def _bytes(self, symbol: str) -> list[str]:
         """The tokens of single bytes that stand for a symbol which is no token; those that do not exist are left out."""
         return list(symbol) if self._splitting.byte_level else [f"<0x{byte:02X}>" for byte in symbol.encode()]
+
+
+class Apart:
+    """Words to ids, whatever white space is between them.
+
+    Args:
+        lowercase: whether capitals count as small letters.
+    """
+
+    def __init__(self, words: BPE, lowercase: bool) -> None:
+        self._words, self._lowercase = words, lowercase
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text without special tokens."""
+        text = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text) if self._lowercase else text
+        return [token for word in BETWEEN.split(text) if word for token in self._words.encode(word)]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....runtime.errors import FormatError
-from .bpe import BPE
+from .bpe import BPE, Apart
 from .charsmap import Charsmap
 from .normalizing import Normalizer
 from .partition import LongestFirst
-from .patterns import Splitting
+from .patterns import PRE, Splitting
 from .rwkv import Longest
 from .spm import SPM
 from .tokenizer import Pieces, Words
@@ -45,6 +45,13 @@ def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitti
     pairs = merge_pairs(merges or ())
     decode = spaced_bytes if splitting.spaced else letters_bytes if splitting.byte_level else plain_bytes
     return _pieces(metadata, vocabulary, decode, BPE(vocabulary, pairs, splitting))
+
+
+def _words(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
+    """Words between white space, which is dropped."""
+    pairs = merge_pairs(metadata.get(f"{PREFIX}merges") or ())
+    lowercase = bool(metadata.get(f"{PREFIX}normalizer.lowercase", False))
+    return _pieces(metadata, vocabulary, plain_bytes, Apart(BPE(vocabulary, pairs, PRE["whitespace"]), lowercase))
 
 
 def merge_pairs(merges: Sequence[Any]) -> list[tuple[str, str]]:
@@ -88,7 +95,9 @@ def _rwkv(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitt
     return _pieces(metadata, vocabulary, escaped_bytes, Longest(vocabulary, escaped_bytes))
 
 
-BUILDERS: dict[str, Builder] = {"llama": _spm, "gpt2": _bpe, "gemma4": _bpe, "t5": _unigram, "bert": _wordpiece, "rwkv": _rwkv}
+BUILDERS: dict[str, Builder] = {
+    "llama": _spm, "gpt2": _bpe, "whitespace": _words, "gemma4": _bpe, "t5": _unigram, "bert": _wordpiece, "rwkv": _rwkv,
+}  # fmt: skip
 
 
 def _pieces(

@@ -46,6 +46,7 @@ class Kind:
 KINDS_OF_MODELS = {
     "llama": Kind("SentencePiece BPE", {"bos": 1, "eos": 2, "unk": 0}, add_bos=True),
     "gpt2": Kind("byte-level BPE", {"bos": 11, "eos": 11}),
+    "whitespace": Kind("BPE of words", {"bos": 11, "eos": 11}),
     "gemma4": Kind("BPE", {}),
     "t5": Kind("unigram", {"eos": 1, "unk": 2, "pad": 0}, add_eos=True),
     "bert": Kind("WordPiece", {"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103}, separated=True),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError
 from ....runtime.graph import Graph
-from . import rwkv_file, sentencepiece, tiktoken
+from . import chatglm, rwkv_file, sentencepiece, tiktoken
 from .huggingface import Library
 from .merging import merged
 from .reading import added, beside, data, first_of, text
@@ -29,6 +29,8 @@ PADDING_SCORE, ADDED_SCORE = -10000.0, -1000.0
 SPECIAL_TEXTS = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
 BRACKETS = (("<|", "|>"), ("<｜", "｜>"), ("<unused", ">"))
 """What begins and ends the texts of tokens that are special, though their files do not say so."""
+ROLES = (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
+"""Roles whose ids are written whatever the files say, with the middles of their keys."""
 Rows = list[tuple[str, float, int]]
 Maker = Callable[[Graph, str, Tokenizer, "int | None", "str | None"], tuple[dict[str, Any], Rows]]
 
@@ -51,6 +53,8 @@ def _from_sentencepiece(graph: Graph, name: str, source: Tokenizer, rows: int | 
     if tiktoken.looks_like(content):
         return _from_tiktoken(graph, name, source, rows, path)
     model = sentencepiece.parsed(content, path)
+    if beside(graph).config.get("tokenizer_class") in chatglm.CLASSES:
+        return _from_chatglm(model, rows)
     found: Rows = [(piece, score, NORMAL if kind == USER_DEFINED else kind) for piece, score, kind in model.pieces]
     found = found[:rows]
     unigram = model.kind == sentencepiece.UNIGRAM
@@ -65,6 +69,25 @@ def _from_sentencepiece(graph: Graph, name: str, source: Tokenizer, rows: int | 
         return {"model": "t5", "pre": "default", "scored": True, **_normalizing(model.prefixed, model.joined, model.charsmap)}, found
     prefix = beside(graph).config.get("add_prefix_space")
     return {"model": "llama", "pre": "default", "scored": True, "add_space_prefix": prefix if isinstance(prefix, bool) else _prefix(model)}, found
+
+
+def _from_chatglm(model: sentencepiece.Model, rows: int | None) -> tuple[dict[str, Any], Rows]:
+    own = [(text, 0.0, CONTROL) for text, _ in chatglm.own_tokens(model).values()]
+    filling = [(f"[PAD{token}]", 0.0, UNUSED) for token in range(len(model.pieces) + len(own), rows or 0)]
+    first = [(text, *row[1:]) for text, row in zip(chatglm.TEXTS, model.pieces, strict=False)]
+    pieces = [(piece, score, NORMAL if kind == USER_DEFINED else kind) for piece, score, kind in [*first, *model.pieces[len(first) :]]]
+    return {"model": "llama", "pre": "chatglm-spm", "scored": True, "add_space_prefix": _prefix(model)}, [*pieces, *own, *filling]
+
+
+def _from_tekken(graph: Graph, name: str, source: Tokenizer, rows: int | None, path: str | None) -> tuple[dict[str, Any], Rows]:
+    """Mistral's own file: its pre-tokenizer is always this one, and no file beside it says what the special tokens are."""
+    engine = source.engine.library if isinstance(source.engine, Library) else None
+    assert engine is not None
+    roles = source.vocabulary.roles
+    ids = {f"{middle}_token_id": roles[role] for role, middle in (*ROLES, ("pad", "padding")) if role in roles}
+    merges = [_merge(pair) for pair in json.loads(engine.to_str())["model"]["merges"]]
+    keys = {"model": "gpt2", "pre": "tekken", "scored": True, "merges": merges, **ids, "add_bos_token": True, "add_eos_token": False}
+    return keys, _base(engine, source, rows)
 
 
 def _prefix(model: sentencepiece.Model) -> bool | None:
@@ -93,7 +116,7 @@ def _from_tiktoken(graph: Graph, name: str, source: Tokenizer, rows: int | None,
     for piece, rank in ranks.items():
         parts = merged(list(piece), lambda one, other, rank=rank: found if (found := ranks.get(one + other, rank)) < rank else None)  # type: ignore[misc]
         merges += [" ".join(parts)] if len(parts) == 2 else []
-    pre = "qwen2" if name.endswith(".tiktoken") else "llama-bpe"
+    pre = tiktoken.family_of(name, beside(graph).model.get("model_type")).pre
     return {"model": "gpt2", "pre": pre, "scored": False, "merges": merges, **_role_ids(source)}, _rows_of(source)
 
 
@@ -102,8 +125,8 @@ def _from_llama2c(graph: Graph, name: str, source: Tokenizer, rows: int | None, 
 
 
 def _role_ids(source: Tokenizer) -> dict[str, int]:
-    names = {"bos": "bos", "eos": "eos", "unk": "unknown"}
-    return {f"{names[role]}_token_id": token for role, token in source.vocabulary.roles.items() if role in names}
+    roles = source.vocabulary.roles
+    return {f"{middle}_token_id": roles[role] for role, middle in ROLES if role in roles}
 
 
 def _rows_of(source: Tokenizer) -> Rows:
@@ -215,7 +238,7 @@ def _looks_special(piece: str) -> bool:
 
 
 MAKERS: tuple[tuple[str, Maker], ...] = (
-    ("*.model", _from_sentencepiece), ("*.tiktoken", _from_tiktoken), ("rwkv_vocab*.txt", _from_rwkv), ("tokenizer.bin", _from_llama2c),
+    ("*.model", _from_sentencepiece), ("tekken.json", _from_tekken), ("*.tiktoken", _from_tiktoken), ("rwkv_vocab*.txt", _from_rwkv), ("tokenizer.bin", _from_llama2c),
     ("*", _from_library),
 )  # fmt: skip
 """By the name of a file."""

@@ -23,7 +23,7 @@ UNPREFIXED = ("gemma", "gemma2", "gemma3")
 """Architectures whose texts get no space before them."""
 EXTRA: dict[tuple[str, int | None], dict[str, int]] = {("gemma", None): {"eot": 107}, ("llama", 32016): {"eot": 32010}}
 """By architecture and size of the vocabulary (any where None): ids that no file says."""
-ADD_BOS: dict[tuple[str, int | None], bool] = {("phi2", None): False, ("llama", 49152): False, ("granite", 49152): False}
+ADD_BOS: dict[tuple[str, int | None], bool] = {("phi2", None): False, ("chatglm", None): False, ("llama", 49152): False, ("granite", 49152): False}
 NAMED_ROLES = {
     "glm4": {"eot": "<|user|>", "unk": "<|endoftext|>", "bos": "[gMASK]", "eom": "<|observation|>"},
     "glm4moe": {"eot": "<|user|>", "unk": "<|endoftext|>", "bos": "[gMASK]", "eom": "<|observation|>"},

@@ -112,6 +112,7 @@ ROWS: tuple[tuple[str, Splitting], ...] = (
     ("spark2_5", _by(r"\p{N}{1,3}", KANA, SPARK, r"\p{N}")),
     ("youtu", _whole(_by(HANGUL, rf"{CAMEL}|\p{{N}}|{SLASHED}"))),
     ("falcon", _by(r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")),
+    ("whitespace", replace(_by(r"\S+"), byte_level=False)),
     ("starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", _STARCODER),
     ("gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert", _GPT2),
     ("mpt olmo jais trillion granite-docling exaone4 jina-v1-en jina-v2-code roberta-bpe", _GPT2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ....runtime.errors import FormatError, UnsupportedError
@@ -12,7 +12,7 @@ from ....runtime.graph import Graph
 from ....runtime.json import parse
 from ....runtime.limits import Budget, current
 from ....runtime.storage import Region
-from . import llama2c, parts, rwkv_file, sentencepiece, tiktoken
+from . import chatglm, llama2c, parts, rwkv_file, sentencepiece, tekken, tiktoken
 from .gguf import PREFIX, from_gguf
 from .huggingface import Beside, from_engine, from_json
 from .tokenizer import Tokenizer
@@ -48,12 +48,14 @@ def _library(graph: Graph, name: str) -> Tokenizer:
 
 
 def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
-    """A SentencePiece model; Llama 3's file of the same name is tiktoken's."""
+    """A SentencePiece model; files of Llama 3 and GLM-4 of the same name are tiktoken's."""
     content = data(graph, name)
     if tiktoken.looks_like(content):
-        return tiktoken.from_tiktoken(content, tiktoken.FAMILIES["llama3"], templates(graph), _path(graph))
+        return _tiktoken(graph, name)
     model = sentencepiece.parsed(content, _path(graph))
     config = beside(graph).config
+    if config.get("tokenizer_class") in chatglm.CLASSES:
+        return chatglm.from_chatglm(model, added(graph), templates(graph), _path(graph))
     unigram = model.kind == sentencepiece.UNIGRAM
     add_bos, add_eos = config.get("add_bos_token"), config.get("add_eos_token")
     return sentencepiece.from_model(
@@ -63,7 +65,14 @@ def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
 
 
 def _tiktoken(graph: Graph, name: str) -> Tokenizer:
-    return tiktoken.from_tiktoken(data(graph, name), tiktoken.FAMILIES["qwen"], templates(graph), _path(graph))
+    family = tiktoken.family_of(name, beside(graph).model.get("model_type"))
+    return tiktoken.from_tiktoken(data(graph, name), family, templates(graph), _path(graph), added(graph))
+
+
+def _tekken(graph: Graph, name: str) -> Tokenizer:
+    engine = tekken.engine_of(settings(graph, name), _path(graph))
+    told = beside(graph)
+    return from_engine(engine, replace(told, config={**tekken.NAMES, **told.config}), templates(graph), "tekken.json")
 
 
 def _rwkv(graph: Graph, name: str) -> Tokenizer:
@@ -88,6 +97,7 @@ def _wordpiece(graph: Graph, name: str) -> Tokenizer:
 
 READERS: tuple[tuple[str, Callable[[Graph, str], Tokenizer]], ...] = (
     ("tokenizer.json", _library),
+    ("tekken.json", _tekken),
     ("tokenizer.model", _sentencepiece),
     ("spiece.model", _sentencepiece),
     ("sentencepiece*.model", _sentencepiece),

@@ -5,7 +5,7 @@ Source: sentencepiece_model.proto; SentencePiece's bpe_model.cc, unigram_model.c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....runtime.errors import FormatError, UnsupportedError
@@ -108,14 +108,19 @@ def from_model(
     add_bos: bool,
     add_eos: bool,
     path: str | None = None,
+    opening: Sequence[int] = (),
+    ends: Sequence[int] = (),
 ) -> Tokenizer:
     """The tokenizer of a SentencePiece model.
 
     Args:
         added: tokens that other files add or name: text, and whether it is a control token, by id.
         add_bos, add_eos: whether a text begins with BOS, and ends with EOS.
+        opening: what else it begins with.
+        ends: ids that end a generation beside those that are known to.
     """
     vocabulary = vocabulary_of(model, added)
+    vocabulary = replace(vocabulary, ends=vocabulary.ends | set(ends))
     normalizer = Normalizer(
         Charsmap(model.charsmap, path) if model.charsmap else None, prefixed=model.prefixed, suffixed=model.suffixed, joined=model.joined,
         escaped=model.escaped, kept=[text for text, _, kind in model.pieces if kind == USER_DEFINED],
@@ -129,7 +134,7 @@ def from_model(
     own = [(text, token) for token, (text, control) in added.items() if not control]
     engine = Pieces(vocabulary, spaced_bytes, words, Leftmost([*special, *own]), Leftmost(own), leading=model.prefixed)
     roles = vocabulary.roles
-    opening = [roles["bos"]] if add_bos and "bos" in roles else []
+    opening = [*([roles["bos"]] if add_bos and "bos" in roles else []), *opening]
     closing = [roles["eos"]] if add_eos and "eos" in roles else []
     told = f"SentencePiece, {'unigram' if model.kind == UNIGRAM else 'BPE'}"
     return Tokenizer(vocabulary, engine, opening=opening, closing=closing, templates=templates, origin=told)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....runtime.errors import FormatError
@@ -25,22 +25,35 @@ LLAMA3 = (
     *(f"<|reserved_special_token_{number}|>" for number in range(2, 247)),
 )  # fmt: skip
 QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{number}|>" for number in range(205)))
+GLM4 = (
+    "<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>",
+    "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>", "<|end_of_video|>",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Family:
-    """What belongs to a file that does not say it: special tokens behind its own, the pre-tokenizer, and texts of roles."""
+    """What belongs to a file that does not say it: special tokens behind its own, the pre-tokenizer, texts of roles, what begins a text, and
+    what ends a generation beside EOS."""
 
     special: tuple[str, ...]
     pre: str
     roles: Mapping[str, str]
-    add_bos: bool = False
+    opening: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
 
 
 FAMILIES = {
-    "llama3": Family(LLAMA3, "llama-bpe", {"bos": "<|begin_of_text|>", "eos": "<|end_of_text|>", "pad": "<|finetune_right_pad_id|>"}, add_bos=True),
+    "llama3": Family(LLAMA3, "llama-bpe", {"bos": "<|begin_of_text|>", "eos": "<|end_of_text|>", "pad": "<|finetune_right_pad_id|>"},
+                     ("<|begin_of_text|>",)),
     "qwen": Family(QWEN, "qwen2", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"}),
-}
+    "glm4": Family(GLM4, "glm4", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"}, ("[gMASK]", "<sop>"), ("<|user|>", "<|observation|>")),
+}  # fmt: skip
+
+
+def family_of(name: str, model_type: object) -> Family:
+    """What belongs to a file of this name, in the directory of a model of this type."""
+    return FAMILIES["qwen" if name.endswith(".tiktoken") else "glm4" if model_type in ("chatglm", "glm", "glm4") else "llama3"]
 
 
 def looks_like(data: bytes) -> bool:
@@ -49,18 +62,32 @@ def looks_like(data: bytes) -> bool:
     return len(parts) == 2 and parts[1].strip().isdigit() and len(parts[0]) % 4 == 0 and parts[0].strip(b"=").isalnum()
 
 
-def from_tiktoken(data: bytes, family: Family, templates: Mapping[str, str], path: str | None = None) -> Tokenizer:
-    """The tokenizer of a tiktoken file. Raises FormatError for lines that are none."""
+def from_tiktoken(
+    data: bytes, family: Family, templates: Mapping[str, str], path: str | None = None, added: Mapping[int, tuple[str, bool]] | None = None
+) -> Tokenizer:
+    """The tokenizer of a tiktoken file. Raises FormatError for lines that are none.
+
+    Args:
+        added: special tokens that other files name, in place of the family's.
+    """
     pieces = _pieces(data, path)
-    texts = [*(written(piece) for piece in pieces), *family.special]
-    kinds = [*[NORMAL] * len(pieces), *[CONTROL] * len(family.special)]
-    roles = {role: len(pieces) + family.special.index(text) for role, text in family.roles.items()}
+    own = _behind(added or {}, len(pieces)) or family.special
+    texts = [*(written(piece) for piece in pieces), *own]
+    kinds = [*[NORMAL] * len(pieces), *[CONTROL] * len(own)]
+    roles = {role: len(pieces) + own.index(text) for role, text in family.roles.items() if text in own}
     vocabulary = Vocabulary(texts, kinds, roles=roles)
-    vocabulary = replace(vocabulary, roles={**found_by_text(vocabulary), **roles}, ends=end_tokens(vocabulary))
-    special = Leftmost([(text, len(pieces) + place) for place, text in enumerate(family.special)])
+    vocabulary = replace(vocabulary, roles={**found_by_text(vocabulary), **roles})
+    vocabulary = replace(vocabulary, ends=end_tokens(vocabulary) | {len(pieces) + own.index(text) for text in family.ends if text in own})
+    special = Leftmost([(text, len(pieces) + place) for place, text in enumerate(own)])
     engine = Pieces(vocabulary, letters_bytes, Ranked(vocabulary, len(pieces), PRE[family.pre]), special, Leftmost(()))
-    opening = [vocabulary.roles["bos"]] if family.add_bos else []
+    opening = [len(pieces) + own.index(text) for text in family.opening if text in own]
     return Tokenizer(vocabulary, engine, opening=opening, templates=templates, origin="tiktoken")
+
+
+def _behind(added: Mapping[int, tuple[str, bool]], count: int) -> Sequence[str]:
+    """Texts of tokens behind the first `count`, where they follow one another without a gap."""
+    texts = [text for token, (text, _) in sorted(added.items()) if token >= count]
+    return texts if texts and all(count + place in added for place in range(len(texts))) else ()
 
 
 def _pieces(data: bytes, path: str | None) -> list[bytes]:

@@ -1,15 +1,23 @@
 """Tokenizer files of many kinds against the libraries that made them, and files that are damaged."""
 
 import base64
+import functools
 import json
 import struct
 
+import candle_convert as cc
 import pytest
+from candle_convert.models.language.tokenizer import gguf_metadata, read, tiktoken
 from candle_convert.runtime.errors import Error
+from candle_convert.runtime.storage import Held
 from tokenizers_made import RWKV, SAMPLE, byte_bpe, corpus, file_tokenizer, gguf_tokenizer, library_json, sentencepiece, told_alike, wordpiece
 
 tokenizers = pytest.importorskip("tokenizers")
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 CONFIG = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": "<unk>", "chat_template": "{{ messages }}"}
 
 
@@ -80,6 +88,117 @@ def test_tiktoken_files_have_the_merges_of_their_ranks():
         assert ours.decode(ours.encode(sample)) == sample
 
 
+def glm4_ranks():
+    """The content of a tiktoken file, and the library's tokenizer that it is of."""
+    from candle_convert.models.language.tokenizer.vocabulary import letters_bytes
+
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=True))
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated")
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, tokenizers.pre_tokenizers.ByteLevel(False, use_regex=False)])
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(corpus(), tokenizers.trainers.BpeTrainer(vocab_size=500, initial_alphabet=alphabet, show_progress=False))
+    ids = made.get_vocab()
+    return "\n".join(f"{base64.b64encode(letters_bytes(token)).decode()} {ids[token]}" for token in sorted(ids, key=ids.get)), made
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_glm4_files_begin_texts_with_two_tokens(named):
+    content, made = glm4_ranks()
+    count = made.get_vocab_size()
+    texts = ["<|endoftext|>", "[gMASK]", "<sop>", "<|user|>", "<|cursor|>"] if named else tiktoken.GLM4
+    decoder = {str(count + place): {"content": text, "special": True} for place, text in enumerate(texts)}
+    config = {"tokenizer_class": "ChatGLM4Tokenizer"} | ({"added_tokens_decoder": decoder} if named else {})
+    files = {"tokenizer.model": content, "config.json": json.dumps({"model_type": "chatglm"}), "tokenizer_config.json": json.dumps(config)}
+    ours = file_tokenizer(files)
+    opening = [count + texts.index("[gMASK]"), count + texts.index("<sop>")]
+    for sample in SAMPLE:
+        assert ours.encode(sample) == [*opening, *made.encode(sample).ids]
+    assert ours.encode("<|user|>", add_bos=False) == [count + texts.index("<|user|>")]
+    assert {count, count + texts.index("<|user|>")} <= ours.ends
+    carried = gguf_metadata(cc.Graph(attachments={name: Held(text.encode()) for name, text in files.items()}), "chatglm", None)
+    assert (carried["tokenizer.ggml.pre"], carried["tokenizer.ggml.add_bos_token"]) == ("glm4", False)
+    again = read(cc.Graph(metadata=carried))
+    assert all(again.encode(sample) == made.encode(sample).ids for sample in SAMPLE)
+
+
+def test_chatglm3_has_tokens_that_no_file_names():
+    spm = pytest.importorskip("sentencepiece")
+    library = spm.SentencePieceProcessor(model_proto=sentencepiece())
+    count = library.get_piece_size()
+    names = ["[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
+    ids = {name: count + place for place, name in enumerate(names)}
+    config = {"tokenizer_class": "ChatGLMTokenizer", "auto_map": {"AutoTokenizer": ["tokenization_chatglm.ChatGLMTokenizer", None]}}
+    files = {"tokenizer.model": sentencepiece(), "tokenizer_config.json": json.dumps(config).encode()}
+    graph = cc.Graph(attachments={name: Held(content) for name, content in files.items()})
+    ours, carried = read(graph), gguf_metadata(graph, "chatglm", count + 12)
+    again = read(cc.Graph(metadata=carried))
+    for sample in SAMPLE:
+        text = sample.replace("\0", "")
+        assert ours.encode(text) == [ids["[gMASK]"], ids["sop"], *library.encode(text)]
+    turn = "<|user|>\n Hi<|assistant|>"
+    wanted = [ids["<|user|>"], *library.encode("\n Hi"), ids["<|assistant|>"]]
+    assert ours.encode(turn, add_bos=False) == again.encode(turn) == wanted
+    assert ours.ends >= {library.eos_id(), ids["<|user|>"], ids["<|observation|>"]}
+    assert carried["tokenizer.ggml.pre"] == "chatglm-spm"
+    assert carried["tokenizer.ggml.tokens"][:3] == ["<unk>", "<bos>", "<eos>"]
+    assert carried["tokenizer.ggml.tokens"][count:] == [*names, *(f"[PAD{token}]" for token in range(count + 9, count + 12))]
+    assert carried["tokenizer.ggml.token_type"][count:].tolist() == [3] * 9 + [5] * 3
+    assert carried["tokenizer.ggml.eot_token_id"] == ids["<|user|>"]
+
+
+@functools.cache
+def tekken():
+    """A tekken.json, and the library's tokenizer that it is of."""
+    from candle_convert.models.language.tokenizer.vocabulary import letters_bytes
+
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=True))
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(TEKKEN), "isolated")
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, tokenizers.pre_tokenizers.ByteLevel(False, use_regex=False)])
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(corpus(), tokenizers.trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False))
+    pieces = [letters_bytes(token) for token, _ in sorted(made.get_vocab().items(), key=lambda item: item[1])]
+    order = [*(bytes((byte,)) for byte in range(256)), *(piece for piece in pieces if len(piece) > 1)]
+    vocab = [{"rank": rank, "token_bytes": base64.b64encode(piece).decode(), "token_str": None} for rank, piece in enumerate(order)]
+    config = {"pattern": TEKKEN, "num_vocab_tokens": 600, "default_vocab_size": 580, "default_num_special_tokens": 30, "version": "v3"}
+    return {"config": config, "vocab": vocab}, order
+
+
+def test_tekken_files_alone(tmp_path):
+    """Against tiktoken, which mistral-common runs such files with."""
+    library = pytest.importorskip("tiktoken")
+    said, order = tekken()
+    ranks = {piece: rank for rank, piece in enumerate(order[:550])}
+    made = library.Encoding("tekken", pat_str=TEKKEN, mergeable_ranks=ranks, special_tokens={})
+    ours = file_tokenizer({"tekken.json": json.dumps(said)})
+    assert (ours.bos, ours.eos, ours.unk, ours.pad, len(ours)) == (1, 2, 0, 11, 580)
+    for sample in SAMPLE:
+        assert ours.encode(sample) == [1, *(30 + token for token in made.encode(sample, disallowed_special=()))], sample
+        assert ours.decode(ours.encode(sample)) == sample
+    assert ours.encode("[INST]a[/INST]<SPECIAL_29>", add_bos=False) == [3, 30 + ranks[b"a"], 4, 29]
+
+
+def test_tekken_files_carried_to_gguf():
+    said, _ = tekken()
+    listed = [{"rank": place, "token_str": text, "is_control": True} for place, text in enumerate(["<unk>", "<s>", "</s>", "[THINK]"])]
+    content = json.dumps(said | {"special_tokens": listed}).encode()
+    graph = cc.Graph(attachments={"tekken.json": Held(content)})
+    ours, carried = read(graph), gguf_metadata(graph, "llama", 590)
+    assert (carried["tokenizer.ggml.model"], carried["tokenizer.ggml.pre"]) == ("gpt2", "tekken")
+    assert [carried[f"tokenizer.ggml.{name}_token_id"] for name in ("bos", "eos", "unknown")] == [1, 2, 0]
+    assert carried["tokenizer.ggml.tokens"][3:6] == ["[THINK]", "<SPECIAL_4>", "<SPECIAL_5>"]
+    again = read(cc.Graph(metadata=carried))
+    assert all(again.encode(sample) == ours.encode(sample) for sample in SAMPLE if sample.isascii())
+
+
+def test_words_between_white_space():
+    """llama.cpp's kind "whitespace": what jina-embeddings-v2-base-zh has."""
+    tokens = ["a", "b", "ab", "c", "é", "<unk>"]
+    ours = gguf_tokenizer({"model": "whitespace", "pre": "whitespace", "tokens": tokens, "token_type": [1] * 6, "merges": ["a b"]})
+    assert ours.encode(" ab\n　c  éba ") == [2, 3, 4, 1, 0]
+    lowered = gguf_tokenizer({"model": "whitespace", "tokens": tokens, "token_type": [1] * 6, "merges": ["a b"], "normalizer.lowercase": True})
+    assert lowered.encode("AB É") == [2, 4]
+
+
 def test_llama2c_files_have_sentencepieces_ids():
     spm = pytest.importorskip("sentencepiece")
     library = spm.SentencePieceProcessor(model_proto=sentencepiece())
@@ -126,6 +245,11 @@ DAMAGED = {
     "RWKV, wrong length": ({"rwkv_vocab.txt": "1 'a' 2\n"}, "E-TOKENIZER-RWKV"),
     "RWKV, an expression": ({"rwkv_vocab.txt": "1 __import__('os') 1\n"}, "E-TOKENIZER-RWKV"),
     "RWKV, ids out of order": ({"rwkv_vocab.txt": "2 'a' 1\n"}, "E-TOKENIZER-RWKV"),
+    "tekken without a configuration": ({"tekken.json": "{}"}, "E-TOKENIZER-TEKKEN"),
+    "tekken of fewer tokens": ({"tekken.json": json.dumps(tekken()[0] | {"vocab": []})}, "E-TOKENIZER-TEKKEN"),
+    "tekken with no token": ({"tekken.json": json.dumps(tekken()[0] | {"vocab": [{"token_bytes": "!"}] * 600})}, "E-TOKENIZER-TEKKEN"),
+    "tekken with one token twice": ({"tekken.json": json.dumps(tekken()[0] | {"vocab": [{"token_bytes": "AA=="}] * 600})}, "E-TOKENIZER-TEKKEN"),
+    "tekken with special tokens that are none": ({"tekken.json": json.dumps(tekken()[0] | {"special_tokens": 5})}, "E-TOKENIZER-TEKKEN"),
     "llama2.c, length of 2^31": ({"tokenizer.bin": struct.pack("<ifi", 8, 0.0, 2**31 - 1)}, "E-TOKENIZER-LLAMA2C"),
     "llama2.c, cut short": ({"tokenizer.bin": struct.pack("<if", 8, 0.0)}, "E-TOKENIZER-LLAMA2C"),
     "nothing": ({"config.json": "{}"}, "E-TOKENIZER-NONE"),
