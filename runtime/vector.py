@@ -166,8 +166,13 @@ class Code:
         """Half-precision bit patterns, i16 or a vector of them, as f32."""
         vector = isinstance(patterns.type, ir.VectorType)
         if "f16c" in features():
-            kind, wide = (vector_type(HALF), vector_type(F32)) if vector else (HALF, F32)
+            kind, wide = (vector_type(HALF, patterns.type.count), vector_type(F32, patterns.type.count)) if vector else (HALF, F32)
             return self.builder.fpext(self.builder.bitcast(patterns, kind), wide)
+        if vector and patterns.type.count != LANES:
+            count = patterns.type.count
+            whole, part = ([lane % count for lane in range(size)] for size in (LANES, count))
+            made = self.from_half(self.builder.shuffle_vector(patterns, patterns, ir.Constant(vector_type(I32), whole)))
+            return self.builder.shuffle_vector(made, made, ir.Constant(vector_type(I32, count), part))
         wide = self.widened(patterns) if vector else self.splat(self.builder.zext(patterns, I32))
         magnitude = (wide & 0x7FFF) << 13
         scaled = magnitude.bits_as_float() * 2.0**112
@@ -244,13 +249,16 @@ class Code:
 
 
 class Bytes:
-    """32 unsigned bytes, for products of whole numbers."""
-
-    count = 32
+    """Unsigned bytes, 64 or fewer, for products of whole numbers."""
 
     def __init__(self, code: Code, value: Any) -> None:
         self.code = code
         self.value = value
+
+    @property
+    def count(self) -> int:
+        """How many bytes."""
+        return int(self.value.type.count)
 
     def _with(self, operation: str, other: Bytes | int) -> Bytes:
         right = other.value if isinstance(other, Bytes) else ir.Constant(self.value.type, [other] * self.count)
@@ -271,13 +279,23 @@ class Bytes:
     def __lshift__(self, other: int) -> Bytes:
         return self._with("shl", other)
 
+    def moved(self, places: Sequence[int]) -> Bytes:
+        """Equal pieces, each shifted right by a number of its own, left by a negative one; bits that leave a byte may enter its neighbour."""
+        build, shorts = self.code.builder, vector_type(I16, self.count // 2)
+        held, each = build.bitcast(self.value, shorts), self.count // 2 // len(places)
+        for shift, sign in ((build.lshr, 1), (build.shl, -1)):
+            if any(sign * place > 0 for place in places):
+                held = shift(held, ir.Constant(shorts, [max(sign * place, 0) for place in places for _ in range(each)]))
+        return Bytes(self.code, build.bitcast(held, self.value.type))
+
     def where(self, mask: Any) -> Bytes:
-        """These bytes where a bit of an i32 is set, 0 elsewhere."""
+        """These bytes where a bit of an integer is set, 0 elsewhere."""
         build = self.code.builder
         chosen = build.bitcast(mask, vector_type(I1, self.count))
         return Bytes(self.code, build.select(chosen, self.value, ir.Constant(self.value.type, [0] * self.count)))
 
     def table(self, numbers: Sequence[int]) -> Bytes:
         """Entries of sixteen known bytes; indices are below 16."""
-        held = ir.Constant(self.value.type, [*numbers, *numbers])
-        return Bytes(self.code, self.code.call("llvm.x86.avx2.pshuf.b", self.value.type, held, self.value))
+        held = ir.Constant(self.value.type, [*numbers] * (self.count // 16))
+        name = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}[self.count]
+        return Bytes(self.code, self.code.call(name, self.value.type, held, self.value))

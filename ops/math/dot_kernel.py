@@ -16,9 +16,9 @@ from llvmlite import ir
 
 from ...runtime.emit import EmittedKernel, features
 from ...runtime.vector import F32, I8, I32, I64, LANES, Code, Vector, vector_type
-from ..quants.products import Block, Codes, codes
+from ..quants.products import Block, Codes, codes, runs
 from .rows_kernel import Stored, _bias, _clear, smaller, spread, words
-from .whole_kernel import BYTES, RUN, _quads, _rounded, _whole_sum
+from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
 
 ROWS = 6
 """Rows of activations in a tile, at most."""
@@ -49,7 +49,7 @@ class Tile:
     @property
     def parts(self) -> int:
         """Scales of a run of the weight."""
-        return RUN // self.kind.scaled
+        return RUN // self.kind.group
 
     @property
     def steps(self) -> int:
@@ -90,7 +90,7 @@ def available(name: str) -> bool:
 def tile_of(name: str) -> Tile:
     """The tile that products with a type are made of."""
     kind = codes()[name]
-    return Tile(ROWS if kind.scaled == RUN else 4, kind)
+    return Tile(ROWS if kind.group == RUN else 4, kind)
 
 
 def tiles_nbytes(name: str, tokens: int, length: int) -> int:
@@ -139,13 +139,13 @@ def _round_run(code: Code, tile: Tile, x: Any, to: Any, row: Any) -> None:
     """One run of one row."""
     build = code.builder
     numbers, step = _rounded(code, [code.floats(x, 64 * half) for half in range(2)], 127)
-    code.store(build.trunc(numbers, BYTES), build.add(to, build.mul(row, code.word(RUN))))
+    code.store(build.trunc(numbers, vector_type(I8, RUN)), build.add(to, build.mul(row, code.word(RUN))))
     words_of = build.add(to, build.shl(row, code.word(2)))
     code.store(step, words_of, tile.steps)
     quads = _quads(code, numbers)
 
     def total(index: int, count: int) -> Any:
-        return _whole_sum(code, quads, list(range(8 // count * index, 8 // count * (index + 1))))
+        return _whole_sum(code, _part(code, quads, 8 // count * index, 8 // count))
 
     if tile.kind.zero:
         for index in range(tile.parts):
@@ -238,14 +238,14 @@ class Panel:
             place = build.add(build.add(base, build.mul(run_number, code.word(4 * COLUMNS * each))), column)
             code.store(build.extract_element(vector, ir.Constant(I32, lane)), place, 4 * COLUMNS * index)
 
-        for index, run in enumerate(tile.kind.runs(block)):
+        for index, run in enumerate(runs(tile.kind, block)):
             code.store(run.codes.value, to, RUN * index)
             for part, lane in enumerate((run.first, run.second)[: tile.parts]):
-                keep(run.scales.value, lane, self.scales, tile.parts, tile.parts * index + part)
+                keep(run.scales, lane, self.scales, tile.parts, tile.parts * index + part)
         if tile.kind.minima is not None:
-            minima = tile.kind.minima(block)
+            minima = tile.kind.minima([block])
             for index in range(self.stored.length // tile.kind.group):
-                keep(minima.value, index, self.minima, tile.minima, index)
+                keep(minima, index, self.minima, tile.minima, index)
 
     def _turn(self, offset: Any) -> None:
         """64 codes of each row, so that rows stand side by side: [element / 4, COLUMNS, 4]; `offset` is that of the result."""

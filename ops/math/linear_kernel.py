@@ -18,8 +18,6 @@ from .whole_kernel import RUN, Digits, Whole, available, rounded_floats, rounded
 
 FEW = 4
 """Rows of activations up to which a weight is decoded in registers."""
-IN_DIGITS = frozenset(("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q5_0"))
-"""Types that three digits of activations are multiplied with faster than f32, where bytes are multiplied at all: by 10 to 75 percent."""
 UNIT = 96
 """Rows of a weight that are decoded into cache at a time, at most."""
 
@@ -114,9 +112,9 @@ def prepared(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer, in
     length = x.shape[-1]
     tokens = x.count // length
     rounding_wanted = step.attributes["activations"] == "q8"
-    if available(name) and (rounding_wanted or name in IN_DIGITS):
+    if available(name):
         products = Whole if rounding_wanted else Digits
-        nbytes = rounded_nbytes(length, products.digits)
+        nbytes = rounded_nbytes(name, length, products.digits)
         made = step.scratch(tokens * nbytes)
         launch = Launch(rounding(name, products.digits), (x, made, tokens, length, nbytes), step.parts(tokens, x.count / 4))
         return [launch], made, nbytes, products

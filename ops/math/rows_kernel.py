@@ -15,9 +15,8 @@ from llvmlite import ir
 from ...runtime.dtype import DTYPES, BlockType
 from ...runtime.emit import EmittedKernel, features
 from ...runtime.vector import F32, I16, I32, I64, LANES, Code, Vector, vector_type
-from ..quants.products import Block, Group, codes, rows
+from ..quants.products import Block, Group, build_mask, codes, rows
 
-EIGHT = vector_type(F32, 8)
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
 UNROLLED = 128
 """Elements of a row between two turns of a loop, where a block is shorter."""
@@ -102,7 +101,7 @@ class Minima:
         self.code, self.sums = code, sums
         self.kind = codes().get(stored.name)
         self.lanes = stored.length // self.kind.group if self.kind is not None and self.kind.minima is not None else 0
-        self.nothing = ir.Constant(F32, 0.0) if self.lanes == 1 else ir.Constant(EIGHT, [0.0] * 8)
+        self.nothing = ir.Constant(vector_type(F32, self.lanes), [0.0] * self.lanes) if self.lanes else None
         self.places = [code.variable(self.nothing) for _ in sums] if self.lanes else []
 
     def reset(self) -> None:
@@ -115,33 +114,34 @@ class Minima:
         if not self.lanes or self.kind is None or self.kind.minima is None:
             return
         code, build = self.code, self.code.builder
-        minima = self.kind.minima(block)
+        minima = self.kind.minima([block])
         for sums, place in zip(self.sums, self.places, strict=True):
             at = build.add(sums, build.lshr(element, code.word(2 if self.kind.group == 16 else 3)))
-            if self.lanes == 1:
-                least = build.extract_element(minima.value, ir.Constant(I32, 0))
-                build.store(build.fadd(build.load(place), build.fmul(least, code.load(at, F32))), place)
-                continue
-            for first in range(0, self.lanes, 8):
-                part = build.shuffle_vector(minima.value, minima.value, ir.Constant(vector_type(I32, 8), list(range(first, first + 8))))
-                build.store(code.call("llvm.fma.v8f32", EIGHT, part, code.load(at, EIGHT, 4 * first), build.load(place)), place)
+            build.store(times(code, minima, code.load(at, minima.type), build.load(place)), place)
 
     def subtracted(self, totals: list[Any]) -> list[Any]:
         """Products without them."""
         build = self.code.builder
         if not self.lanes:
             return totals
-        held = [build.load(place) for place in self.places]
-        taken = held if self.lanes == 1 else [sum_of_eight(self.code, each) for each in held]
+        taken = [sum_of(self.code, build.load(place)) for place in self.places]
         return [build.fsub(total, each) for total, each in zip(totals, taken, strict=True)]
 
 
-def sum_of_eight(code: Code, value: Any) -> Any:
-    """Eight lanes added up, in a fixed order."""
+def times(code: Code, one: Any, other: Any, known: Any) -> Any:
+    """``one * other + known``, rounded once where the processor can."""
+    if "fma" not in features():
+        return code.builder.fadd(code.builder.fmul(one, other), known)
+    return code.call(f"llvm.fma.v{one.type.count}f32", one.type, one, other, known)
+
+
+def sum_of(code: Code, value: Any) -> Any:
+    """The lanes of a vector added up, in a fixed order."""
     build = code.builder
-    for half in (4, 2, 1):
-        order = [*range(half, 2 * half), *[0] * (8 - half)]
-        value = build.fadd(value, build.shuffle_vector(value, value, ir.Constant(vector_type(I32, 8), order)))
+    while value.type.count > 1:
+        half = value.type.count // 2
+        low, high = (build.shuffle_vector(value, value, build_mask(list(range(start, start + half)))) for start in (0, half))
+        value = build.fadd(low, high)
     return build.extract_element(value, ir.Constant(I32, 0))
 
 
@@ -180,18 +180,22 @@ class Floats:
     """
 
     def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any) -> None:
-        self.code, self.stored, self.xs = code, stored, xs
+        self.code, self.stored, self.xs, self.length = code, stored, xs, length
         self.minima = Minima(code, stored, [code.builder.add(x, code.builder.shl(length, code.word(2))) for x in xs])
         self.chains = 4 if len(xs) == 1 else 2
         self.sums = [[code.variable(ZERO) for _ in range(self.chains)] for _ in xs]
 
-    def reset(self) -> None:
-        """Begin a row."""
+    def row(self, address: Any) -> list[Any]:
+        """The products of a row of blocks at an address with each row of activations."""
+        build = self.code.builder
         for place in (place for group in self.sums for place in group):
-            self.code.builder.store(ZERO, place)
+            build.store(ZERO, place)
         self.minima.reset()
+        blocks = build.sdiv(self.length, self.code.word(self.stored.length))
+        self.stored.blocks(self.code, address, blocks, self._block)
+        return self._totals(address, blocks)
 
-    def block(self, address: Any, element: Any) -> None:
+    def _block(self, address: Any, element: Any) -> None:
         """Add the products of a block whose first element is at a place of the rows."""
         code, build = self.code, self.code.builder
         offset = build.shl(element, code.word(2))
@@ -217,12 +221,12 @@ class Floats:
             total = code.fma(numbers, code.floats(x, at + 64 * index), total)
         return code.fma(total, group.scale, known)
 
-    def totals(self, address: Any, blocks: Any, length: Any) -> list[Any]:
+    def _totals(self, address: Any, blocks: Any) -> list[Any]:
         """The sums, products behind the last whole block included."""
         code, build = self.code, self.code.builder
         found = [code.variable(_added([Vector(code, build.load(place)) for place in places]).sum()) for places in self.sums]
         if self.stored.plain:
-            with code.loop(build.mul(blocks, code.word(LANES)), length) as element:
+            with code.loop(build.mul(blocks, code.word(LANES)), self.length) as element:
                 number = self.stored.number(code, address, element)
                 for x, total in zip(self.xs, found, strict=True):
                     value = code.load(build.add(x, build.shl(element, code.word(2))), F32)
@@ -255,7 +259,7 @@ def few(name: str, batch: int, *, experts: bool = False, products: Products = Fl
         weight, x, y, bias, count, row_bytes, length, x_step, y_step = words(code, arguments, 9)
 
         def dots(weight: Any, xs: list[Any], ys: list[Any], bias: Any, first: Any, last: Any) -> None:
-            _dots(code, stored, products(code, stored, xs, length), weight, ys, bias, first, last, row_bytes, length)
+            _dots(code, products(code, stored, xs, length), weight, ys, bias, first, last, row_bytes)
 
         if not experts:
             first, last = spread(code, count, part, parts)
@@ -276,17 +280,11 @@ def few(name: str, batch: int, *, experts: bool = False, products: Products = Fl
     return EmittedKernel(f"{name}_{kind}_{batch}{'_experts' if experts else ''}", write)
 
 
-def _dots(
-    code: Code, stored: Stored, products: Any, weight: Any, ys: list[Any], bias: Any, first: Any, last: Any, row_bytes: Any, length: Any,
-) -> None:
+def _dots(code: Code, products: Any, weight: Any, ys: list[Any], bias: Any, first: Any, last: Any, row_bytes: Any) -> None:
     """Rows from `first` to `last` of a weight times the rows of activations that `products` has."""
     build = code.builder
     with code.loop(first, last) as row:
-        products.reset()
-        address = build.add(weight, build.mul(row, row_bytes))
-        blocks = build.sdiv(length, code.word(stored.length))
-        stored.blocks(code, address, blocks, products.block)
-        for y, value in zip(ys, products.totals(address, blocks, length), strict=True):
+        for y, value in zip(ys, products.row(build.add(weight, build.mul(row, row_bytes))), strict=True):
             biased = value if bias is None else build.fadd(value, _bias(code, bias, row))
             code.store(biased, build.add(y, build.shl(row, code.word(2))))
 

@@ -36,17 +36,9 @@ class Block:
         order = [lane % count for lane in range(LANES)]
         return self.code.widened(build.shuffle_vector(held, held, build_mask(order)))
 
-    def packed(self, at: int) -> Bytes:
-        """32 bytes."""
-        return Bytes(self.code, self.code.load(self.address, vector_type(I8, 32), at))
-
-    def nibbles(self, at: int) -> Bytes:
-        """The low halves of sixteen bytes, then their high halves."""
-        build = self.code.builder
-        held = self.code.load(self.address, vector_type(I8), at)
-        high = build.lshr(held, ir.Constant(held.type, [4] * LANES))
-        low = build.and_(held, ir.Constant(held.type, [15] * LANES))
-        return Bytes(self.code, build.shuffle_vector(low, high, build_mask(list(range(32)))))
+    def packed(self, at: int, count: int = 64) -> Bytes:
+        """Some bytes."""
+        return Bytes(self.code, self.code.load(self.address, vector_type(I8, count), at))
 
     def half(self, at: int) -> Vector:
         """A half-precision number in all lanes."""
@@ -61,6 +53,39 @@ class Block:
     def bits(self, at: int) -> Vector:
         """Sixteen bits as a mask, lowest first."""
         return self.code.mask(self.code.load(self.address, I16, at))
+
+
+def halves(blocks: list[Block], at: int = 0) -> Any:
+    """A half-precision number of each block, as a vector of f32."""
+    code = blocks[0].code
+    patterns = ir.Constant(vector_type(I16, len(blocks)), ir.Undefined)
+    for index, block in enumerate(blocks):
+        patterns = code.builder.insert_element(patterns, code.load(block.address, I16, at), ir.Constant(I32, index))
+    return code.from_half(patterns)
+
+
+def first_of(vector: Vector, count: int, start: int = 0) -> Any:
+    """Some neighbouring lanes."""
+    return vector.code.builder.shuffle_vector(vector.value, vector.value, build_mask(list(range(start, start + count))))
+
+
+def joined(*parts: Bytes) -> Bytes:
+    """Vectors of bytes behind one another; a power of two of them."""
+    code, held = parts[0].code, [part.value for part in parts]
+    while len(held) > 1:
+        order = build_mask(list(range(2 * held[0].type.count)))
+        held = [code.builder.shuffle_vector(one, other, order) for one, other in zip(held[::2], held[1::2], strict=True)]
+    return Bytes(code, held[0])
+
+
+def nibbles(blocks: list[Block], at: int) -> list[Bytes]:
+    """The low halves of sixteen bytes of each block, and the high halves."""
+    held = joined(*(block.packed(at, 16) for block in blocks))
+    return [held & 15, held >> 4]
+
+
+NIBBLES = ((tuple(range(0, 128, 32)), tuple(range(16, 128, 32))),)
+"""The order of numbers of `nibbles`."""
 
 
 def build_mask(order: list[int]) -> Any:
@@ -92,36 +117,70 @@ Rows = Callable[[Block], Iterator[Group]]
 
 
 @dataclass
-class Run:
-    """Whole numbers of 32 neighbours in a block.
+class Numbers:
+    """The whole numbers of some blocks, side by side.
 
     Attributes:
-        codes: what is multiplied, unsigned; the number is ``scale * (code - zero) - minimum``.
-        scales: f32 lanes; the first 16 neighbours have the scale of lane `first`, the others of `second`. Runs of a block share them.
+        codes: for each sum of `Codes.order`, its vectors of 64; the number is ``scale * (code - zero) - minimum``.
+        scales: f32, one for each `Codes.group` neighbours, in their order.
     """
 
-    codes: Bytes
-    scales: Vector
-    first: int = 0
-    second: int = 0
+    codes: list[list[Bytes]]
+    scales: Any
 
 
-@dataclass
+@dataclass(frozen=True)
 class Codes:
     """How a type's blocks are products of whole numbers.
 
     Attributes:
-        runs: a block's numbers, 32 at a time.
+        numbers: what some blocks are made of; of fewer than `blocks` there are fewer or shorter vectors.
+        order: which numbers the vectors hold. For each sum of products the vectors that are added up; a vector is equal pieces of neighbours,
+            named by their first ones. In a sum four lanes of bytes that meet have the same scale.
+        top: the largest code.
         zero: what is subtracted from every code.
-        minima: f32 that are subtracted, sixteen lanes, one for each of `group` neighbours, and so many of the lanes as there are such groups.
-        scaled: neighbours that share a scale, 16 or 32.
+        minima: f32 that are subtracted, one for each `group` neighbours of some blocks.
+        group: neighbours that share a scale.
+        blocks: how many blocks are taken at a time.
     """
 
-    runs: Callable[[Block], Iterator[Run]]
+    numbers: Callable[[list[Block]], Numbers]
+    order: tuple[tuple[tuple[int, ...], ...], ...]
+    top: int
     zero: int = 0
-    minima: Callable[[Block], Vector] | None = None
+    minima: Callable[[list[Block]], Any] | None = None
     group: int = 32
-    scaled: int = 32
+    blocks: int = 1
+
+
+@dataclass
+class Run:
+    """Whole numbers of 32 neighbours in a block.
+
+    Attributes:
+        codes: as `Numbers` has them.
+        scales: of the block; the first 16 neighbours have the one of lane `first`, the others of `second`.
+    """
+
+    codes: Bytes
+    scales: Any
+    first: int
+    second: int
+
+
+def runs(kind: Codes, block: Block) -> Iterator[Run]:
+    """The numbers of one block, 32 at a time in their order."""
+    made = kind.numbers([block])
+    pieces: dict[int, Bytes] = {}
+    for codes, vectors in zip(made.codes, kind.order, strict=False):
+        for held, vector in zip(codes, vectors, strict=True):
+            each = 64 // len(vector)
+            for index in range(held.count // each):
+                order = build_mask(list(range(each * index, each * (index + 1))))
+                pieces[vector[index]] = Bytes(block.code, block.code.builder.shuffle_vector(held.value, held.value, order))
+    for start in range(0, sum(piece.count for piece in pieces.values()), 32):
+        first = pieces[start]
+        yield Run(first if first.count == 32 else joined(first, pieces[start + 16]), made.scales, start // kind.group, (start + 16) // kind.group)
 
 
 @functools.cache

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from llvmlite import ir
 
-from ....runtime.vector import I32, Vector, vector_type
-from . import Block, Codes, Group, Run
+from ....runtime.vector import I8, I16, I32, Vector, vector_type
+from . import Block, Codes, Group, Numbers, build_mask, first_of, joined
 
 FOUR = [0, 1, 2, 3] * 4
 LOW, HIGH = range(16), range(16, 32)
@@ -21,13 +22,19 @@ def _any(block: Block, values: Vector, bit: int) -> Vector:
 
 def _six_bits(block: Block) -> Vector:
     """``d * scale`` of Q4_K and Q5_K in the first eight lanes, ``dmin * min`` in the others."""
-    code = block.code
-    packed = block.bytes(4)  # scales' low bits, minima's low bits, then four bits of each of the last four
-    first = packed.lanes([0, 1, 2, 3] * 2 + [4, 5, 6, 7] * 2)
-    rest = packed.lanes([8, 9, 10, 11] * 4) >> code.ints_of([0] * 8 + [4] * 8)
-    late = code.mask(ir.Constant(ir.IntType(16), 0xF0F0))
-    codes = code.select(late, (rest & 15) | ((first >> 6) << 4), first & 63)
-    return codes.as_float() * code.select(code.mask(ir.Constant(ir.IntType(16), 0x00FF)), block.half(0), block.half(2))
+    code, build = block.code, block.code.builder
+    words = vector_type(I32, 4)
+
+    def chosen(order: list[int], shifts: list[int], kept: list[int]) -> Any:
+        moved = build.lshr(build.shuffle_vector(held, held, build_mask(order)), ir.Constant(words, shifts))
+        return build.and_(moved, ir.Constant(words, [0x01010101 * bits for bits in kept]))
+
+    held = code.load(block.address, words)  # d and dmin; scales' low bits, minima's low bits, then four bits of each of the last four
+    packed = build.or_(chosen([1, 3, 2, 3], [0, 0, 0, 4], [63, 15, 63, 15]), chosen([1, 1, 2, 2], [2] * 4, [0, 48, 0, 48]))
+    codes = code.widened(build.bitcast(packed, vector_type(I8)))
+    both = code.from_half(build.bitcast(build.shuffle_vector(held, held, build_mask([0, 0])), vector_type(I16, 4)))
+    factors = Vector(code, build.shuffle_vector(both, both, build_mask([0] * 8 + [1] * 8)))
+    return codes.as_float() * factors
 
 
 def q4_k(block: Block) -> Iterator[Group]:
@@ -106,61 +113,60 @@ def q3_k(block: Block) -> Iterator[Group]:
 ROWS = {"q2_k": q2_k, "q3_k": q3_k, "q4_k": q4_k, "q5_k": q5_k, "q6_k": q6_k}
 
 
-def _q4_k(block: Block) -> Iterator[Run]:
-    scales = _six_bits(block)
-    for pair in range(4):
-        packed = block.packed(16 + 32 * pair)
-        for group, codes in enumerate((packed & 15, packed >> 4)):
-            yield Run(codes, scales, 2 * pair + group, 2 * pair + group)
+def _minima_of(block: Block) -> Any:
+    return first_of(_six_bits(block), 8, 8)
 
 
-def _q5_k(block: Block) -> Iterator[Run]:
-    scales, fifth = _six_bits(block), block.packed(16)
-    for pair in range(4):
-        packed = block.packed(48 + 32 * pair)
-        for group, codes in enumerate((packed & 15, packed >> 4)):
-            bit = 2 * pair + group
-            yield Run(codes | ((fifth << 4 - bit if bit < 4 else fifth >> bit - 4) & 16), scales, bit, bit)
+def _q4_k(blocks: list[Block]) -> Numbers:
+    (block,) = blocks
+    codes = [[half] for at in (16, 80) for packed in [block.packed(at)] for half in (packed & 15, packed >> 4)]
+    return Numbers(codes, first_of(_six_bits(block), 8))
 
 
-def _minima(block: Block) -> Vector:
-    return _six_bits(block).lanes([*range(8, 16), *range(8)])
+def _q5_k(blocks: list[Block]) -> Numbers:
+    (block,) = blocks
+    held = block.packed(16, 32)
+    fifth, codes = joined(held, held), []
+    for index, at in enumerate((48, 112)):
+        packed = block.packed(at)
+        for group, low in enumerate((packed & 15, packed >> 4)):
+            first = 4 * index + group - 4
+            codes.append([low | (fifth.moved([first, first + 2]) & 16)])
+    return Numbers(codes, first_of(_six_bits(block), 8))
 
 
-def _q6_k(block: Block) -> Iterator[Run]:
-    scales = block.half(208) * block.bytes(192, signed=True).as_float()
-    for half in range(2):
-        low, high = [block.packed(64 * half + 32 * index) for index in range(2)], block.packed(128 + 32 * half)
-        for quarter in range(4):
-            lower = low[quarter & 1] >> 4 if quarter > 1 else low[quarter & 1] & 15
-            upper = high << 4 - 2 * quarter if quarter < 2 else high >> 2 * quarter - 4
-            yield Run(lower | (upper & 48), scales, 8 * half + 2 * quarter, 8 * half + 2 * quarter + 1)
+def _q6_k(blocks: list[Block]) -> Numbers:
+    (block,) = blocks
+    low = [joined(block.packed(32 * index, 32), block.packed(64 + 32 * index, 32)) for index in range(2)]
+    high, codes = block.packed(128), []
+    for quarter in range(4):
+        lower = low[quarter & 1] >> 4 if quarter > 1 else low[quarter & 1] & 15
+        codes.append([lower | (high.moved([2 * quarter - 4]) & 48)])
+    return Numbers(codes, (block.half(208) * block.bytes(192, signed=True).as_float()).value)
 
 
-def _q2_k(block: Block) -> Iterator[Run]:
-    scales = block.half(80) * (block.bytes(0) & 15).as_float()
-    for half in range(2):
-        packed = block.packed(16 + 32 * half)
-        for plane in range(4):
-            group = 8 * half + 2 * plane
-            yield Run((packed >> 2 * plane if plane else packed) & 3, scales, group, group + 1)
+def _q2_k(blocks: list[Block]) -> Numbers:
+    (block,) = blocks
+    packed = block.packed(16)
+    return Numbers([[packed.moved([2 * plane]) & 3] for plane in range(4)], (block.half(80) * (block.bytes(0) & 15).as_float()).value)
 
 
-def _q2_k_minima(block: Block) -> Vector:
-    return block.half(82) * (block.bytes(0) >> 4).as_float()
+def _q2_k_minima(blocks: list[Block]) -> Any:
+    return (blocks[0].half(82) * (blocks[0].bytes(0) >> 4).as_float()).value
 
 
-def _q3_k(block: Block) -> Iterator[Run]:
-    scales, upper = _q3_k_scales(block), block.packed(0)
-    for half in range(2):
-        packed = block.packed(32 + 32 * half)
-        for plane in range(4):
-            group, bit = 8 * half + 2 * plane, 4 * half + plane
-            above = (upper << 2 - bit if bit < 2 else upper >> bit - 2) & 4
-            yield Run(((packed >> 2 * plane if plane else packed) & 3) | above, scales, group, group + 1)
+def _q3_k(blocks: list[Block]) -> Numbers:
+    (block,) = blocks
+    held, packed = block.packed(0, 32), block.packed(32)
+    upper = joined(held, held).moved([0, 4])
+    codes = [[(packed.moved([2 * plane]) & 3) | (upper.moved([plane - 2]) & 4)] for plane in range(4)]
+    return Numbers(codes, _q3_k_scales(block).value)
 
 
+HALVES = tuple(((start, start + 128),) for start in range(0, 128, 32))
+QUARTERS = tuple(((start, start + 64),) for start in (0, 32, 128, 160))
 CODES = {
-    "q2_k": Codes(_q2_k, 0, _q2_k_minima, 16, 16), "q3_k": Codes(_q3_k, 4, scaled=16), "q4_k": Codes(_q4_k, 0, _minima),
-    "q5_k": Codes(_q5_k, 0, _minima), "q6_k": Codes(_q6_k, 32, scaled=16),
+    "q2_k": Codes(_q2_k, HALVES, 3, 0, _q2_k_minima, 16), "q3_k": Codes(_q3_k, HALVES, 7, 4, group=16),
+    "q4_k": Codes(_q4_k, QUARTERS, 15, 0, lambda blocks: _minima_of(blocks[0])),
+    "q5_k": Codes(_q5_k, QUARTERS, 31, 0, lambda blocks: _minima_of(blocks[0])), "q6_k": Codes(_q6_k, HALVES, 63, 32, group=16),
 }  # fmt: skip

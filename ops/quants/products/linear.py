@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from ....runtime.vector import F32, Vector
-from . import Block, Codes, Group, Run
+from llvmlite import ir
+
+from ....runtime.vector import F32, I16, I32, Code, Vector
+from . import NIBBLES, Block, Codes, Group, Numbers, halves, joined, nibbles
 
 UNSIGNED, SIGNED = range(16), range(-8, 8)
 
@@ -19,7 +22,7 @@ def q4_0(block: Block) -> Iterator[Group]:
 def q4_1(block: Block) -> Iterator[Group]:
     """``q * d + m``."""
     packed = block.bytes(4)
-    yield Group([block.code.table(codes, UNSIGNED) for codes in (packed, packed >> 4)], block.half(0), _minimum(block))
+    yield Group([block.code.table(codes, UNSIGNED) for codes in (packed, packed >> 4)], block.half(0), block.half(2) * -1)
 
 
 def _five_bits(block: Block, bits: int, packed: int, start: int) -> Iterator[Vector]:
@@ -36,7 +39,7 @@ def q5_0(block: Block) -> Iterator[Group]:
 
 def q5_1(block: Block) -> Iterator[Group]:
     """``q * d + m``."""
-    yield Group(list(_five_bits(block, 4, 8, 0)), block.half(0), _minimum(block))
+    yield Group(list(_five_bits(block, 4, 8, 0)), block.half(0), block.half(2) * -1)
 
 
 def _bytes(block: Block, scale: Vector, at: int, count: int) -> Iterator[Group]:
@@ -74,35 +77,53 @@ def q2_0(block: Block) -> Iterator[Group]:
 ROWS = {"q4_0": q4_0, "q4_1": q4_1, "q5_0": q5_0, "q5_1": q5_1, "q8_0": q8_0, "q8_1": q8_1, "q8_k": q8_k, "q1_0": q1_0, "q2_0": q2_0}
 
 
-def _four(at: int) -> Callable[[Block], Iterator[Run]]:
+def _minima(blocks: list[Block]) -> Any:
+    made = halves(blocks, 2)
+    return blocks[0].code.builder.fneg(made)
+
+
+def _four(at: int) -> Callable[[list[Block]], Numbers]:
     """Four bits from a byte on."""
 
-    def runs(block: Block) -> Iterator[Run]:
-        yield Run(block.nibbles(at), block.half(0))
+    def numbers(blocks: list[Block]) -> Numbers:
+        return Numbers([nibbles(blocks, at)], halves(blocks))
 
-    return runs
+    return numbers
 
 
-def _five(bits: int, at: int) -> Callable[[Block], Iterator[Run]]:
+def _five(bits: int, at: int) -> Callable[[list[Block]], Numbers]:
     """Fifth bits, and four bits from a byte on."""
 
-    def runs(block: Block) -> Iterator[Run]:
-        codes = block.nibbles(at)
-        sixteen = (codes ^ codes) | 16
-        yield Run(codes | sixteen.where(block.integer(bits, 32)), block.half(0))
+    def numbers(blocks: list[Block]) -> Numbers:
+        fifth = [block.integer(bits, 32) for block in blocks]
+        made = [
+            low | ((low ^ low) | 16).where(_gathered(blocks[0].code, [piece(blocks[0].code, each, half) for each in fifth]))
+            for half, low in enumerate(nibbles(blocks, at))
+        ]
+        return Numbers([made], halves(blocks))
 
-    return runs
+    def piece(code: Code, word: Any, half: int) -> Any:
+        return code.builder.trunc(code.builder.lshr(word, ir.Constant(I32, 16 * half)), I16)
+
+    return numbers
 
 
-def _q8_0(block: Block) -> Iterator[Run]:
-    yield Run(block.packed(2) ^ 128, block.half(0))
+def _gathered(code: Code, words: list[Any]) -> Any:
+    """Numbers of 16 bits as one."""
+    build, kind = code.builder, ir.IntType(16 * len(words))
+    made = ir.Constant(kind, 0)
+    for index, word in enumerate(words):
+        made = build.or_(made, build.shl(build.zext(word, kind), ir.Constant(kind, 16 * index)))
+    return made
 
 
-def _minimum(block: Block) -> Vector:
-    return block.half(2) * -1
+def _q8_0(blocks: list[Block]) -> Numbers:
+    held = [block.packed(2, 32) for block in blocks]
+    return Numbers([[joined(*held[start : start + 2]) ^ 128] for start in range(0, len(blocks), 2)], halves(blocks))
 
 
 CODES = {
-    "q4_0": Codes(_four(2), 8), "q4_1": Codes(_four(4), 0, _minimum), "q5_0": Codes(_five(2, 6), 16), "q5_1": Codes(_five(4, 8), 0, _minimum),
-    "q8_0": Codes(_q8_0, 128),
+    "q4_0": Codes(_four(2), NIBBLES, 15, 8, blocks=4), "q4_1": Codes(_four(4), NIBBLES, 15, 0, _minima, blocks=4),
+    "q5_0": Codes(_five(2, 6), NIBBLES, 31, 16, blocks=4), "q5_1": Codes(_five(4, 8), NIBBLES, 31, 0, _minima, blocks=4),
+    "q8_0": Codes(_q8_0, (((0, 32),), ((64, 96),)), 255, 128, blocks=4),
 }  # fmt: skip
