@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from . import native, scalar_math
+from .compiler import intrinsic, types
 from .kernel import inlined
 from .simd import bits, from_bits
 

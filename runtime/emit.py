@@ -1,33 +1,26 @@
-"""Range kernels that are written as LLVM instructions: compiled without Numba, and kept on the disk by their names."""
+"""Range kernels that are written as LLVM instructions: compiled without Numba, and kept on the disk as those are that Numba compiles."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import llvmlite
-from llvmlite import binding, ir
+from llvmlite import ir
 
-from . import sources
-from .keeping import described
-from .kernel import cache_folder
+from .compiler import binding
+from .keeping import address_of
 
 WORD = ir.IntType(64)
-ENTRY = "kernel"
-_lock = threading.RLock()
-_engines: list[Any] = []
+_compiling = threading.RLock()
 
 
 class EmittedKernel:
     """A range kernel ``(args, part, parts)`` whose instructions a function adds to a builder.
 
     Args:
-        name: no two kernels have the same.
+        name: says what it is, together with what `write` closes over.
         write: gets an `ir.IRBuilder` and the values of the argument block's address, the part and the number of parts.
     """
 
@@ -35,36 +28,38 @@ class EmittedKernel:
         self.name = name
         self.write = write
 
+    @property
+    def made_of(self) -> tuple[Any, ...]:
+        """What its code depends on."""
+        return (self.name, self.write)
+
     @functools.cached_property
     def address(self) -> int:
         """Address of the machine code."""
-        with _lock:
-            return _placed(self._object())
+        with _compiling:
+            kept = address_of(self)
+            if kept is not None:
+                return kept
+            from .linking import ENTRY, object_of, target
 
-    def _object(self) -> bytes:
-        """The object file, from the disk where it was compiled before."""
-        path = self._file
-        held = _read(path)
-        if held is not None:
-            return held
-        made = _compiled(self.text())
-        if path is not None:
-            fresh = path.with_suffix(f".{os.getpid()}")
-            fresh.write_bytes(hashlib.sha256(made).digest() + made)
-            os.replace(fresh, path)
-        return made
+            self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target())
+            self._engine.add_object_file(binding.ObjectFileRef.from_data(object_of(self.text())))
+            self._engine.finalize_object()
+            return int(self._engine.get_function_address(ENTRY))
 
-    @property
-    def _file(self) -> Path | None:
-        folder = cache_folder(self.write.__module__)
+    def code(self) -> bytes | None:
+        """Its code as `linking.joined` gives it, None where it needs something from outside."""
+        from .linking import OutsideError, joined, object_of
+
         try:
-            facts = f"{described(self.write)} {_platform()}"
-        except sources.ChangedError:
+            return joined(object_of(self.text()))
+        except OutsideError:
             return None
-        return None if folder is None else folder / f"{self.name}.{hashlib.sha256(facts.encode()).hexdigest()[:32]}.o"
 
     def text(self) -> str:
         """The kernel as LLVM assembly."""
+        from .linking import ENTRY
+
         module = ir.Module(self.name)
         module.triple = binding.get_default_triple()
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD.as_pointer(), WORD, WORD]), ENTRY)
@@ -75,50 +70,3 @@ class EmittedKernel:
 
     def __repr__(self) -> str:
         return self.name
-
-
-@functools.cache
-def features() -> frozenset[str]:
-    """What the processor has, by LLVM's names."""
-    return frozenset(name for name, present in binding.get_host_cpu_features().items() if present)
-
-
-@functools.cache
-def _machine() -> Any:
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    target = binding.Target.from_default_triple()
-    return target.create_target_machine(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), opt=3, reloc="pic", codemodel="small")
-
-
-def _compiled(text: str) -> bytes:
-    """The object file of a module."""
-    machine = _machine()
-    module = binding.parse_assembly(text)
-    module.verify()
-    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
-    passes.getModulePassManager().run(module, passes)
-    return bytes(machine.emit_object(module))
-
-
-@functools.cache
-def _platform() -> str:
-    facts = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-
-
-def _read(path: Path | None) -> bytes | None:
-    """An object file that is there and whole."""
-    if path is None or not path.exists():
-        return None
-    data = path.read_bytes()
-    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
-
-
-def _placed(code: bytes) -> int:
-    machine = _machine()
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    engine.add_object_file(binding.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    _engines.append(engine)
-    return int(engine.get_function_address(ENTRY))

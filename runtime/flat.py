@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import types
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
+from llvmlite import ir
 
+from .compiler import arrays, features, intrinsic, types
+from .compiler import simd_types as kinds
 from .kernel import inlined
-from .simd import F32, LANES, bits, from_bits, load, select
+from .simd import LANES, bits, from_bits, load, select
 
 _WORD = ir.IntType(64)
 
@@ -25,7 +24,7 @@ def flat(typing: Any, dtype: Any, address: Any, count: Any) -> Any:
         element = context.get_data_type(kind.dtype)
         array = context.make_array(kind)(context, builder)
         data, itemsize = builder.inttoptr(args[1], element.as_pointer()), ir.Constant(_WORD, context.get_abi_sizeof(element))
-        populate_array(array, data=data, shape=[args[2]], strides=[itemsize], itemsize=itemsize, meminfo=None)
+        arrays.populate_array(array, data=data, shape=[args[2]], strides=[itemsize], itemsize=itemsize, meminfo=None)
         return array._getvalue()
 
     return kind(dtype, types.int64, types.int64), lower
@@ -40,7 +39,7 @@ def _converted(typing: Any, halves: Any, index: Any) -> Any:
         value.align = 2
         return builder.fpext(value, ir.VectorType(ir.FloatType(), LANES))
 
-    return F32(halves, types.intp), lower
+    return kinds.F32(halves, types.intp), lower
 
 
 @inlined
@@ -52,6 +51,5 @@ def exact_half(halves: Any, index: Any) -> Any:
     return from_bits(select(magnitude >= 0x0F800000, magnitude | 0x7F800000, scaled) | ((pattern & 0x8000) << 16))
 
 
-_FEATURES = binding.get_host_cpu_features()
-load_half = _converted if _FEATURES.get("f16c") or _FEATURES.get("avx512f") else exact_half
+load_half = _converted if features() & {"f16c", "avx512f"} else exact_half
 """Sixteen numbers of half precision, a flat uint16 array's elements from `index`, as float32; NaN stays NaN."""

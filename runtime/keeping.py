@@ -7,15 +7,11 @@ Numba's cache, and a note of that is kept.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-import numba
 import numpy as np
 
 from . import machine, sources
-
-if TYPE_CHECKING:
-    from .kernel import RangeKernel
 
 OUTSIDE = bytes(machine.WORD) + b"outside!"
 """Stands in a file for the code of a kernel that needs something from outside."""
@@ -25,16 +21,31 @@ class UnknownError(sources.ChangedError):
     """A value that has no description that another process would give too."""
 
 
-def address_of(kernel: RangeKernel) -> int | None:
+class Kernel(Protocol):
+    """What makes machine code.
+
+    Attributes:
+        made_of: what its code depends on, besides the sources of functions in it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def made_of(self) -> tuple[Any, ...]: ...
+
+    def code(self) -> bytes | None:
+        """The code, which takes long; None where it needs something from outside."""
+
+
+def address_of(kernel: Kernel) -> int | None:
     """The address of a kernel's code, which is compiled and kept where this machine has not done so; None where it cannot be kept."""
-    path = machine.file_of(kernel.function.__name__, lambda: f"{described(kernel.function)} {described(kernel.options)}")
+    path = machine.file_of(kernel.name, lambda: described(kernel.made_of))
     if path is None:
         return None
     code = machine.read_code(path)
     if code is None:
-        from .linking import linked
-
-        code = linked(kernel) or OUTSIDE
+        code = kernel.code() or OUTSIDE
         machine.write_code(path, code)
     return None if code == OUTSIDE else machine.placed(code)
 
@@ -53,13 +64,8 @@ def described(value: Any) -> str:
     if isinstance(value, types.FunctionType):
         cells = [described(cell.cell_contents) for cell in value.__closure__ or ()]
         return f"{value.__module__}.{value.__qualname__} {sources.digest(value.__module__)} ({', '.join(cells)}; {described(value.__defaults__)})"
-    if isinstance(value, numba.types.Type):
-        return f"{type(value).__module__}.{value}"
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__} {sources.digest(value.__module__) if sources.ours(value.__module__) else ''}"
-    inner = getattr(value, "_defn", None) or getattr(value, "py_func", None)
-    if inner is not None:
-        return f"{type(value).__name__} {described(inner)}"
     if sources.ours(type(value).__module__):
         return f"{described(type(value))}({described(vars(value))})"
     raise UnknownError

@@ -10,11 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
-from numba import types
-from numba.extending import register_jitable
-
-from . import sources
+from . import compiler, sources
 from .keeping import address_of
 from .machine import cache
 
@@ -23,20 +19,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
 """IEEE arithmetic as written: no reordering, no contraction, no exception on division by zero."""
 
-RANGE_SIGNATURE = types.void(types.CPointer(types.int64), types.int64, types.int64)
-"""Of range kernels: argument block, number of this part, number of parts."""
-
+_ENTRY = """
+define void @{entry}(ptr %args, i64 %part, i64 %parts) {{
+  %result = alloca ptr
+  %error = alloca ptr
+  %status = call i32 @"{kernel}"(ptr %result, ptr %error, ptr %args, i64 %part, i64 %parts)
+  ret void
+}}
+"""
+"""Calls what Numba compiles, which gives a status that no kernel uses."""
 _compiling = threading.RLock()
 
 
 def inner(function: F) -> F:
     """Mark a function that kernels call; it stays a plain Python function outside of them."""
-    return register_jitable(**EXACT)(function)
+    return compiler.jitable(function, **EXACT)
 
 
 def inlined(function: F) -> F:
     """As `inner`, but copied into its callers however long it is, so that their loops become vector code."""
-    return register_jitable(forceinline=True, **EXACT)(function)
+    return compiler.jitable(function, forceinline=True, **EXACT)
 
 
 class RangeKernel:
@@ -57,7 +59,7 @@ class RangeKernel:
             kept = address_of(self)
             if kept is not None:
                 return kept
-            self._compiled = self._cached()
+            self._compiled = self._by_numba()
         return int(self._compiled.address)
 
     @functools.cached_property
@@ -65,24 +67,47 @@ class RangeKernel:
         """Runs the kernel from Python without the GIL: address of the argument block, part, parts."""
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(self.address)
 
-    def compiled(self) -> Any:
-        """The function compiled anew, as Numba's ``CFunc``, for those who keep the machine code themselves."""
-        with _compiling:
-            return numba.cfunc(RANGE_SIGNATURE, **{**EXACT, **self.options})(self.function)
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.function.__name__
 
-    def _cached(self) -> Any:
-        """The function by way of Numba's cache, in a folder for its sources, since Numba looks at one file only."""
-        folder = cache_folder(self.function.__module__)
-        options = {**EXACT, **self.options, "cache": folder is not None}
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder or before)
+    @property
+    def made_of(self) -> tuple[Any, ...]:
+        """What its code depends on."""
+        return (self.function, self.options)
+
+    def code(self) -> bytes | None:
+        """Its code as `linking.joined` gives it, None where it needs something from outside."""
+        from .linking import ENTRY, OutsideError, joined, object_of
+
+        compiled = self._compiled_now()
+        text = compiled.inspect_llvm() + _ENTRY.format(entry=ENTRY, kernel=compiled.native_name.removeprefix("cfunc."))
         try:
-            return numba.cfunc(RANGE_SIGNATURE, **options)(self.function)
+            return joined(object_of(text, optimized=True))
+        except (RuntimeError, OutsideError):
+            return None
+
+    def _compiled_now(self, cache: bool = False) -> Any:
+        """The function as Numba's ``CFunc``."""
+        with _compiling:
+            numba = compiler.numba()
+            address = numba.types.CPointer(numba.types.int64)
+            signature = numba.types.void(address, numba.types.int64, numba.types.int64)  # argument block, number of this part, number of parts
+            return numba.cfunc(signature, cache=cache, **{**EXACT, **self.options})(self.function)
+
+    def _by_numba(self) -> Any:
+        """The function by way of Numba's cache, in a folder for its sources, since Numba looks at one file only."""
+        folder, config = cache_folder(self.function.__module__), compiler.numba().config
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(folder or before)
+        try:
+            return self._compiled_now(cache=folder is not None)
         finally:
-            numba.config.CACHE_DIR = before
+            config.CACHE_DIR = before
 
     def __repr__(self) -> str:
-        return self.function.__name__
+        return self.name
 
 
 def range_kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:

@@ -7,80 +7,61 @@ relative, and are filled in here. Source: System V ABI, AMD64 supplement, reloca
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from llvmlite import binding
-
-if TYPE_CHECKING:
-    from .kernel import RangeKernel
+from .compiler import binding
 
 ENTRY = "candle_entry"
-_ENTRY = """
-define void @{entry}(ptr %args, i64 %part, i64 %parts) {{
-  %result = alloca ptr
-  %error = alloca ptr
-  %status = call i32 @"{kernel}"(ptr %result, ptr %error, ptr %args, i64 %part, i64 %parts)
-  ret void
-}}
-"""
-_MEMORY = """
-define {linkage} ptr @memset(ptr %to, i32 %value, i64 %count) "no-builtins" nounwind {{
-  %byte = trunc i32 %value to i8
-  call {{ ptr, i64 }} asm sideeffect "rep stosb", "={{di}},={{cx}},0,1,{{ax}},~{{memory}}"(ptr %to, i64 %count, i8 %byte)
-  ret ptr %to
-}}
-define {linkage} ptr @memcpy(ptr %to, ptr %from, i64 %count) "no-builtins" nounwind {{
-  call {{ ptr, ptr, i64 }} asm sideeffect "rep movsb", "={{di}},={{si}},={{cx}},0,1,2,~{{memory}}"(ptr %to, ptr %from, i64 %count)
-  ret ptr %to
-}}
-"""
-"""What LLVM calls of the C library without being told."""
 _ALIGN = 64
 _JUMP = bytes.fromhex("ff2500000000")  # jmp [rip + 0], to the address that follows
-FUNCTIONS = frozenset(f"{name}{kind}".encode() for name in ("sin", "cos", "tan", "exp", "log", "pow", "tanh", "fmod") for kind in ("", "f"))
-"""What kernels may call of the C library's mathematics."""
+_MATHEMATICS = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp", "expm1", "fmod", "ldexp", "lgamma",
+    "log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh", "tgamma",
+)
+FUNCTIONS = frozenset(name.encode() for name in ("memcpy", "memmove", "memset", *(f"{name}{kind}" for name in _MATHEMATICS for kind in ("", "f"))))
+"""What kernels may call of the C library."""
 _MESSAGES = b".data.rel.ro"
 _WRITE, _ALLOC = 1, 2
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _PC32, _PLT32 = 2, 4
 
 
-def linked(kernel: RangeKernel) -> bytes | None:
-    """The place of the entry and the number of functions called, 4 bytes each, the code, and for each function its name (24 bytes) and where
-    its address goes (8); None for a kernel that needs something else from outside."""
-    compiled = kernel.compiled()
-    name = compiled.native_name.removeprefix("cfunc.")
-    try:
-        return _joined(_object(compiled.inspect_llvm(), name))
-    except (RuntimeError, _Outside):
-        return None
-
-
-class _Outside(Exception):
+class OutsideError(Exception):
     """The code refers to something that is not part of it."""
 
 
-def _object(text: str, kernel: str) -> bytes:
-    """An object file of a kernel, under the name `ENTRY`, without anything that it does not need."""
-    binding.initialize_native_asmprinter()
-    binding.initialize_native_asmparser()
-    features = binding.get_host_cpu_features().flatten()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(binding.get_host_cpu_name(), features, opt=3, reloc="pic", codemodel="small")
-    module = binding.parse_assembly(text + _ENTRY.format(entry=ENTRY, kernel=kernel))
+def object_of(text: str, optimized: bool = False) -> bytes:
+    """An object file of LLVM assembly with a function `ENTRY`, and of nothing that it does not need; `optimized` where it is already."""
+    machine = target()
+    module = binding.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration and function.name != ENTRY:
             function.linkage = "internal"
     for variable in module.global_variables:
         if not variable.is_declaration and variable.linkage.name != "private":
             variable.linkage = "internal"
-    module.link_in(binding.parse_assembly(_MEMORY.format(linkage="weak")))
-    passes = binding.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3)))
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+    if optimized:
+        passes = binding.create_new_module_pass_manager()
+        passes.add_global_dead_code_eliminate_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
     return bytes(machine.emit_object(module))
+
+
+@functools.cache
+def target() -> Any:
+    """This processor, for code that runs at any address."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
+    features = binding.get_host_cpu_features().flatten()
+    kind, name = binding.Target.from_default_triple(), binding.get_host_cpu_name()
+    return kind.create_target_machine(name, features, opt=3, reloc="pic", codemodel="small")
 
 
 @dataclass
@@ -100,8 +81,12 @@ class _Section:
     """Whether it holds what Numba's exceptions would say: addresses that are stored for a caller who never looks at them."""
 
 
-def _joined(data: bytes) -> bytes:
-    """The sections of an object file that are loaded, one after the other, with the references between them filled in."""
+def joined(data: bytes) -> bytes:
+    """The sections of an object file that are loaded, one after the other, with the references between them filled in.
+
+    First come the place of the entry and the number of functions called, 4 bytes each, then the code, and for each function its name (24 bytes)
+    and where its address goes (8). OutsideError for code that needs something else from outside.
+    """
     table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
     sections = [_Section(*struct.unpack_from("<IIQ8xQQIIQ", data, table + 64 * number)) for number in range(count)]
     names = sections[struct.unpack_from("<H", data, 62)[0]].offset
@@ -119,7 +104,7 @@ def _joined(data: bytes) -> bytes:
         elif section.kind == _SYMTAB:
             entry = _place_of(data, sections, section, ENTRY.encode())
     if entry is None:
-        raise _Outside
+        raise OutsideError
     return struct.pack("<II", entry, len(calls.places)) + code + calls.table()
 
 
@@ -133,7 +118,7 @@ class _Calls:
     def place(self, name: bytes) -> int:
         """Where the jump to a function is."""
         if name not in FUNCTIONS:
-            raise _Outside
+            raise OutsideError
         if name not in self.places:
             self.code += bytes(-len(self.code) % 16)
             self.places[name] = len(self.code)
@@ -153,7 +138,7 @@ def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code
         if target is None and kind == _PLT32:
             target = calls.place(data[name : data.index(0, name)])
         if kind not in (_PC32, _PLT32) or target is None:
-            raise _Outside
+            raise OutsideError
         struct.pack_into("<i", code, base + offset, target + addend - (base + offset))
 
 

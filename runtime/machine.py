@@ -66,10 +66,8 @@ class Stored:
         return file_of(f"{self.module}.{self.name}", lambda: sources.digest(f"{__package__.rpartition('.')[0]}.{self.module}"))
 
     def _compiled(self) -> int:
-        from . import linking
-
         kernel: RangeKernel = getattr(importlib.import_module(f"..{self.module}", __package__), self.name)
-        code = linking.linked(kernel) if supported() else None
+        code = kernel.code() if supported() else None
         address = None if code is None else placed(code)
         if code is None or address is None:
             return kernel.address

@@ -14,10 +14,8 @@ import time
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .compiler import cgutils, intrinsic, types
 from .kernel import inner, range_kernel
 from .launch import CALL, UNLESS
 
@@ -39,20 +37,20 @@ LOG_HEAD, LOG_ENTRY = 4, 3
 _MONOTONIC = getattr(time, "CLOCK_MONOTONIC", 0)
 
 
-def _pointer_to(kind: types.Type) -> Any:
+def _pointer_to(name: str) -> Any:
     @intrinsic
     def pointer(typing: Any, address: Any) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
 
-        return types.CPointer(kind)(types.int64), lower
+        return types.CPointer(getattr(types, name))(types.int64), lower
 
     return pointer
 
 
-f32, f64 = _pointer_to(types.float32), _pointer_to(types.float64)
-i64, i32, i16, i8 = (_pointer_to(kind) for kind in (types.int64, types.int32, types.int16, types.int8))
-u64, u32, u16, u8 = (_pointer_to(kind) for kind in (types.uint64, types.uint32, types.uint16, types.uint8))
+f32, f64 = _pointer_to("float32"), _pointer_to("float64")
+i64, i32, i16, i8 = map(_pointer_to, ("int64", "int32", "int16", "int8"))
+u64, u32, u16, u8 = map(_pointer_to, ("uint64", "uint32", "uint16", "uint8"))
 
 
 @intrinsic

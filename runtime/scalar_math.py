@@ -36,10 +36,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .compiler import cgutils, intrinsic, types
 from .kernel import inlined
 from .simd import bits, from_bits, select
 

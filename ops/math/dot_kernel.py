@@ -14,7 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.emit import EmittedKernel, features
+from ...runtime.compiler import features
+from ...runtime.emit import EmittedKernel
 from ...runtime.vector import F32, I8, I32, I64, LANES, Code, Vector, vector_type
 from ..quants.products import Block, Codes, codes, runs
 from .rows_kernel import Stored, _bias, _clear, smaller, spread, words

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from ...runtime.compiler import cgutils, intrinsic, types
+from ...runtime.compiler import simd_types as kinds
 from ...runtime.kernel import inlined, inner
 from ...runtime.native import f32 as single
 from ...runtime.native import u16
-from ...runtime.simd import F32, LANES, MASK, bits, from_bits, select, to_int
+from ...runtime.simd import LANES, bits, from_bits, select, to_int
 
 f32 = np.float32
 i32 = np.int32
@@ -49,7 +48,7 @@ def _stored(builder: Any, address: Any, value: Any) -> None:
 @intrinsic
 def load_single(typing: Any, address: Any) -> Any:
     """Sixteen f32."""
-    return F32(types.int64), lambda context, builder, sig, args: _loaded(builder, args[0], _FLOATS)
+    return kinds.F32(types.int64), lambda context, builder, sig, args: _loaded(builder, args[0], _FLOATS)
 
 
 @intrinsic
@@ -62,7 +61,7 @@ def load_even(typing: Any, address: Any) -> Any:
         places = [2 * lane if 2 * lane < LANES else 2 * lane + 1 for lane in range(LANES)]
         return builder.shuffle_vector(low, high, ir.Constant(_WORDS, places))
 
-    return F32(types.int64), lower
+    return kinds.F32(types.int64), lower
 
 
 def _mask(builder: Any, lanes: Any) -> Any:
@@ -77,7 +76,7 @@ def load_some(typing: Any, address: Any, lanes: Any) -> Any:
         place, align = builder.inttoptr(args[0], _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
         return _function(builder, "llvm.masked.load.v16f32.p0", _FLOATS, [place, align, _mask(builder, args[1]), _constant(_FLOATS, 0.0)])
 
-    return F32(types.int64, types.int64), lower
+    return kinds.F32(types.int64, types.int64), lower
 
 
 @intrinsic
@@ -89,7 +88,7 @@ def store_some(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
         _function(builder, "llvm.masked.store.v16f32.p0", ir.VoidType(), [args[1], place, align, _mask(builder, args[2])])
         return context.get_dummy_value()
 
-    return types.void(types.int64, F32, types.int64), lower
+    return types.void(types.int64, kinds.F32, types.int64), lower
 
 
 def _shuffled(name: str, text: str, places: Sequence[int]) -> Any:
@@ -97,7 +96,7 @@ def _shuffled(name: str, text: str, places: Sequence[int]) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             return builder.shuffle_vector(args[0], args[1], ir.Constant(_WORDS, list(places)))
 
-        return F32(F32, F32), lower
+        return kinds.F32(kinds.F32, kinds.F32), lower
 
     shuffled.__name__, shuffled.__doc__ = name, text
     return intrinsic(shuffled)
@@ -112,7 +111,7 @@ zip_high = _shuffled("zip_high", "As `zip_low`, of their second halves.", [(lane
 @intrinsic
 def load_half(typing: Any, address: Any) -> Any:
     """Sixteen f16."""
-    return F32(types.int64), lambda context, builder, sig, args: builder.fpext(_loaded(builder, args[0], _HALVES), _FLOATS)
+    return kinds.F32(types.int64), lambda context, builder, sig, args: builder.fpext(_loaded(builder, args[0], _HALVES), _FLOATS)
 
 
 @intrinsic
@@ -123,7 +122,7 @@ def load_brain(typing: Any, address: Any) -> Any:
         wide = builder.zext(_loaded(builder, args[0], _SHORTS), _WORDS)
         return builder.bitcast(builder.shl(wide, _constant(_WORDS, 16)), _FLOATS)
 
-    return F32(types.int64), lower
+    return kinds.F32(types.int64), lower
 
 
 @intrinsic
@@ -134,7 +133,7 @@ def store_single(typing: Any, address: Any, vector: Any) -> Any:
         _stored(builder, args[0], args[1])
         return context.get_dummy_value()
 
-    return types.void(types.int64, F32), lower
+    return types.void(types.int64, kinds.F32), lower
 
 
 @intrinsic
@@ -145,7 +144,7 @@ def store_half(typing: Any, address: Any, vector: Any) -> Any:
         _stored(builder, args[0], builder.fptrunc(args[1], _HALVES))
         return context.get_dummy_value()
 
-    return types.void(types.int64, F32), lower
+    return types.void(types.int64, kinds.F32), lower
 
 
 @intrinsic
@@ -160,19 +159,19 @@ def store_brain(typing: Any, address: Any, vector: Any) -> Any:
         _stored(builder, args[0], builder.trunc(chosen, _SHORTS))
         return context.get_dummy_value()
 
-    return types.void(types.int64, F32), lower
+    return types.void(types.int64, kinds.F32), lower
 
 
 @intrinsic
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once."""
-    return F32(F32, F32, F32), lambda context, builder, sig, args: _function(builder, f"llvm.fma.v{LANES}f32", _FLOATS, args)
+    return kinds.F32(kinds.F32, kinds.F32, kinds.F32), lambda context, builder, sig, args: _function(builder, f"llvm.fma.v{LANES}f32", _FLOATS, args)
 
 
 @intrinsic
 def nearest(typing: Any, x: Any) -> Any:
     """Whole numbers next to those of a vector, half to even."""
-    return F32(F32), lambda context, builder, sig, args: _function(builder, f"llvm.rint.v{LANES}f32", _FLOATS, args)
+    return kinds.F32(kinds.F32), lambda context, builder, sig, args: _function(builder, f"llvm.rint.v{LANES}f32", _FLOATS, args)
 
 
 @intrinsic
@@ -188,7 +187,7 @@ def total(typing: Any, vector: Any) -> Any:
             value = builder.fadd(builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high))
         return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    return types.float32(F32), lower
+    return types.float32(kinds.F32), lower
 
 
 @intrinsic
@@ -204,7 +203,7 @@ def largest(typing: Any, vector: Any) -> Any:
             value = _larger(builder, builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high))
         return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    return types.float32(F32), lower
+    return types.float32(kinds.F32), lower
 
 
 def _larger(builder: Any, a: Any, b: Any) -> Any:
@@ -218,7 +217,7 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _larger(builder, args[0], args[1])
 
-    kind = F32 if F32 in (a, b) else types.float32
+    kind = kinds.F32 if kinds.F32 in (a, b) else types.float32
     return kind(kind, kind), lower
 
 
@@ -230,7 +229,7 @@ def flags(typing: Any, address: Any) -> Any:
         kind = ir.VectorType(ir.IntType(8), LANES)
         return builder.icmp_unsigned("!=", _loaded(builder, args[0], kind), _constant(kind, 0))
 
-    return MASK(types.int64), lower
+    return kinds.MASK(types.int64), lower
 
 
 @inlined

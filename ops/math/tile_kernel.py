@@ -10,17 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from llvmlite import ir
 
+from ...runtime.compiler import cgutils, features, intrinsic, types
 from ...runtime.kernel import inlined, inner
 from ...runtime.native import f32
 
 VECTOR = ir.VectorType(ir.FloatType(), 16)
 INT = ir.IntType(64)
-WIDE = binding.get_host_cpu_features().get("avx512f", False)
+WIDE = "avx512f" in features()
 ROWS = 12 if WIDE else 3
 PANEL = 32
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from llvmlite import ir
 
+from ...runtime.compiler import cgutils, features, intrinsic, types
 from ...runtime.kernel import inner
 
-FEATURES = binding.get_host_cpu_features()
-VNNI = bool(FEATURES.get("avx512vnni", False))
-ROWS = 12 if FEATURES.get("avx512f", False) else 3
+VNNI = "avx512vnni" in features()
+ROWS = 12 if "avx512f" in features() else 3
 PANEL = 32
 MIDDLE = 128
 """What the bytes of one kind are more than those of the other."""

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from ...runtime.compiler import intrinsic, types
 from ...runtime.kernel import RangeKernel, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, View, native
 from ...runtime.native import share, u8, u16, u32, u64

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from ....runtime.simd import F32, LANES
+from ....runtime.compiler import intrinsic, types
+from ....runtime.compiler import simd_types as kinds
+from ....runtime.simd import LANES
 
 _I32 = ir.IntType(32)
 
@@ -103,7 +103,7 @@ def _row_fold(symbol: str, description: str) -> Any:
             rows = [builder.load(builder.gep(source, [ir.Constant(_I32, row)]), align=4) for row in range(LANES)]
             return _folded(builder, rows, lambda a, b: builder.select(builder.fcmp_ordered(symbol, a, b), a, b))
 
-        return F32(tile), lower
+        return kinds.F32(tile), lower
 
     fold.__doc__ = description
     return fold
