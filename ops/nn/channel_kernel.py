@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
+from ...runtime.launch import Buffer, Launch
 from ...runtime.native import f32, number, share
 from ...runtime.simd import LANES, load, room, select, splat
-from ..math.finish_kernel import finished
+from ..math.finish_kernel import Finish, finished
 from ..math.lane_kernel import fma, load_even, load_single, load_some, store_single, store_some
+from .problem_kernel import Problem, Way
 
 BAND = 16384
 """Elements that a band of the input should not have more of."""
+MANY = 4
+"""Outputs of one channel from which a product of matrices is faster."""
 
 
 def padded_width(geometry: Sequence[int]) -> int:
@@ -105,7 +109,7 @@ def _put(target: Any, count: Any, vector: Any, low: Any, high: Any) -> None:
 
 @range_kernel
 def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
-    """One input channel for each output channel. Arguments as `conv_kernel` says, rows of a band in place of the slices."""
+    """One input channel for each output channel. Arguments as `problem_kernel` says, rows of a band in place of the slices."""
     x, w, y, bias, bias_row = args[0], args[1], args[2], args[3], args[4]
     images, groups, outputs, height, width = args[6], args[7], args[9], args[11], args[12]
     out_height, out_width, kernel_y, kernel_x = args[14], args[15], args[17], args[18]
@@ -145,3 +149,18 @@ def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
         if args[32] != 0:
             other = added + (base - y) if added != 0 else added
             finished(args[33], alpha, beta, base, 0, 1, rows * out_width, other, 0)
+
+
+def by_channel(problem: Problem) -> Way | None:
+    """The launch where each channel has outputs of its own, over one or two axes."""
+    geometry = problem.geometry
+    if problem.channels != 1 or problem.outputs > MANY or (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0):
+        return None
+    step, rows = problem.step, band_rows(geometry)
+    parts = step.parts(problem.images * problem.groups * problem.outputs * -(-geometry[4] // rows), problem.work * 4)
+    room = step.scratch(parts * 4 * band_room(geometry))
+
+    def launch(finish: Finish, result: Buffer) -> Launch:
+        return Launch(convolved_by_channel, problem.arguments(problem.x, problem.w, result, problem.bias, rows, room, finish), parts)
+
+    return [], launch

@@ -11,8 +11,9 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, number, share
 from ..math.finish_kernel import Finish, finished, finishing
-from .conv_kernel import POINT, planes_product
+from .conv_kernel import planes_product
 from .conv_transpose import NAMES, conv_transpose, transposed_axes
+from .problem_kernel import POINT
 
 F32 = np.dtype(np.float32)
 

@@ -12,7 +12,7 @@ from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, share, u8, u32
 from ...runtime.simd import LANES
 from ..nn.channel_kernel import band_room, band_rows
-from ..nn.conv_kernel import POINT, plan_window
+from ..nn.problem_kernel import POINT, plan_window
 from ..nn.window import Axis
 from .byte_kernel import MIDDLE, PANEL, byte_rows, column_of_byte_tiles, column_of_plain_byte_tiles
 from .channel_kernel import MOST_TAPS, convolved_bytes_by_channel

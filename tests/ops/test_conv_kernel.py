@@ -147,4 +147,4 @@ def test_what_follows_is_one_launch(kind, following):
         plan = session.program.plans[0]
         assert not any(isinstance(step, PythonStep) for step in plan.steps)
         whole = kind in ("matmul", "gemm") or following[0][1] != ["row"]
-        assert (len(plan.code) == (2 if kind == "transposed" else 1)) == whole
+        assert (len(plan.code) == (2 if kind in ("transposed", "squares", "few") else 1)) == whole
