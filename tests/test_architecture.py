@@ -21,6 +21,7 @@ ALLOWED = {
 }
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")
+NUMBA_AT_ONCE = {"runtime/simd_types.py"}
 MODULES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
@@ -53,6 +54,7 @@ def test_imports_go_one_way(path):
             assert str(path.relative_to(ROOT)).startswith(("formats/onnx", "formats/containers/onnx_"))
         if foreign == "numba":
             assert str(path.relative_to(ROOT)).startswith(NUMBA_FILES)
+            assert not top or str(path.relative_to(ROOT)) in NUMBA_AT_ONCE, "modules of kernels take Numba from runtime/compiler.py"
         assert not (foreign in {"onnx", "torch"} and top), f"{foreign} is imported at module level"
 
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from ...runtime.compiler import cgutils, intrinsic, types
 from ...runtime.simd import LANES
 
 _VECTOR, _WORD = ir.VectorType(ir.FloatType(), LANES), ir.IntType(64)
