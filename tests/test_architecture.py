@@ -1,6 +1,7 @@
 """The house rules: which folder may import which, what start-up loads, and that the package list names every folder."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import candle_convert
 import pytest
+from candle_convert.runtime import sources
 
 ROOT = Path(candle_convert.__file__).parent
 REPOSITORY = Path(__file__).parents[1]
@@ -56,6 +58,13 @@ def test_imports_go_one_way(path):
             assert str(path.relative_to(ROOT)).startswith(NUMBA_FILES)
             assert not top or str(path.relative_to(ROOT)) in NUMBA_AT_ONCE, "modules of kernels take Numba from runtime/compiler.py"
         assert not (foreign in {"onnx", "torch"} and top), f"{foreign} is imported at module level"
+
+
+def test_code_of_kernels_is_where_their_sources_are_looked_for():
+    compiled = "from (\\.+runtime)?\\.(compiler|emit|kernel|native|simd|vector) import"
+    for path in MODULES:
+        if path.parts[len(ROOT.parts)] == "ops" and re.search(f"^{compiled}", path.read_text(), re.MULTILINE):
+            assert sources._holds_kernels(path), f"{path} has code of kernels, and so a name that ends with _kernel.py"
 
 
 def test_the_package_list_names_every_folder():
