@@ -87,6 +87,11 @@ READING = (
 PROGRESS = (
     click.option("--progress", "progress_style", default="auto", type=click.Choice(PROGRESS_STYLES), help="How progress is shown."),
 )
+DEVICE = (
+    click.option("--device", metavar="DEVICE", default="cpu", help="cpu (default), cuda or cuda:N."),
+    click.option("--max-device-memory", metavar="SIZE", help="The most bytes on the card (default: what is free there)."),
+    click.option("--gpu-layers", metavar="N|auto", help="Layers that run on the card, auto for those that fit (default: all)."),
+)
 PLACING = (
     click.option("-f", "--force", is_flag=True, help="Replace an existing output."),
     click.option("--resume", is_flag=True, help="Go on with a run that was killed."),
@@ -181,6 +186,27 @@ def progress(values: dict[str, Any]) -> Progress:
     style = values["progress_style"]
     silent = current().quiet or current().json
     return of("none" if silent and style == "auto" else style)
+
+
+def device(values: dict[str, Any]) -> dict[str, Any]:
+    """Where a model runs, as options of `Session`.
+
+    Raises UsageError for options that make no sense, and UnsupportedError where there is no such device, before anything is opened.
+    """
+    name, memory, layers = values["device"], values["max_device_memory"], values["gpu_layers"]
+    if name == "cpu":
+        if memory is not None or layers is not None:
+            raise UsageError("E-OPTION", None, "--max-device-memory and --gpu-layers need --device cuda")
+        return {"device": name}
+    if layers is not None and layers != "auto" and not layers.isdecimal():
+        raise UsageError("E-OPTION", None, f"--gpu-layers {layers} is no number of layers", expected="a number or auto")
+    from ..runtime.cuda.machine import number_of
+
+    number_of(name)
+    return {
+        "device": name, "device_memory": None if memory is None else limits.size(memory),
+        "gpu_layers": layers if layers in (None, "auto") else int(layers),
+    }  # fmt: skip
 
 
 def convert_options(values: dict[str, Any]) -> Options:

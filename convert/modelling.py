@@ -98,7 +98,8 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
 
 
 def load(
-    path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str | None = None, task: str | None = None
+    path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str | None = None, task: str | None = None,
+    device: str = "cpu", device_memory: int | None = None, gpu_layers: int | str | None = None,
 ) -> LanguageModel:
     """A language model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
@@ -108,16 +109,19 @@ def load(
             generated, and f32 for logits.
         task: ``lm`` for logits of tokens, ``classification`` for those of labels, ``hidden`` for hidden states, as models of embeddings have them;
             what the file says where None.
+        device, device_memory, gpu_layers: as of `Session`: ``cpu`` or ``cuda``, the most bytes there, and how many layers run there.
     """
+    placed: dict[str, Any] = {"device": device, "device_memory": device_memory, "gpu_layers": gpu_layers}
     graph = modern(path if isinstance(path, Graph) else open_model(path))
     if graph.nodes:
-        return LanguageModel(mapped(graph), threads, activations, functools.partial(_tokenizer, graph))
+        return LanguageModel(mapped(graph), threads, activations, functools.partial(_tokenizer, graph), **placed)
     model = modelled(graph)
     if task is not None:
         if task not in TASKS or (task == "classification" and "classifier.weight" not in model.weights):
             raise UsageError("E-ARCH-TASK", graph.files[0] if graph.files else None, f"the model has no task {task!r}", expected=" or ".join(TASKS))
         model.config.values["task"] = task
-    return LanguageModel(mapped(built(model)), threads, activations, functools.partial(_tokenizer, graph), model.config.values.get("context"))
+    context = model.config.values.get("context")
+    return LanguageModel(mapped(built(model)), threads, activations, functools.partial(_tokenizer, graph), context, **placed)
 
 
 def _tokenizer(graph: Graph) -> Tokenizer:

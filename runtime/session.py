@@ -43,8 +43,8 @@ class Session:
         beside: another session of the same graph, whose copies of weights this one uses.
         lent: inputs whose arrays a run may write into; an output that is such an input with some rows changed is the very array then.
         device: ``cpu``, ``cuda`` or ``cuda:1``; operators without a CUDA path run on the host.
-        device_memory: the most bytes that it may hold on the device, what is free there where None.
-        gpu_layers: how many of the model's layers run on the device, ``auto`` for those whose weights fit, all where None.
+        device_memory: the most bytes that sessions may hold on the device together when this one adds to them, what is free there where None.
+        gpu_layers: how many of the model's layers run on the device, ``auto`` for those whose weights and states fit, all where None.
     """
 
     def __init__(
@@ -150,17 +150,18 @@ class Session:
             self._runs[kinds] = Run(self.threads, self._compiled(fitting))
         return found
 
-    def run_on_device(self, feeds: Mapping[str, Any]) -> list[Any]:
+    def run_on_device(self, feeds: Mapping[str, Any], *, move: bool = True) -> list[Any]:
         """All outputs as arrays that stay on the device (`runtime.cuda.array.DeviceArray`), for feeds on the host or on the device.
 
-        They speak ``__cuda_array_interface__``, are fed to other runs without a copy, and are the caller's. Raises UsageError on the CPU.
+        They speak DLPack and ``__cuda_array_interface__``, are fed to other runs without a copy, and are the caller's. What layers on the CPU
+        compute is uploaded, unless `move` says that it stays there. Raises UsageError on the CPU.
         """
         from .feeding import checked
 
         if self.device == "cpu":
             raise UsageError("E-DEVICE-NAME", None, "this session runs on the CPU", expected="Session(graph, device='cuda')")
         arrays = checked(self.graph, feeds, self._defaults)
-        return list(self.program.run(self._fitting(self._kept(arrays, feeds)), on_device=True))
+        return list(self.program.run(self._fitting(self._kept(arrays, feeds)), on_device=True, move=move))
 
     def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
         """Compute all outputs, and hand the intermediate values whose name matches the pattern `taps` to `on_tap`.

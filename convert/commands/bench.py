@@ -15,6 +15,7 @@ Examples
   candle-convert bench model.onnx
   candle-convert bench model.onnx --against onnxruntime --threads 2
   candle-convert bench model.onnx --input x=1x3x224x224 --runs 50 --json
+  candle-convert bench model.onnx --device cuda --against onnxruntime
 """
 PEERS = ("onnxruntime",)
 
@@ -27,7 +28,7 @@ PEERS = ("onnxruntime",)
 @click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of both (default: the cores).")
 @click.option("--against", type=click.Choice(PEERS), help="A peer to run in turn with us.")
-@arguments.options(arguments.READING)
+@arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Measure how long MODEL takes, and how much memory.
 
@@ -36,12 +37,13 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     from ..running.benching import measure
     from ..running.feeds import dims, feeds
 
+    placed = arguments.device(values)
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
     fed, told = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     engines = ["candle-convert", *([values["against"]] if values["against"] else [])]
-    found = measure(engines, graph.files[0], fed, runs=values["runs"], warmup=values["warmup"], threads=values["threads"])
+    found = measure(engines, graph.files[0], fed, runs=values["runs"], warmup=values["warmup"], threads=values["threads"], placed=placed)
     out = current()
     for line in told:
         out.say(f"input {printable(line)}")

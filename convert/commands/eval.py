@@ -47,7 +47,7 @@ TEXTS = (
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="Samples in one run (default: what the model takes, or 32).")
 @click.option("--samples", type=click.IntRange(1), metavar="N", help="Only the first N samples.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
-@arguments.options(PICTURES, TEXTS, arguments.PROGRESS, arguments.READING)
+@arguments.options(PICTURES, TEXTS, arguments.DEVICE, arguments.PROGRESS, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Score a network on data, or a language model on a text.
 
@@ -68,11 +68,12 @@ def _on_samples(model: str, values: dict[str, Any]) -> None:
     from ..running.evaluating import evaluate
     from ..running.metrics import metric
 
+    placed = arguments.device(values)
     graph = _open(model, values)
     against = None if values["against"] is None else _open(values["against"], values)
     metrics = [metric(name) for name in values["metrics"] or ("top1",)]
     data = datasets.read(_source(values), graph)
-    figures = evaluate(graph, data, metrics, against=against, chosen=values["chosen"], threads=values["threads"])
+    figures = evaluate(graph, data, metrics, against=against, chosen=values["chosen"], threads=values["threads"], placed=placed)
     _show(figures)
     models = [model, *([values["against"]] if values["against"] else [])]
     current().emit({"inputs": models, "data": values["data"], "samples": figures[0].samples, "metrics": [each.to_json() for each in figures]})
@@ -88,8 +89,9 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
         raise UsageError("E-OPTION", None, f"{', '.join(sorted(wanted - set(TEXT_METRICS)))} and metrics of texts do not go together")
     if "kld" in wanted and against is None:
         raise UsageError("E-OPTION", None, "kld compares with another model", hint="--against MODEL, usually the one before quantization")
-    language = load(arguments.open_input(model, values), values["threads"])
-    other = None if against is None else load(arguments.open_input(against, values), values["threads"])
+    placed = arguments.device(values)
+    language = load(arguments.open_input(model, values), values["threads"], **placed)
+    other = None if against is None else load(arguments.open_input(against, values), values["threads"], **placed)
     cut = texts.pieces(language.tokenizer, [values["data"]], values["context"], values["chunks"])
     scores = score(language, cut, other, arguments.progress(values))
     found = scores.estimates()

@@ -22,6 +22,7 @@ Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7
   candle-convert generate model_dir -p "Why is the sky blue?" --chat
   candle-convert generate model.gguf -p "1, 2, 3" --temp 0 --stop 10 > a.txt
+  candle-convert generate model.gguf -p Once --device cuda --gpu-layers auto
 """
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -46,7 +47,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @click.option("--activations", type=click.Choice(["f32", "q8"]), help="q8 (default) rounds what meets quantized weights.")
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
-@arguments.options(arguments.READING)
+@arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Continue a text with a language model.
 
@@ -61,9 +62,10 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         raise UsageError("E-OPTION", None, "--system needs --chat")
     sampling = {name: values[name] for name in SAMPLING}
     Sampling(**sampling)
+    placed = arguments.device(values)
     prompt = sys.stdin.read() if values["prompt"] == "-" else values["prompt"]
     began = time.perf_counter()
-    found = load(arguments.open_input(model, values), values["threads"], values["activations"])
+    found = load(arguments.open_input(model, values), values["threads"], values["activations"], **placed)
     ids = _ids(found, prompt, values)
     loaded = time.perf_counter() - began
     out = current()

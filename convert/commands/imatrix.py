@@ -28,7 +28,7 @@ Examples
 @click.option("--parse-special", is_flag=True, help="Special tokens in the text are taken for such.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@arguments.options(arguments.PROGRESS, arguments.READING)
+@arguments.options(arguments.DEVICE, arguments.PROGRESS, arguments.READING)
 def COMMAND(model: str, output: str, data: tuple[str, ...], **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Make an importance matrix: run MODEL on a text.
 
@@ -45,9 +45,12 @@ def COMMAND(model: str, output: str, data: tuple[str, ...], **values: Any) -> No
     from ..running.texts import pieces
 
     refuse_existing(output, force=values["force"])
+    placed = arguments.device(values)
     graph = arguments.open_input(model, values)
     cut = pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])
-    found = observe(modelled(graph), cut, output=values["process_output"], threads=values["threads"], progress=arguments.progress(values))
+    found = observe(
+        modelled(graph), cut, output=values["process_output"], threads=values["threads"], progress=arguments.progress(values), placed=placed,
+    )
     made = found.graph(data, len(cut), values["context"])
     execute(plan_graph(made, Path(output), Options(to="gguf", force=values["force"])))
     unseen = {name: int((counts == 0).sum()) for name, counts in found.counts.items() if not counts.all()}

@@ -31,11 +31,8 @@ Examples
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
-@click.option("--device", metavar="DEVICE", default="cpu", help="cpu (default), cuda or cuda:N.")
-@click.option("--max-device-memory", metavar="SIZE", help="The most bytes on the card (default: what is free there).")
-@click.option("--gpu-layers", metavar="N|auto", help="Layers that run on the card, auto for those whose weights fit (default: all).")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@arguments.options(arguments.READING)
+@arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Compute the outputs of MODEL.
 
@@ -47,11 +44,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
 
     if values["output"] is not None:
         refuse_existing(values["output"], force=values["force"])
+    placed = arguments.device(values)
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
-    memory, layers = _card(values)
-    session = Session(graph, threads=values["threads"], device=values["device"], device_memory=memory, gpu_layers=layers)
+    session = Session(graph, threads=values["threads"], **placed)
     fed, told = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
     out = current()
     for line in told:
@@ -78,18 +75,6 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         _save(named, values["output"])
     out.emit({"inputs": [model], "values": rows, "outputs": [values["output"]] if values["output"] else [], "timings": {"run": seconds}, **(
         {} if placement is None else {"placement": placement.to_json()})})
-
-
-def _card(values: dict[str, Any]) -> tuple[int | None, int | str | None]:
-    """Bytes and layers on the card, as they were asked for."""
-    from ...runtime.limits import size
-
-    memory, layers = values["max_device_memory"], values["gpu_layers"]
-    if values["device"] == "cpu" and (memory is not None or layers is not None):
-        raise UsageError("E-OPTION", None, "--max-device-memory and --gpu-layers need --device cuda")
-    if layers is not None and layers != "auto" and not layers.isdecimal():
-        raise UsageError("E-OPTION", None, f"--gpu-layers {layers} is no number of layers", expected="a number or auto")
-    return None if memory is None else size(memory), layers if layers in (None, "auto") else int(layers)
 
 
 def _row(name: str, value: Any) -> dict[str, Any]:

@@ -59,12 +59,14 @@ class Observed:
 
 
 def observe(
-    model: Model, pieces: Sequence[np.ndarray], *, output: bool = False, threads: int | None = None, progress: Progress | None = None
+    model: Model, pieces: Sequence[np.ndarray], *, output: bool = False, threads: int | None = None, progress: Progress | None = None,
+    placed: Mapping[str, Any] | None = None,
 ) -> Observed:
     """Run pieces of a text (int64 ids), each from its start.
 
     Args:
         output: whether the matrix that gives the logits is observed too.
+        placed: where the model runs, as options of `Session`.
 
     Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not finite.
     """
@@ -74,7 +76,7 @@ def observe(
         raise UnsupportedError("E-IMATRIX-ARCH", None, f"GGUF files have no names for the weights of {model.architecture.title}")
     graph.outputs = [value for each in watched for value in (each.sums, each.counts)]
     states, fed = empty_states(graph.inputs, 1), {value.name for value in graph.inputs}
-    session, found, progress = Session(mapped(graph), threads=threads, native=True), Observed(), progress or NoProgress()
+    session, found, progress = Session(mapped(graph), threads=threads, native=True, **(placed or {})), Observed(), progress or NoProgress()
     progress.phase("observing")
     progress.start(sum(map(len, pieces)), unit="tokens")
     try:

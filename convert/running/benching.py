@@ -48,37 +48,46 @@ class Measured:
         return {**asdict(self), "median": self.median, "p90": self.p90}
 
 
-def _ours(path: str, threads: int | None) -> Runner:
+def _ours(path: str, threads: int | None, placed: Mapping[str, Any]) -> Runner:
     from ...runtime.session import Session
     from .. import api
 
-    session = Session(api.open(path), threads=threads)
+    session = Session(api.open(path), threads=threads, **placed)
     return lambda feeds: session.run(None, feeds)
 
 
-def _onnxruntime(path: str, threads: int | None) -> Runner:
+def _onnxruntime(path: str, threads: int | None, placed: Mapping[str, Any]) -> Runner:
     try:
         import onnxruntime
     except ImportError as error:
         raise UnsupportedError("E-BENCH-PEER", None, "onnxruntime is not installed", hint="pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    name, _, number = placed.get("device", "cpu").partition(":")
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if name == "cuda":
+        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+            raise UnsupportedError("E-BENCH-PEER", None, "this onnxruntime has no CUDA provider", hint="pip install onnxruntime-gpu")
+        providers = [("CUDAExecutionProvider", {"device_id": int(number or 0)}), *providers]
+    session = onnxruntime.InferenceSession(path, options, providers=providers)
     return lambda feeds: session.run(None, dict(feeds))
 
 
-ENGINES: dict[str, Callable[[str, int | None], Runner]] = {"candle-convert": _ours, "onnxruntime": _onnxruntime}
+ENGINES: dict[str, Callable[[str, int | None, Mapping[str, Any]], Runner]] = {"candle-convert": _ours, "onnxruntime": _onnxruntime}
 
 
-def measure(engines: Sequence[str], path: str, feeds: Mapping[str, Any], *, runs: int, warmup: int, threads: int | None) -> list[Measured]:
-    """Run every engine `runs` times, in turn; the error of an engine that fails is raised here."""
+def measure(
+    engines: Sequence[str], path: str, feeds: Mapping[str, Any], *, runs: int, warmup: int, threads: int | None,
+    placed: Mapping[str, Any] | None = None,
+) -> list[Measured]:
+    """Run every engine `runs` times, in turn, `placed` as options of `Session` say; the error of an engine that fails is raised here."""
     context = multiprocessing.get_context("spawn")
     pipes: list[Connection] = []
     workers = []
     try:
         for engine in engines:
             here, there = context.Pipe()
-            worker = context.Process(target=_serve, args=(there, engine, path, dict(feeds), threads), daemon=True)
+            worker = context.Process(target=_serve, args=(there, engine, path, dict(feeds), threads, dict(placed or {})), daemon=True)
             worker.start()
             there.close()
             pipes.append(here)
@@ -111,11 +120,11 @@ def _answer(pipe: Connection, engine: str) -> Any:
     return answer
 
 
-def _serve(pipe: Connection, engine: str, path: str, feeds: dict[str, Any], threads: int | None) -> None:
+def _serve(pipe: Connection, engine: str, path: str, feeds: dict[str, Any], threads: int | None, placed: dict[str, Any]) -> None:
     """The process of one engine: load, run once, then run whenever it is asked to."""
     try:
         start = time.perf_counter()
-        runner = ENGINES[engine](path, threads)
+        runner = ENGINES[engine](path, threads, placed)
         loaded = time.perf_counter()
         runner(feeds)
         pipe.send((loaded - start, time.perf_counter() - loaded))

@@ -56,18 +56,19 @@ class Scores:
 
 def evaluate(
     graph: Graph, data: Iterable[Batch], metrics: Sequence[Metric], *, against: Graph | None = None, chosen: str | None = None,
-    threads: int | None = None, seed: int = 0,
+    threads: int | None = None, seed: int = 0, placed: Mapping[str, Any] | None = None,
 ) -> list[Figure]:
     """Run the model, and the other one, on all batches, and compute every metric.
 
     Args:
         chosen: the output that is scored, None for the first.
         seed: of the selections that intervals are made of.
+        placed: where both run, as options of `Session`.
 
     Raises UsageError where data and models do not fit each other, or there is no data.
     """
-    session = Session(graph, threads=threads)
-    other = None if against is None else Session(against, threads=threads)
+    session = Session(graph, threads=threads, **(placed or {}))
+    other = None if against is None else Session(against, threads=threads, **(placed or {}))
     kept = [Scores(metric) for metric in metrics]
     for batch in data:
         ours = _outputs(session, graph, batch, chosen)

@@ -82,7 +82,7 @@ class LanguageModel:
             by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too.
         read: reads the model's tokenizer when it is needed.
         context: the most tokens that the model was trained with, None where that is not known.
-        device: as of `Session`; on a card the states stay there from run to run.
+        device, device_memory, gpu_layers: as of `Session`; the states of layers on a card stay there from run to run.
 
     Attributes:
         vocabulary: logits of a token, None where the graph does not say.
@@ -90,7 +90,7 @@ class LanguageModel:
 
     def __init__(
         self, graph: Graph, threads: int | None = None, activations: str | None = None, read: Callable[[], Tokenizer] | None = None,
-        context: int | None = None, device: str = "cpu",
+        context: int | None = None, device: str = "cpu", device_memory: int | None = None, gpu_layers: int | str | None = None,
     ) -> None:
         self._names = {value.name for value in graph.inputs}
         if "input_ids" not in self._names:
@@ -108,7 +108,9 @@ class LanguageModel:
         self._read = read
         self.context = context
         self.vocabulary = _vocabulary(graph)
-        self._options: dict[str, Any] = {"threads": threads, "native": True, "device": device}
+        self._options: dict[str, Any] = {
+            "threads": threads, "native": True, "device": device, "device_memory": device_memory, "gpu_layers": gpu_layers,
+        }  # fmt: skip
         generating = "q8" if device == "cpu" and self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
         self._sessions: dict[str, Session] = {}
@@ -170,7 +172,7 @@ class LanguageModel:
     def _results(self, session: Session, names: list[str], feeds: dict[str, Any]) -> list[Any]:
         if session.device == "cpu":
             return session.run(names, feeds)
-        found = dict(zip((value.name for value in session.get_outputs()), session.run_on_device(feeds), strict=True))
+        found = dict(zip((value.name for value in session.get_outputs()), session.run_on_device(feeds, move=False), strict=True))
         return [found[name] for name in names]
 
     @functools.cached_property

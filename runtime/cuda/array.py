@@ -18,21 +18,30 @@ if TYPE_CHECKING:
 class DeviceArray:
     """A contiguous array in device memory.
 
+    It speaks DLPack and ``__cuda_array_interface__``; under the simulator, whose memory is the host's, DLPack says so.
+
     Attributes:
         bytes: the memory, as numba-cuda's array of uint8.
+        owner: what the memory lasts as long as, where `bytes` does not keep it.
     """
 
     on_device = True
 
-    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], data: Any) -> None:
+    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], data: Any, owner: Any = None) -> None:
         self.dtype = dtype
         self.shape = shape
         self.bytes = data
+        self.owner = owner
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
 
     @staticmethod
     def of(buffer: Buffer, memory: Memory) -> DeviceArray:
@@ -41,19 +50,29 @@ class DeviceArray:
 
     @staticmethod
     def taken(other: Any) -> DeviceArray:
-        """Another library's contiguous array, through ``__cuda_array_interface__``; no copy where it is contiguous."""
-        from numba import cuda
+        """Another library's array: by ``__cuda_array_interface__``, else by DLPack; no copy where it is contiguous."""
+        from .exchange import by_dlpack, by_interface
 
-        found = cuda.as_cuda_array(other)
-        if not found.is_c_contiguous():
-            found = cuda.to_device(found.copy_to_host().copy(order="C"))
-        flat = found.reshape(math.prod(found.shape))
-        return DeviceArray(np.dtype(found.dtype), tuple(found.shape), flat.view(np.dtype(np.uint8)))
+        return by_interface(other) if hasattr(other, "__cuda_array_interface__") else by_dlpack(other)
+
+    @property
+    def address(self) -> int:
+        """Of the first byte."""
+        return int(self.bytes._ary.ctypes.data) if SIMULATED else int(self.bytes.__cuda_array_interface__["data"][0])
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        interface: dict[str, Any] = dict(self.bytes.__cuda_array_interface__)
-        return {**interface, "shape": self.shape, "typestr": self.dtype.str, "strides": None}
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False), "strides": None, "version": 3, "stream": 1}
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+        from .exchange import capsule
+
+        return capsule(self.copy() if copy else self, stream, dl_device)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from .exchange import place
+
+        return place(self)
 
     def copy(self) -> DeviceArray:
         """Another array with the same numbers."""

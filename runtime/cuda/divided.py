@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Collection, Sequence
 from typing import Any
-
-import numpy as np
 
 from ..copies import needed
 from ..errors import UsageError
@@ -17,15 +16,17 @@ from ..program import Run
 from ..program import of_graph as on_host
 from ..tensor import Tensor
 from .array import DeviceArray
-from .element import holds
-from .memory import Pool
+from .memory import uploaded
 from .place import kernels
+from .pool import Share
 from .program import Program, Runner, Tap, weights_of
 
 LAYER = re.compile(r"(?:^|[./])(?:layers?|blk|blocks?|h)\.(\d+)\.")
 """A layer's number in the name of a weight, as models of language and vision have it."""
 FILLED = 0.9
-"""The part of the memory that weights may fill; the rest is for values."""
+"""The part of the memory that weights and states may fill; the rest is for values."""
+TOKENS = 2048
+"""What symbolic dimensions of states are taken for when it is decided what fits."""
 AUTO = "auto"
 
 
@@ -33,22 +34,31 @@ class Divided:
     """A program in two parts, used like one.
 
     Attributes:
-        device, host: the parts; values that both need are copied to the host.
+        device, host: the parts; values of the first that the second needs are copied to the host.
         left: nodes on the CPU.
     """
 
-    def __init__(self, graph: Graph, cut: int, pool: Pool, threads: int, packed: dict[Any, Any], lent: Collection[str]) -> None:
+    def __init__(self, graph: Graph, cut: int, pool: Share, threads: int, packed: dict[Any, Any], lent: Collection[str]) -> None:
         kernels()
         self.inputs = list(graph.inputs)
+        self.pool = pool
         self.threads = threads
         self.left = graph.nodes[cut:]
         first = graph.nodes[:cut]
-        wanted = {value for node in self.left for value in needed(node)} | set(graph.outputs)
+        made = {value for node in first for value in node.outputs if value.name}
+        wanted = {value for node in self.left for value in needed(node)}
         between = [value for node in first for value in node.outputs if value in wanted]
-        part = dataclasses.replace(graph, nodes=first, outputs=between)
-        self.device = Program(first, graph.inputs, between, weights_of(part), pool, {}, lent)
-        rest = dataclasses.replace(graph, nodes=self.left, inputs=[*graph.inputs, *between])
-        self.host: HostProgram = on_host(rest, packed)
+        there = [*between, *(value for value in dict.fromkeys(graph.outputs) if value in made and value not in wanted)]
+        here = [value for value in dict.fromkeys(graph.outputs) if value not in made]
+        self.crossing = len(between)
+        self._homes = [(True, there.index(value)) if value in made else (False, here.index(value)) for value in graph.outputs]
+        part = dataclasses.replace(graph, nodes=first, outputs=there)
+        self.device = Program(first, graph.inputs, there, weights_of(part), pool, {}, lent)
+        wanted |= set(here)
+        self._fed = [place for place, value in enumerate(graph.inputs) if value in wanted]
+        inputs = [graph.inputs[place] for place in self._fed]
+        rest = dataclasses.replace(graph, nodes=self.left, inputs=[*inputs, *between], outputs=here)
+        self.host: HostProgram = on_host(rest, packed, lent)
 
     @property
     def runners(self) -> list[Runner]:
@@ -56,24 +66,29 @@ class Divided:
         return self.device.runners
 
     def run(
-        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool = False,
+        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool = False, move: bool = True,
     ) -> list[Any]:
-        """As `Program.run`."""
-        between = self.device.run(feeds, keep, on_tap)
+        """As `Program.run`; with `on_device` results of the CPU are uploaded too, unless `move` says no."""
+        there = self.device.run(feeds, keep, on_tap, on_device=True)
         taps = None if keep is None else re.compile("|".join(f"^{re.escape(name)}$" for name in sorted(keep)) or "(?!)")
-        found = self.host.run([*map(_fetched, feeds), *between], Run(self.threads, True, taps, on_tap))
-        return [_uploaded(item) for item in found] if on_device else found
+        given = [_fetched(feeds[place]) for place in self._fed]
+        here = self.host.run([*given, *map(_fetched, there[: self.crossing])], Run(self.threads, True, taps, on_tap))
+        if on_device:
+            here = [uploaded(item, self.pool) for item in here] if move else here
+        else:
+            there = [_fetched(item) for item in there]
+        return [there[place] if on_card else here[place] for on_card, place in self._homes]
 
 
 def divided(
-    graph: Graph, layers: int | str, pool: Pool, threads: int, packed: dict[Any, Any], lent: Collection[str] = (),
+    graph: Graph, layers: int | str, pool: Share, threads: int, packed: dict[Any, Any], lent: Collection[str] = (),
 ) -> Divided | None:
-    """The first `layers` layers on the device, ``auto`` for those whose weights fit; None where all do. UsageError for a model without layers."""
+    """The first `layers` layers on the device, ``auto`` for those that fit; None where all do. UsageError for a model without layers."""
     numbers = layers_of(graph)
     count = max((number for number in numbers if number is not None), default=-1) + 1
     if not count:
         raise UsageError("E-DEVICE-LAYERS", None, "the names of the model's weights do not number its layers", hint="Leave out --gpu-layers")
-    kept = fitting(graph, numbers, pool.left()) if layers == AUTO else int(layers)
+    kept = fitting(graph, numbers, pool.left(), lent) if layers == AUTO else int(layers)
     if kept >= count:
         return None
     cut = next(place for place, number in enumerate(numbers) if number is not None and number >= kept)
@@ -91,8 +106,8 @@ def _layer(node: Node, graph: Graph) -> int | None:
     return max(found, default=None)
 
 
-def fitting(graph: Graph, numbers: Sequence[int | None], nbytes: int | None) -> int:
-    """How many layers' weights, with all before them, fit into so many bytes."""
+def fitting(graph: Graph, numbers: Sequence[int | None], nbytes: int | None, lent: Collection[str] = ()) -> int:
+    """How many layers, with all before them, fit into so many bytes: their weights, and states with room for `TOKENS` tokens."""
     total, seen, kept = 0, set[Value](), 0
     count = max((number for number in numbers if number is not None), default=-1) + 1
     if nbytes is None:
@@ -101,23 +116,21 @@ def fitting(graph: Graph, numbers: Sequence[int | None], nbytes: int | None) -> 
         if number is not None and number > kept:
             kept = number
         for value in needed(node):
-            if value not in seen and value.name in graph.weights:
+            if value not in seen:
                 seen.add(value)
-                total += graph.weights[value.name].nbytes
+                total += graph.weights[value.name].nbytes if value.name in graph.weights else _state(value) if value.name in lent else 0
         if total > FILLED * nbytes:
             return kept
     return count
 
 
+def _state(value: Value) -> int:
+    if value.shape is None or value.dtype is None:
+        return 0
+    first, *rest = value.shape if value.shape else (1,)
+    lengths = [first if isinstance(first, int) else 1, *(length if isinstance(length, int) else TOKENS for length in rest)]
+    return math.prod(lengths) * value.dtype.as_numpy().itemsize
+
+
 def _fetched(feed: Any) -> Any:
     return feed.numpy() if isinstance(feed, DeviceArray | Tensor) else feed
-
-
-def _uploaded(found: Any) -> Any:
-    from numba import cuda
-
-    if not isinstance(found, np.ndarray) or not found.size or not holds(found.dtype):
-        return found
-    return DeviceArray(found.dtype, found.shape, cuda.to_device(np.ascontiguousarray(found).reshape(-1).view(np.uint8)))
-
-

@@ -1,85 +1,25 @@
-"""Device memory: weights that are uploaded once, and the arena that a run's values share."""
+"""What one run of a plan works in: the views of its buffers, and copies to and from the host."""
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import LimitError
-from ..launch import ALIGNMENT, Buffer
+from ..launch import Buffer
 from .array import DeviceArray
 from .coded import seen_as
 from .element import holds, stored
-from .machine import SIMULATED
-from .planner import Plan
 
-
-class Pool:
-    """The memory of one device that a session holds.
-
-    Attributes:
-        number: of the device.
-        limit: bytes that may be held; None for what is free.
-        held: bytes that are.
-    """
-
-    def __init__(self, number: int, limit: int | None = None) -> None:
-        self.number = number
-        self.limit = limit
-        self.held = 0
-        self._weights: dict[int, tuple[np.ndarray, Any]] = {}
-        self._lock = threading.RLock()
-
-    def check(self, plan: Plan) -> None:
-        """Raise LimitError when a plan's weights and values do not fit beside what is held."""
-        new = sum(array.nbytes for key, array in plan.weights.items() if key not in self._weights)
-        need = new + plan.arena
-        left = self.left()
-        if left is not None and need > left:
-            raise LimitError(
-                "E-DEVICE-MEMORY", None, f"this graph needs {need:,} more bytes on the device ({new:,} of weights, {plan.arena:,} of values)",
-                found=f"{max(0, left):,} bytes free",
-                hint="Feed smaller inputs, take a smaller or quantized model, leave layers to the CPU (--gpu-layers), or run with --device cpu",
-            )
-
-    def left(self) -> int | None:
-        """Bytes that may still be held; None where nothing limits them."""
-        return self.limit - self.held if self.limit is not None else None if SIMULATED else self._free()
-
-    def _free(self) -> int:
-        from numba import cuda
-
-        with cuda.gpus[self.number]:
-            return int(cuda.current_context().get_memory_info()[0])
-
-    def room(self, nbytes: int) -> Any:
-        """New memory as bytes, which is held as long as the session."""
-        self.held += nbytes
-        return self.alone(nbytes)
-
-    def alone(self, nbytes: int) -> Any:
-        """New memory as bytes, which is the caller's."""
-        from numba import cuda
-
-        with cuda.gpus[self.number]:
-            return cuda.device_array(nbytes, np.uint8)
-
-    def weight(self, array: np.ndarray) -> Any:
-        """The bytes of an array, uploaded when they are first asked for."""
-        with self._lock:
-            found = self._weights.get(id(array))
-            if found is None:
-                made = self.room(array.nbytes)
-                put(made, array.reshape(-1).view(np.uint8))
-                found = self._weights[id(array)] = (array, made)
-            return found[1]
+if TYPE_CHECKING:
+    from .planner import Plan
+    from .pool import Arena, Share
 
 
 def put(target: Any, source: np.ndarray) -> None:
     """Fill device bytes with those of an array of bytes."""
-    target.copy_to_device(source)
+    if source.size:
+        target.copy_to_device(source)
 
 
 def fetched(source: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
@@ -94,13 +34,19 @@ def flat(base: Any, start: int, count: int, dtype: np.dtype[Any]) -> Any:
 
 
 class Memory:
-    """What one run of a plan works in."""
+    """An arena as one plan uses it; a plan and its weights last at least as long.
 
-    def __init__(self, plan: Plan, pool: Pool) -> None:
-        self.plan = plan
-        self.pool = pool
-        self.arena = pool.room(plan.arena + ALIGNMENT)
-        self.weights = {key: pool.weight(array) for key, array in plan.weights.items() if array.nbytes}
+    Attributes:
+        slots: bytes of the inputs that are on the device.
+    """
+
+    def __init__(self, plan: Plan, share: Share, arena: Arena) -> None:
+        for key, array in plan.weights.items():
+            if array.nbytes and key not in plan.uploaded:
+                plan.uploaded[key] = share.weight(array)
+        self.share = share
+        self.arena = arena.bytes
+        self.weights = {key: weight.bytes for key, weight in plan.uploaded.items()}
         self.slots: list[Any] = [None] * len(plan.fed)
         self._views: dict[int, Any] = {}
 
@@ -122,20 +68,24 @@ class Memory:
 
     def kept(self, buffer: Buffer) -> DeviceArray:
         """A copy of a buffer on the device, which outlasts the run."""
-        made = self.pool.alone(buffer.nbytes)
+        made = self.share.piece(buffer.nbytes)
         if buffer.nbytes:
-            made.copy_to_device(self.view(buffer).view(np.dtype(np.uint8)))
-        return DeviceArray(buffer.dtype, buffer.shape, made)
+            made.bytes.copy_to_device(self.view(buffer).view(np.dtype(np.uint8)))
+        return DeviceArray(buffer.dtype, buffer.shape, made.bytes, made)
 
     def uploaded(self, found: Any) -> Any:
         """A result of the CPU on the device; what is no array of a kernel's dtype stays as it is."""
-        if not isinstance(found, np.ndarray) or not holds(found.dtype):
-            return found
-        made = self.pool.alone(found.nbytes)
-        if found.nbytes:
-            put(made, np.ascontiguousarray(found).reshape(-1).view(np.uint8))
-        return DeviceArray(found.dtype, found.shape, made)
+        return uploaded(found, self.share)
 
     def download(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to the host; waits for what computes it."""
         return fetched(self.view(buffer), buffer.dtype, buffer.shape)
+
+
+def uploaded(found: Any, share: Share) -> Any:
+    """An array on the device; what is no array of a kernel's dtype stays as it is."""
+    if not isinstance(found, np.ndarray) or not holds(found.dtype):
+        return found
+    made = share.piece(found.nbytes)
+    put(made.bytes, np.ascontiguousarray(found).reshape(-1).view(np.uint8))
+    return DeviceArray(found.dtype, found.shape, made.bytes, made)

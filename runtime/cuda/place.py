@@ -90,7 +90,7 @@ class Step:
 
     def held(self, array: np.ndarray) -> Buffer:
         """A constant buffer."""
-        plain = np.ascontiguousarray(array).reshape(array.shape)
+        plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
         return Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
 
     def flag(self, why: str) -> Buffer:

@@ -26,13 +26,14 @@ from ..registry import operators
 from ..tensor import Tensor
 from .coded import coded
 from .element import holds
+from .hosted import once
 from .kernel import Launch
 from .place import PLANNERS, Step, formula_of, placed, planned
 from .zip import LONGEST, Apply, Chain
 
 if TYPE_CHECKING:
+    from .pool import Weight
     from .program import Program
-
 
 
 @dataclass(eq=False)
@@ -75,7 +76,7 @@ class Plan:
         nodes: for each step the node it comes from, None for copies of inputs and outputs.
         fed: for each input, the value that it is among the objects of a run, or the slot of an array that is on the device.
         outputs, live: values among the objects, or buffers.
-        arena: bytes of device memory beside weights; weights: arrays that are there all the time.
+        arena: bytes of device memory beside weights; weights: arrays that are there all the time, and `uploaded` those that are already.
         flags: bytes to look at when all is done, and the error that they stand for.
         rest: what runs afterwards on the values in `live`.
     """
@@ -86,6 +87,7 @@ class Plan:
     outputs: list[Buffer | Value] = field(default_factory=list)
     arena: int = 0
     weights: dict[int, np.ndarray] = field(default_factory=dict)
+    uploaded: dict[int, Weight] = field(default_factory=dict)
     objects: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
     rest: Program | None = None
@@ -154,7 +156,7 @@ class Planner:
 
     def _feed(self, value: Value, feed: OnDevice | OnHost | Fixed, described: Value) -> None:
         if isinstance(feed, Fixed):
-            self._constant(value, held(feed.tensor), feed.tensor.dtype)
+            self._constant(value, once(feed.tensor), feed.tensor.dtype)
             self.plan.fed.append(value)
             return
         if isinstance(feed, OnDevice):
@@ -348,7 +350,7 @@ class Planner:
         if array is not None:
             if array.dtype.kind in "OUT" or not holds(array.dtype):
                 return None
-            plain = np.ascontiguousarray(array).reshape(array.shape)
+            plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
             home = self.device[value] = Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
             return home
         if value.container or not addressable(value.dtype) or not known(value.shape) or value.dtype is None:

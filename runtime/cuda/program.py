@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..blocks import Blocks, held, numbers
+from ..blocks import Blocks, numbers
 from ..copies import captures, needed
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
@@ -19,11 +19,13 @@ from ..op import Call
 from ..plan import dtype_of
 from ..tensor import Tensor
 from .array import DeviceArray
+from .hosted import once
 from .kernel import Launch
 from .machine import number_of
-from .memory import Memory, Pool
+from .memory import Memory
 from .place import DECIDING, DECIDING_ELEMENTS, kernels
 from .planner import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Planner, Upload
+from .pool import Share, pool_of
 
 if TYPE_CHECKING:
     from .divided import Divided
@@ -45,7 +47,7 @@ class Program:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks], pool: Pool,
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks], pool: Share,
         cache: dict[Any, np.ndarray], lent: Collection[str] = (),
     ) -> None:
         self.nodes = list(nodes)
@@ -70,7 +72,7 @@ class Program:
         return Program(nodes, inputs, outputs, weights, self.pool, self.cache)
 
     def run(
-        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool = False,
+        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool = False, move: bool = True,
     ) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`: on the host, or as arrays of their own on the device."""
         return self.runner(feeds, keep or frozenset()).run(feeds, on_tap, on_device)
@@ -112,11 +114,11 @@ def of_graph(
     """The program of a whole graph on a device (``cuda``, ``cuda:1``).
 
     Args:
-        memory: the most bytes that it may hold there.
+        memory: the most bytes that all sessions may hold there together.
         layers: how many layers run there, ``auto`` for those that fit, all where None; the others run on the CPU with so many `threads`.
         packed: what is made of weights for the CPU, shared by all programs of a session.
     """
-    pool = Pool(number_of(device), memory)
+    pool = Share(pool_of(number_of(device)), memory)
     kernels()
     if layers is not None:
         from .divided import divided
@@ -128,18 +130,15 @@ def of_graph(
 
 
 def weights_of(graph: Graph) -> dict[Value, np.ndarray | Blocks]:
-    """The weights that are used and not fed, quantized ones as their blocks; bytes of a file that several of them are, are held once."""
+    """The weights that are used and not fed, quantized ones as their blocks; bytes of a file that several are, here or elsewhere, are held once."""
     used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
-    once: dict[Any, np.ndarray | Blocks] = {}
+    same: dict[int, np.ndarray | Blocks] = {}
     found = {}
     for name, tensor in graph.weights.items():
         value = graph.values.get(name)
         if value is None or value not in used or value in graph.inputs:
             continue
-        key = (tensor.storage.key or id(tensor), tensor.dtype, tensor.shape)
-        if key not in once:
-            once[key] = held(tensor)
-        found[value] = once[key]
+        found[value] = same[id(tensor)] if id(tensor) in same else same.setdefault(id(tensor), once(tensor))
     return found
 
 
@@ -160,7 +159,6 @@ class Runner:
         self.plan = plan
         self.program = program
         program.pool.check(plan)
-        self._free: list[Memory] = []
         self._below: dict[int, Program] = {}
 
     @property
@@ -170,14 +168,12 @@ class Runner:
 
     def run(self, feeds: Sequence[Any], on_tap: Tap | None = None, on_device: bool = False) -> list[Any]:
         """Outputs, which share no memory with anything else."""
+        share = self.program.pool
+        arena = share.take(self.plan)
         try:
-            memory = self._free.pop()
-        except IndexError:
-            memory = Memory(self.plan, self.program.pool)
-        try:
-            return self._run(memory, feeds, on_tap, on_device)
+            return self._run(arena.memory(self.plan, share), feeds, on_tap, on_device)
         finally:
-            self._free.append(memory)
+            share.give(arena)
 
     def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None, on_device: bool) -> list[Any]:
         plan = self.plan

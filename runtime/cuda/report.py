@@ -12,9 +12,9 @@ from ..graph import Graph, Value
 from ..upgrade import upgrade
 from .divided import Divided
 from .kernel import Launch
-from .memory import Pool
 from .place import kernels
 from .planner import Download, Fixed, HostStep, OnHost, Plan, Planner, Upload
+from .pool import Share, pool_of
 from .program import Program, weights_of
 
 
@@ -80,7 +80,7 @@ def foreseen(graph: Graph, lengths: dict[str, int] | None = None) -> Placement:
     if graph.functions:
         inline(graph)
     kernels()
-    program = Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), Pool(0), {})
+    program = Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), Share(pool_of(0)), {})
     plan = Planner(program, [_described(value, graph, lengths or {}) for value in graph.inputs], frozenset()).made()
     made = Placement()
     _count(plan, made)

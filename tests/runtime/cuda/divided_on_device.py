@@ -21,6 +21,7 @@ for layer in range(3):
 model, feeds = network.model([("x", 1, ["n", 8])], [(x, 1)]), {"x": network.rng.normal(size=(2, 8)).astype(np.float32)}
 (expected,) = Session(onnx_graph.graph_of(model), native=False).run(None, feeds)
 for memory, layers, there in ((None, None, 3), (None, 3, 3), (None, 2, 2), (None, 0, 0), (None, "auto", 3), (850, "auto", 2)):
+    session = held = None  # what they hold counts
     session = Session(onnx_graph.graph_of(model), device="cuda", device_memory=memory, gpu_layers=layers, simplify=False)
     np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5, atol=1e-6)
     (held,) = session.run_on_device(feeds)

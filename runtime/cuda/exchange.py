@@ -1,0 +1,173 @@
+"""Arrays of other libraries on a device, without copies: DLPack (capsules of the layout before version 1) and ``__cuda_array_interface__``.
+
+Under the simulator device memory is the host's, so the same structures name the CPU. Work is in order on the legacy default stream: who reads on
+another stream gets the array when all is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from .array import DeviceArray
+from .element import holds
+from .machine import SIMULATED
+
+CPU, CUDA = 1, 2
+CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+BRAIN = 4
+NAME, USED = b"dltensor", b"used_dltensor"
+DEFAULT_STREAMS = (None, -1, 1)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_api = ctypes.pythonapi
+_api.PyCapsule_New.restype, _api.PyCapsule_New.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_api.PyCapsule_IsValid.restype, _api.PyCapsule_IsValid.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)
+_api.PyCapsule_GetPointer.restype, _api.PyCapsule_GetPointer.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
+_api.PyCapsule_SetName.restype, _api.PyCapsule_SetName.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)
+
+_lent: dict[int, tuple[Any, ...]] = {}
+"""What capsules keep alive, by the address of their structure."""
+
+
+def _given_back(address: int) -> None:
+    _lent.pop(address, None)
+
+
+def _dropped(found: int) -> None:
+    """A capsule that nobody has taken over goes."""
+    if _api.PyCapsule_IsValid(found, NAME):
+        _given_back(_api.PyCapsule_GetPointer(found, NAME))
+
+
+_deleter, _destructor = _DELETER(_given_back), _DELETER(_dropped)
+
+
+def place(array: DeviceArray) -> tuple[int, int]:
+    """Kind and number of the device that holds an array, as DLPack counts them."""
+    if SIMULATED:
+        return CPU, 0
+    from numba import cuda
+
+    return CUDA, int(cuda.current_context().device.id) if array.owner is None else int(array.owner.number)
+
+
+def capsule(array: DeviceArray, stream: int | None, wanted: tuple[int, int] | None) -> Any:
+    """A capsule that keeps the array; BufferError for a device that it is not on, or a dtype that DLPack has not."""
+    where = place(array)
+    if wanted is not None and tuple(wanted) != where:
+        raise BufferError(f"the array is on device {where}, not on {wanted}")
+    if not SIMULATED and stream not in DEFAULT_STREAMS:
+        from numba import cuda
+
+        cuda.synchronize()
+    code = BRAIN if array.dtype.name == "bfloat16" else CODES.get(array.dtype.kind)
+    if code is None:
+        raise BufferError(f"DLPack has no {array.dtype}")
+    shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
+    made = _Managed(_DLTensor(array.address, *where, array.ndim, code, array.dtype.itemsize * 8, 1, shape, None, 0), None)
+    made.deleter = ctypes.cast(_deleter, ctypes.c_void_p)
+    address = ctypes.addressof(made)
+    _lent[address] = (made, shape, array)
+    return _api.PyCapsule_New(address, NAME, ctypes.cast(_destructor, ctypes.c_void_p))
+
+
+def by_interface(other: Any) -> DeviceArray:
+    """An array that has ``__cuda_array_interface__``."""
+    found = other.__cuda_array_interface__
+    if found.get("stream") not in (None, 1) and not SIMULATED:
+        from numba import cuda
+
+        cuda.external_stream(found["stream"]).synchronize()
+    return _over(int(found["data"][0]), np.dtype(found["typestr"]), tuple(found["shape"]), found.get("strides"), other)
+
+
+def by_dlpack(other: Any) -> DeviceArray:
+    """An array that speaks DLPack."""
+    found = other.__dlpack__() if SIMULATED else other.__dlpack__(stream=1)
+    address = _api.PyCapsule_GetPointer(id(found), NAME)
+    managed = _Managed.from_address(address)
+    tensor = managed.tensor
+    if tensor.device_type != (CPU if SIMULATED else CUDA) or tensor.lanes != 1:
+        raise UsageError("E-DEVICE-ARRAY", None, "the array is on no CUDA device", found=f"device type {tensor.device_type}")
+    dtype = _dtype(tensor.code, tensor.bits)
+    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+    strides = tuple(tensor.strides[axis] * dtype.itemsize for axis in range(tensor.ndim)) if tensor.strides else None
+    _api.PyCapsule_SetName(id(found), USED)
+    return _over((tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, _Taken(address, managed))
+
+
+class _Taken:
+    """Another library's memory, which is given back when this object goes."""
+
+    def __init__(self, address: int, managed: _Managed) -> None:
+        self._address, self._deleter = address, managed.deleter
+
+    def __del__(self) -> None:
+        if self._deleter:
+            _DELETER(self._deleter)(self._address)
+
+
+def _dtype(code: int, bits: int) -> np.dtype[Any]:
+    if code == BRAIN and bits == 16:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    kind = next((kind for kind, number in CODES.items() if number == code), None)
+    if kind is None or bits not in (8, 16, 32, 64):
+        raise UsageError("E-DEVICE-ARRAY", None, "kernels do not know the array's dtype", found=f"DLPack code {code} of {bits} bits")
+    return np.dtype(np.bool_ if kind == "b" else f"{kind}{bits // 8}")
+
+
+def _over(address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None, owner: Any) -> DeviceArray:
+    """The array at an address; a copy where it is not contiguous."""
+    if not holds(dtype):
+        raise UsageError("E-DEVICE-ARRAY", None, "kernels do not know the array's dtype", found=str(dtype))
+    packed: list[int] = []
+    step = dtype.itemsize
+    for length in reversed(shape):
+        packed.insert(0, step)
+        step *= length
+    plain = strides is None or any(length == 0 for length in shape) or all(
+        one == other or length == 1 for one, other, length in zip(strides, packed, shape, strict=True)
+    )
+    nbytes = step if 0 not in shape else 0
+    if plain:
+        return DeviceArray(dtype, shape, _bytes(address, (nbytes,), None, owner), owner)
+    assert strides is not None
+    if min(strides) < 0:
+        raise UsageError("E-DEVICE-ARRAY", None, "strides of arrays on a device are not negative", found=str(list(strides)))
+    elements = _bytes(address, (*shape, dtype.itemsize), (*strides, 1), owner).copy_to_host()
+    from numba import cuda
+
+    return DeviceArray(dtype, shape, cuda.to_device(np.ascontiguousarray(elements).reshape(-1)))
+
+
+def _bytes(address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, owner: Any) -> Any:
+    """uint8 on the device."""
+    from numba import cuda
+
+    if SIMULATED:
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+        last = sum((length - 1) * step for length, step in zip(shape, strides or (1,), strict=True)) + 1 if all(shape) else 0
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * last).from_address(address)) if last else np.zeros(0, np.uint8)
+        return FakeCUDAArray(np.lib.stride_tricks.as_strided(memory, shape, strides) if last else memory.reshape(shape))
+    interface = {"shape": shape, "strides": strides, "data": (address, False), "typestr": "|u1", "version": 3}
+    return cuda.from_cuda_array_interface(interface, owner=owner)

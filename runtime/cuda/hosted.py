@@ -1,0 +1,36 @@
+"""Weights on the host on their way to a device: one array for all sessions that use the same bytes of a file, which is mapped and not copied."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from ..blocks import Blocks, held
+from ..storage import Held, Mapped, Region
+from ..tensor import Tensor
+
+SMALLEST = 1 << 16
+"""Bytes of the smallest weight that is mapped."""
+
+_known: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+_of_memory: weakref.WeakKeyDictionary[Held, dict[Hashable, np.ndarray | Blocks]] = weakref.WeakKeyDictionary()
+
+
+def once(tensor: Tensor) -> np.ndarray | Blocks:
+    """What a run holds of a weight; the same object while anybody has it."""
+    storage = tensor.storage
+    if type(storage) is Held:
+        mine = _of_memory.setdefault(storage, {})
+        return mine.setdefault((tensor.dtype, tensor.shape), held(tensor))
+    if storage.key is None:
+        return held(tensor)
+    key = (storage.key, tensor.dtype, tensor.shape)
+    found: np.ndarray | Blocks | None = _known.get(key)
+    if found is None:
+        if isinstance(storage, Region) and storage.nbytes >= SMALLEST:
+            tensor = Tensor(tensor.dtype, tensor.shape, Mapped(storage))
+        found = _known[key] = held(tensor)
+    return found

@@ -1,0 +1,116 @@
+"""Run by test_memory: what sessions share on a device, what they give back, and arrays that other libraries hand over and take."""
+
+import gc
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import candle_convert as cc
+import ml_dtypes
+import numpy as np
+import onnx
+import torch
+from candle_convert.runtime.cuda.array import DeviceArray
+from candle_convert.runtime.cuda.machine import SIMULATED
+from candle_convert.runtime.cuda.memory import uploaded
+from candle_convert.runtime.cuda.pool import Share, pool_of
+from candle_convert.runtime.session import Session
+from networks_on_device import Network
+
+pool = pool_of(0)
+
+
+def weights_are_there_once(folder):
+    """Two sessions of one file, by whatever way it was opened, and runs of many shapes: one copy of the weight, one arena."""
+    network = Network(0)
+    y = network.add("Relu", network.add("MatMul", "x", network.weight(128, 160)))
+    model = network.model([("x", 1, ["n", 128])], [(y, 1)])
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, size_threshold=0)
+    sessions = [Session(cc.open(folder / "m.onnx"), device="cuda", native=False) for _ in range(2)]
+    for session in sessions:
+        for rows in (1, 2, 1):
+            assert session.run(None, {"x": np.ones((rows, 128), np.float32)})[0].shape == (rows, 160)
+    plans = [plan for session in sessions for plan in session.program.plans]
+    assert len(plans) == 4
+    assert len({id(weight) for plan in plans for weight in plan.uploaded.values()}) == 1
+    base = next(iter(plans[0].uploaded.values())).array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    assert isinstance(base, memoryview), "the file is mapped"
+    assert len(pool._arenas) == 1
+    assert pool.held - pool.waiting() >= 128 * 160 * 4
+    assert pool.held < 2 * 128 * 160 * 4
+    print("weights are there once")
+
+
+def memory_comes_back():
+    gc.collect()
+    pool.trim()
+    assert (pool.held, pool.kept) == (0, 0)
+    share = Share(pool)
+    one = uploaded(np.ones(100, np.float32), share)
+    address = one.address
+    del one
+    gc.collect()
+    assert pool.kept > 0
+    assert uploaded(np.zeros(99, np.float32), share).address == address
+    print("memory comes back")
+
+
+class Strange:
+    """Another library's array."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+class Interface(Strange):
+    """The same by the other protocol."""
+
+    @property
+    def __cuda_array_interface__(self):
+        found = dict(self.tensor.__array_interface__) if SIMULATED else self.tensor.__cuda_array_interface__
+        return {key: found[key] for key in ("shape", "typestr", "data", "strides", "version")}
+
+
+def arrays_are_exchanged():
+    share = Share(pool)
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.uint8, np.bool_):
+        numbers = np.arange(6).reshape(2, 3).astype(dtype)
+        ours = uploaded(numbers, share)
+        theirs = torch.from_dlpack(ours)
+        assert theirs.data_ptr() == ours.address
+        assert theirs.float().cpu().numpy().tolist() == numbers.astype(np.float32).tolist()
+        back = DeviceArray.taken(Strange(theirs))
+        assert back.address == ours.address
+        assert back.numpy().tolist() == numbers.tolist()
+        del ours
+        gc.collect()
+        assert back.numpy().tolist() == numbers.tolist(), "who takes it keeps it"
+    turned = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4).transpose(0, 2)
+    turned = turned if SIMULATED else turned.cuda()
+    assert DeviceArray.taken(Strange(turned)).numpy().tolist() == turned.tolist()
+    host = np.arange(8, dtype=np.float32).reshape(2, 4)
+    source = host if SIMULATED else torch.from_numpy(host).cuda()
+    assert DeviceArray.taken(Interface(source)).numpy().tolist() == host.tolist()
+    assert DeviceArray.taken(Interface(source[:, ::2])).numpy().tolist() == host[:, ::2].tolist()
+    ours = uploaded(host, share)
+    assert DeviceArray.taken(ours).address == ours.address
+    try:
+        ours.__dlpack__(dl_device=(99, 0))
+    except BufferError:
+        print("arrays are exchanged")
+
+
+with tempfile.TemporaryDirectory() as name:
+    weights_are_there_once(Path(name))
+memory_comes_back()
+arrays_are_exchanged()

@@ -1,0 +1,50 @@
+"""Device memory that sessions share, arrays of other libraries, and commands that run language models, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+from candle_convert.convert.cli import run
+from candle_convert.runtime.cuda.machine import state
+
+
+def said(script, *arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).parent / script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def test_memory_is_shared_and_exchanged():
+    pytest.importorskip("torch", reason="torch is not installed")
+    assert said("memory_on_device.py") == ["weights are there once", "memory comes back", "arrays are exchanged"]
+
+
+def test_commands_on_the_device(tmp_path):
+    *found, refused = said("generating_on_device.py", tmp_path)
+    assert found == ["text", "perplexity", "importance"]
+    assert refused.startswith("this graph needs ")
+    assert "(found 2,048 bytes free)" in refused
+
+
+COMMANDS = [
+    ("run", "m.onnx"), ("generate", "m.gguf", "-p", "a"), ("eval", "m.onnx", "-d", "d.npz"), ("eval", "m.gguf", "-d", "t", "--metric", "ppl"),
+    ("imatrix", "m.gguf", "-d", "t.txt", "-o", "o.gguf"), ("bench", "m.onnx"),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(state().why is None, reason="there is a card, or the simulator")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: "-".join(command[:2]))
+def test_every_command_that_runs_a_model_names_its_device(command, tmp_path, monkeypatch, capsys):
+    """Before any file is looked for."""
+    monkeypatch.chdir(tmp_path)
+    assert run([*command, "--device", "cuda"]) == 4
+    assert "--device cpu" in capsys.readouterr().err
+    for wrong in (["--device", "tpu"], ["--gpu-layers", "1"], ["--max-device-memory", "1GiB"], ["--device", "cuda", "--gpu-layers", "x"]):
+        assert run([*command, *wrong]) == 2, wrong
