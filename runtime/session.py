@@ -87,8 +87,14 @@ class Session:
         UseLinear(activations, biases=False).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
+            from .passes.integer_operators import IntegerOperators
+            from .passes.real_operators import RealOperators
             from .passes.simplify import Simplify
+
             made = copied_graph(graph, {}, typed=True)
+            if device == "cpu":
+                IntegerOperators(contrib=True).run(made)
+                RealOperators().run(made)
             UseLinear().run(made)
             Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8)).run(made)
         self.program: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,16 @@ def _pair(node: Inference) -> None:
     node.set(0, node.dtype(0), broadcast(node.shape(0), node.shape(3)))
 
 
-def _binary(name: str, function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Op:
+def fixed_part(
+    a_scale: np.ndarray, b_scale: np.ndarray, c_scale: np.ndarray, a_zero: np.ndarray, b_zero: np.ndarray, c_zero: np.ndarray
+) -> np.floating[Any]:
+    """What zero points add to a sum, in steps of the result."""
+    one, other = (np.float64(F(scale / c_scale)) for scale in (a_scale, b_scale))
+    both = F(one * np.float64(a_zero) + np.float64(F(other) * F(b_zero)))
+    return F(c_zero) - both
+
+
+def _binary(name: str, function: Callable[..., np.ndarray]) -> Op:
     examples = [
         case("u8[2,3,4]", F(0.1), np.uint8(20), "u8[3,1]", F(0.2), np.uint8(10), F(0.3), np.uint8(100)),
         case("i8[4]", F(0.1), np.int8(2), "i8[3,4]", F(0.2), np.int8(-10), F(0.3), np.int8(7)),
@@ -52,13 +62,29 @@ def _binary(name: str, function: Callable[[np.ndarray, np.ndarray], np.ndarray])
         a: np.ndarray, a_scale: np.ndarray, a_zero: np.ndarray | None, b: np.ndarray, b_scale: np.ndarray, b_zero: np.ndarray | None,
         c_scale: np.ndarray, c_zero: np.ndarray | None = None,
     ) -> np.ndarray:
-        return stored(function(real(a, a_scale, a_zero), real(b, b_scale, b_zero)), c_scale, c_zero, a)
+        steps = (a_scale, b_scale, c_scale, a_zero, b_zero, c_zero)
+        with np.errstate(all="ignore"):
+            return function(a, b, *(np.asarray(0 if item is None else item).reshape(()) for item in steps))
 
     return made
 
 
-qlinear_add = _binary("QLinearAdd", np.add)
-qlinear_mul = _binary("QLinearMul", np.multiply)
+def _sum(a: np.ndarray, b: np.ndarray, *steps: np.ndarray) -> np.ndarray:
+    """Codes times ratios of the steps, each product and sum rounded once, as onnxruntime computes it."""
+    one, other = (np.float64(F(step / steps[2])) for step in steps[:2])
+    part = (b.astype(np.float64) * other + np.float64(fixed_part(*steps))).astype(F)
+    return quantized((a.astype(np.float64) * one + part).astype(F), None, of_numpy(a.dtype))
+
+
+def _product(a: np.ndarray, b: np.ndarray, *steps: np.ndarray) -> np.ndarray:
+    """The exact product of the differences from the zero points, scaled and moved before it is rounded, as onnxruntime computes it."""
+    a_scale, b_scale, c_scale, a_zero, b_zero, c_zero = steps
+    product = (a.astype(F) - F(a_zero)) * (b.astype(F) - F(b_zero))
+    return quantized(product * F(a_scale * b_scale / c_scale) + F(c_zero), None, of_numpy(a.dtype))
+
+
+qlinear_add = _binary("QLinearAdd", _sum)
+qlinear_mul = _binary("QLinearMul", _product)
 
 UNARY = [
     case("u8[2,3,4]", F(0.1), np.uint8(20), F(0.05), np.uint8(10)), case("i8[3,4]", F(0.2), np.int8(-3), F(0.01), np.int8(-100)),

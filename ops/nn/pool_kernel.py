@@ -1,4 +1,4 @@
-"""Native pooling of float32 over one or two axes, and over whole channels: rows are joined first, then sixteen windows at a time within the row."""
+"""Native pooling over one or two axes, of bytes for the largest, and over channels: rows are joined first, then sixteen windows within the row."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
-from ...runtime.native import f32, share
+from ...runtime.native import f32, i8, share, u8
 from ...runtime.simd import LANES, load, room, select, splat
 from ..math.lane_kernel import load_even, load_single, store_single, store_some
 from .global_pool import global_average_pool
@@ -121,6 +121,46 @@ def _pooling(start: float, joined: Any, joined_lanes: Any, average: bool) -> Any
 _AVERAGE, _LARGEST = _pooling(0.0, _sum, _sum, True), _pooling(-math.inf, _largest, _largest_lanes, False)
 
 
+def _largest_bytes(pointer: Any, nothing: int) -> Any:
+    @range_kernel
+    def largest_bytes(args: Any, part: Any, parts: Any) -> None:
+        """As `pooled`, of bytes."""
+        height, width, out_height, out_width = args[3], args[4], args[5], args[6]
+        line = pointer(args[18] + part * args[19])
+        for j in range(args[19]):
+            line[j] = nothing
+        first, last = share(args[2] * out_height, part, parts)
+        for unit in range(first, last):
+            plane, out_y = args[0] + unit // out_height * height * width, unit % out_height
+            y, inside = pointer(args[1] + unit * out_width), pointer(args[18] + part * args[19] + args[14])
+            for j in range(width):
+                inside[j] = nothing
+            for tap in range(args[7]):
+                at = out_y * args[9] + tap * args[11] - args[13]
+                if 0 <= at < height:
+                    row = pointer(plane + at * width)
+                    for j in range(width):
+                        inside[j] = max(inside[j], row[j])
+            for j in range(out_width):
+                y[j] = line[j * args[10]]
+            for tap in range(1, args[8]):
+                begin = tap * args[12]
+                if args[10] == 1:
+                    for j in range(out_width):
+                        y[j] = max(y[j], line[j + begin])
+                elif args[10] == 2:
+                    for j in range(out_width):
+                        y[j] = max(y[j], line[2 * j + begin])
+                else:
+                    for j in range(out_width):
+                        y[j] = max(y[j], line[j * args[10] + begin])
+
+    return largest_bytes
+
+
+LARGEST_BYTES = {"uint8": _largest_bytes(u8, 0), "int8": _largest_bytes(i8, -128)}
+
+
 @range_kernel(fastmath={"reassoc"})
 def row_means(args: Any, part: Any, parts: Any) -> None:
     """Mean of each row: x, y, rows, elements of a row."""
@@ -135,16 +175,18 @@ def row_means(args: Any, part: Any, parts: Any) -> None:
 
 @native(max_pool, average_pool)
 def plan_pool(step: Step) -> Planned:
-    """Indices of the largest, and three spatial axes and more, are left to NumPy."""
+    """The largest of bytes too. Indices of it, and three spatial axes and more, are left to NumPy."""
     x = step.inputs[0]
-    if x is None or x.dtype != F32 or len(x.shape) not in (3, 4) or step.wanted(1):
+    if x is None or len(x.shape) not in (3, 4) or step.wanted(1):
+        return None
+    average = step.node.op is average_pool
+    if x.dtype != F32 and (average or x.dtype.name not in LARGEST_BYTES):
         return None
     names = ("kernel_shape", "strides", "pads", "dilations", "auto_pad", "ceil_mode")
     axes = window(step.node.op.name, len(x.shape) - 2, *(step.attributes[name] for name in names)).axes(x.shape[2:])
     lines = [(axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin, axis.end) for axis in axes]
     if len(lines) == 1:
         lines.insert(0, (1, 1, 1, 1, 1, 0, 0))
-    average = step.node.op is average_pool
     columns = [item for column in zip(*lines, strict=True) for item in column]
     y, planes = step.output(), x.shape[0] * x.shape[1]
     work = y.count * math.prod(line[2] for line in lines) * 1.5
@@ -152,7 +194,8 @@ def plan_pool(step: Step) -> Planned:
     size, out, kernel, stride, dilation, begin, _ = lines[1]
     wide = max(size + begin, (-(-out // LANES) * LANES - 1) * stride + (kernel - 1) * dilation + 1) + 2 * LANES
     arguments = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0), step.scratch(parts * 8 * wide), wide)
-    return Launch(_AVERAGE if average else _LARGEST, arguments, parts)
+    kernel = LARGEST_BYTES.get(x.dtype.name, _AVERAGE if average else _LARGEST)
+    return Launch(kernel, arguments, parts)
 
 
 @native(global_average_pool)

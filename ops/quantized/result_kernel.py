@@ -9,6 +9,8 @@ import numpy as np
 from ...runtime.kernel import inlined, inner
 from ...runtime.native import f32, i8, i32, u8
 from ...runtime.scalar_math import rint
+from ...runtime.simd import select, to_int
+from ..math.lane_kernel import nearest
 
 INTEGERS, REALS, BYTES, SIGNED_BYTES = range(4)
 """Forms of results."""
@@ -28,6 +30,14 @@ def rounded(value: Any, zero: Any, low: Any, high: Any) -> Any:
     whole = rint(value) + zero
     whole = whole if whole > low else low
     return np.int32(whole if whole < high else high)
+
+
+@inlined
+def byte_lanes(values: Any, zero: Any, low: Any, high: Any) -> Any:
+    """As `rounded`, for vectors."""
+    whole = nearest(values) + zero
+    whole = select(whole > low, whole, low)
+    return to_int(select(whole < high, whole, high))
 
 
 @inner
