@@ -12,9 +12,9 @@ from ...runtime.cuda.place import Planned, Step, cuda
 from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, applied
 from ...runtime.launch import Buffer
-from .few_cuda import FEW, few_rows, of_experts, rounds
+from .few_cuda import of_experts, rows_by
 from .gemm import gemm
-from .linear import linear
+from .linear import GROUP, linear
 from .matmul import matmul
 from .matmul_experts import matmul_experts
 
@@ -89,22 +89,18 @@ def linear_on_device(step: Step) -> Planned:
     x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
     rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
     rounded = step.attributes["activations"] != "f32"
-    if rounded and not (rounds(w) and x.dtype == np.float32):
-        return "rows that are rounded to 8 bits meet weights of q8_0, q4_0, q4_k and q6_k only"
+    if rounded and (depth % GROUP or x.dtype != np.float32):
+        return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
     target = y if bias is None else step.temporary(y.dtype, y.shape)
-    if rows <= FEW or rounded:
-        found = few_rows(step, x.view((rows, depth)), w, target.view((rows, columns)), rounded)
-    else:
-        found = [product(
-            x, w, target, Axes([], [], [], []), Axes([rows], [depth], None, [columns]), Axes([columns], None, [depth], [1]),
-            Axes([depth], [1], [1], None),
-        )]
+    found = rows_by(step, x.view((rows, depth)), w, target.view((rows, columns)), rounded)
     return found if bias is None else [*found, Chain((applied(_plus, [target, bias], y.dtype),), y)]
 
 
 @cuda(matmul_experts)
 def experts_on_device(step: Step) -> Planned:
     """Each token's row times the rows of its experts, read where they are."""
-    if step.attributes["activations"] != "f32":
-        return "rows that are rounded to 8 bits meet experts on the CPU"
-    return of_experts(step, step.input(0), step.input(1), step.input(2), step.output(), bool(step.attributes["each"]))
+    rounded = step.attributes["activations"] != "f32"
+    if rounded and (step.input(1).shape[-1] % GROUP or step.input(0).dtype != np.float32):
+        return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
+    x, w, ids = (step.input(index) for index in range(3))
+    return of_experts(step, x, w, ids, step.output(), bool(step.attributes["each"]), rounded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from .element import stored
 
 F32 = np.dtype(np.float32)
 BYTES = np.dtype(np.uint8)
+UNITS: dict[int, np.dtype[Any]] = {1: BYTES, 2: np.dtype(np.uint16), 4: np.dtype(np.int32)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,20 @@ class Coded(Buffer):
         return f"decoder({self.kind.name!r}, {_device().digest()!r})"
 
     @property
+    def run(self) -> Any:
+        """How runs that share a scale are read (`ops/quants/device/runs.py`), None for types that have none."""
+        return _runs().get(self.kind.name)
+
+    @property
+    def run_head(self) -> str:
+        """Text of what reads runs."""
+        return f"run_of({self.kind.name!r}, {_device().digest()!r})"
+
+    def seen_by_runs(self) -> Coded:
+        """The same blocks as the words that runs are read from."""
+        return replace(self, unit=UNITS[self.run.unit])
+
+    @property
     def table(self) -> Buffer:
         """The constant that codes point to."""
         array = _device().table_of(self.kind.name)
@@ -74,6 +89,12 @@ def decoder(name: str, digest: str) -> Callable[..., Any]:
     return function
 
 
+def run_of(name: str, digest: str) -> Any:
+    """What reads runs of a block type; generated modules name the sources that it comes from."""
+    assert digest == _device().digest()
+    return _runs()[name]
+
+
 def seen_as(buffer: Buffer) -> tuple[np.dtype[Any], int]:
     """What kernels see a buffer as: the dtype of a flat array and its length."""
     if isinstance(buffer, Coded):
@@ -84,3 +105,9 @@ def seen_as(buffer: Buffer) -> tuple[np.dtype[Any], int]:
 @functools.cache
 def _device() -> Any:
     return importlib.import_module("...ops.quants.device", __package__)
+
+
+@functools.cache
+def _runs() -> dict[str, Any]:
+    found: dict[str, Any] = importlib.import_module("...ops.quants.device.runs", __package__).RUNS
+    return found

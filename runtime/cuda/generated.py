@@ -17,15 +17,15 @@ PREAMBLE = '''"""{title}"""
 import numpy as np
 from numba import cuda
 from {package}.bits import brain, half, to_brain, to_half
-from {package}.coded import decoder
+from {package}.coded import decoder, run_of
 from {package}.element import CONVERSIONS, scalar
 globals().update(CONVERSIONS)
 '''
 
 
 @functools.cache
-def made(title: str, text: str, threads: tuple[int, ...]) -> DeviceKernel:
-    """The kernel that `text` defines as ``compute``."""
+def made(title: str, text: str, threads: tuple[int, ...], least: tuple[int, int] = (0, 0)) -> DeviceKernel:
+    """The kernel that `text` defines as ``compute``, for compute capabilities from `least` on."""
     whole = PREAMBLE.format(title=title, package=__package__) + text
     name = f"cuda_{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
     path = _folder() / f"{name}.py"
@@ -33,7 +33,7 @@ def made(title: str, text: str, threads: tuple[int, ...]) -> DeviceKernel:
         partial = path.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(whole)
         partial.replace(path)
-    return DeviceKernel(_module(name, path).compute, threads, title, path.parent)
+    return DeviceKernel(_module(name, path).compute, threads, title, path.parent, least)
 
 
 @functools.cache

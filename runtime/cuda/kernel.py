@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 import threading
 import types as python_types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from .coded import seen_as
 from .machine import SIMULATED
 
 _launching = threading.Lock()
+SWITCH_SECONDS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,22 @@ class DeviceKernel:
         threads: of a block, along each axis.
         title: what it computes, for listings.
         folder: where its machine code is kept.
+        least: the compute capability from which it runs.
     """
 
-    def __init__(self, function: Callable[..., None], threads: tuple[int, ...], title: str, folder: Path | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., None], threads: tuple[int, ...], title: str, folder: Path | None = None, least: tuple[int, int] = (0, 0),
+    ) -> None:
         self.function = function
         self.threads = threads
         self.title = title
         self.folder = folder
+        self.least = least
 
     def launch(self, blocks: int | tuple[int, ...], arguments: Sequence[Any], stream: Any = 0) -> None:
         """Run on device arrays and numbers; returns before it is done."""
         if SIMULATED:
-            with _launching:
+            with _launching, _switching():
                 self._compiled[blocks, self.threads](*arguments)
         else:
             self._compiled[blocks, self.threads, stream](*arguments)
@@ -83,6 +90,17 @@ def signature(arguments: Sequence[Argument]) -> tuple[str, ...]:
         f"{seen_as(item)[0].name}*" if isinstance(item, Buffer) else "float64" if isinstance(item, float) else "int64"
         for item in arguments
     )
+
+
+@contextlib.contextmanager
+def _switching() -> Iterator[None]:
+    """The simulator's threads wait for each other all the time; Python lets them take turns more often."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _cached(function: Callable[..., None], folder: str) -> Any:

@@ -78,3 +78,10 @@ def number_of(device: str) -> int:
     if index >= count:
         raise UsageError("E-DEVICE-NAME", None, f"there is no device {device!r}", expected=f"cuda:0 to cuda:{count - 1}")
     return index
+
+
+@functools.cache
+def capability() -> tuple[int, int]:
+    """The lowest compute capability of the cards here; 8.0 where there is none, for plans that are only looked at."""
+    found: tuple[int, int] = min(((device["cc"][0], device["cc"][1]) for device in state().devices), default=(8, 0))
+    return found

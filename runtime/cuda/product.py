@@ -7,36 +7,24 @@ does matrix products, stacks of them that broadcast, transposed ones, and convol
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..launch import Buffer
 from . import generated
 from .element import stored
+from .group import Axes as Axes
+from .group import offsets
+from .half_product import LEAST, half_kind, half_product
 from .kernel import Launch
-from .machine import SIMULATED
-from .operand import Writer, merged
+from .machine import SIMULATED, capability
+from .operand import Writer
 
 SIDE, EACH, DEEP = (2, 2, 3) if SIMULATED else (16, 4, 16)
 """Threads along each side of a block, outputs of a thread along each side of its tile, and elements of depth that are held at a time."""
 TILE = SIDE * EACH
-
-
-@dataclass(frozen=True)
-class Axes:
-    """A group of axes: lengths, and strides of the operands that have it, None for the one that has not."""
-
-    lengths: Sequence[int]
-    a: Sequence[int] | None
-    b: Sequence[int] | None
-    c: Sequence[int] | None
-
-    @property
-    def count(self) -> int:
-        """Places of the group."""
-        return math.prod(self.lengths)
+FEWEST = 4
+"""Rows and columns from which operands of 16 bits are multiplied on tensor cores."""
 
 
 def product(
@@ -45,6 +33,9 @@ def product(
 ) -> Launch:
     """c = sum over depth of a * b, in dtype `sums`, that of the elements where None; `starts` are elements before the first ones."""
     kind = sums if sums is not None else stored(c.dtype).compute
+    half = half_kind(a, b)
+    if half is not None and kind == np.float32 and min(rows.count, columns.count) >= FEWEST and capability() >= LEAST[half]:
+        return half_product(a, b, c, stack, rows, columns, depth, starts, half)
     writer = Writer()
     for name, buffer, start in zip("abc", (a, b, c), starts, strict=True):
         writer.parameter(name, buffer)
@@ -61,7 +52,7 @@ def product(
         "tile_x = np.int64(cuda.blockIdx.x) % tiles_x", "tile_y = np.int64(cuda.blockIdx.x) // tiles_x % tiles_y",
         "matrix = np.int64(cuda.blockIdx.x) // tiles_x // tiles_y",
     )
-    _offsets(writer, 1, "s", "matrix", stack, {"a": "a_s", "b": "b_s", "c": "c_s"})
+    offsets(writer, 1, "s", "matrix", stack, {"a": "a_s", "b": "b_s", "c": "c_s"})
     writer.add(1, f"for e in range({EACH * EACH}):", f"    found[e] = np.{kind.name}(0)", f"for base in range(0, depth, {DEEP}):")
     _fill(writer, "left", "a", "rows", "tile_y", rows, depth, a, kind)
     _fill(writer, "right", "b", "columns", "tile_x", columns, depth, b, kind)
@@ -70,9 +61,9 @@ def product(
         f"        for j in range({EACH}):", f"            found[i * {EACH} + j] += one * right[k * {TILE} + j * {SIDE} + tx]", "cuda.syncthreads()",
     )
     writer.add(1, f"for i in range({EACH}):", f"    m = tile_y * {TILE} + i * {SIDE} + ty", "    if m < rows:")
-    _offsets(writer, 3, "m", "m", rows, {"c": "c_m"})
+    offsets(writer, 3, "m", "m", rows, {"c": "c_m"})
     writer.add(3, f"for j in range({EACH}):", f"    n = tile_x * {TILE} + j * {SIDE} + tx", "    if n < columns:")
-    _offsets(writer, 5, "n", "n", columns, {"c": "c_n"})
+    offsets(writer, 5, "n", "n", columns, {"c": "c_n"})
     writer.add(5, f"c[c_start + c_s + c_m + c_n] = {stored(c.dtype).store.format(f'found[i * {EACH} + j]')}")
     kernel = generated.made(f"product of {a.dtype} and {b.dtype}", writer.text(), (SIDE * SIDE,))
     return Launch(kernel, writer.values, math.prod(tiles))
@@ -86,34 +77,8 @@ def _fill(writer: Writer, tile: str, name: str, limit: str, block: str, group: A
     writer.add(2, f"for e in range(thread, {DEEP * TILE}, {SIDE * SIDE}):")
     writer.add(3, f"k, place = e % {DEEP}, e // {DEEP}" if deep_first else f"place, k = e % {TILE}, e // {TILE}")
     writer.add(3, f"at, deep = {block} * {TILE} + place, base + k", f"value = np.{kind.name}(0)", f"if at < {limit} and deep < depth:")
-    _offsets(writer, 4, "m" if name == "a" else "n", "at", group, {name: f"{name}_at"})
-    _offsets(writer, 4, "d", "deep", depth, {name: f"{name}_deep"})
+    offsets(writer, 4, "m" if name == "a" else "n", "at", group, {name: f"{name}_at"})
+    offsets(writer, 4, "d", "deep", depth, {name: f"{name}_deep"})
     load = writer.loaded(buffer, name, f"{name}_start + {name}_s + {name}_at + {name}_deep")
     writer.add(4, f"value = np.{kind.name}({load})")
     writer.add(3, f"{tile}[k * {TILE} + place] = value")
-
-
-def _offsets(writer: Writer, level: int, stem: str, index: str, group: Axes, wanted: dict[str, str]) -> None:
-    """Lines that turn a running index of a group into the offsets of operands."""
-    columns = {name: strides for name, strides in (("a", group.a), ("b", group.b), ("c", group.c)) if strides is not None}
-    lengths, found = merged(group.lengths, list(columns.values()))
-    strides = dict(zip(columns, found, strict=True))
-    rest = index
-    for axis in range(len(lengths) - 1, 0, -1):
-        length = _once(writer, f"{stem}{axis}_length", lengths[axis])
-        writer.add(level, f"{stem}{axis} = {rest} % {length}", f"{stem}_rest = {rest} // {length}")
-        rest = f"{stem}_rest"
-    if lengths:
-        writer.add(level, f"{stem}0 = {rest}")
-    for name, target in wanted.items():
-        terms = []
-        for axis, stride in enumerate(strides[name]):
-            if stride == 1:
-                terms.append(f"{stem}{axis}")
-            elif stride:
-                terms.append(f"{stem}{axis} * {_once(writer, f'{name}_{stem}{axis}', stride)}")
-        writer.add(level, f"{target} = {' + '.join(terms) or '0'}")
-
-
-def _once(writer: Writer, name: str, value: int) -> str:
-    return name if name in writer.names else writer.parameter(name, value)

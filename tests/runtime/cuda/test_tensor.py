@@ -1,0 +1,56 @@
+"""Kernels of tensor cores: computed under the simulator, which follows the tables of PTX's fragments; assembled for four generations of cards."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+pytest.importorskip("gguf", reason="gguf is not installed")
+
+from candle_convert.runtime.cuda.kernel import signature
+from candle_convert.runtime.cuda.machine import SIMULATED, state
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "ops")]
+
+FULL = os.environ.get("CANDLE_FULL") == "1"
+CHIPS = [(7, 5), (8, 0), (9, 0), (12, 1)]
+SAMPLE = {(7, 5): ["few rows"], (8, 0): ["brains"], (9, 0): [], (12, 1): ["few rows"]}
+
+
+def test_kernels_compute_what_numpy_does():
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
+    done = subprocess.run([sys.executable, str(HERE / "tensor_on_device.py")], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def assembled(text, cc):
+    """What the assembler says of a kernel."""
+    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink")
+    handle = nvjitlink.create(2, [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose"])
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text.encode(), len(text), "kernel")
+        nvjitlink.complete(handle)
+        said = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, said)
+        assert nvjitlink.get_linked_cubin_size(handle) > 0
+    finally:
+        nvjitlink.destroy(handle)
+    return said.decode()
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("cc", CHIPS, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
+def test_kernels_assemble(cc):
+    """Their registers suffice: nothing is spilled."""
+    from tensor_kernels import LARGE
+
+    for name in LARGE if FULL else SAMPLE[cc]:
+        launch, *_ = LARGE[name]()
+        if launch.kernel.least <= cc:
+            said = assembled(launch.kernel.ptx(signature(launch.arguments), cc), cc)
+            assert re.search(r"\b0 bytes spill stores", said), (name, said)
