@@ -12,6 +12,7 @@ import numpy as np
 
 from .dtype import BlockType
 from .quant import Codec, decoded
+from .reserve import Reserve
 from .storage import Held, Region
 from .tensor import Tensor, unpack
 
@@ -69,11 +70,11 @@ def _numbers(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np.nda
     return decoded(codec_of(dtype), np.ascontiguousarray(data).reshape(-1).data).reshape(shape)
 
 
-def held(tensor: Tensor) -> np.ndarray | Blocks:
-    """What a run holds of a weight: one copy of its bytes, in the dtype that they are stored in."""
+def held(tensor: Tensor, reserve: Reserve | None = None) -> np.ndarray | Blocks:
+    """What a run holds of a weight: one copy of its bytes, from `reserve` where that is given, in the dtype that they are stored in."""
     if tensor.qtype is None and not isinstance(tensor.storage, Region):
         return tensor.numpy()
-    data = _bytes(tensor)
+    data = _bytes(tensor, reserve)
     if tensor.qtype is None:
         return unpack(data.data, tensor.dtype, tensor.count).reshape(tensor.shape)
     row = tensor.qtype.nbytes(tensor.shape[-1])
@@ -81,11 +82,11 @@ def held(tensor: Tensor) -> np.ndarray | Blocks:
     return Blocks(tensor.qtype, tensor.shape, data.reshape(*tensor.shape[:-1], row))
 
 
-def _bytes(tensor: Tensor) -> np.ndarray:
+def _bytes(tensor: Tensor, reserve: Reserve | None) -> np.ndarray:
     storage = tensor.storage
     if not isinstance(storage, Region):
         return np.frombuffer(storage.data if isinstance(storage, Held) else tensor.raw(), np.uint8)
-    data = np.empty(storage.nbytes, np.uint8)
+    data = np.empty(storage.nbytes, np.uint8) if reserve is None else reserve.take(storage.nbytes)
     storage.source.read_into(storage.offset, data.data)
     return data
 

@@ -26,6 +26,7 @@ from .limits import current
 from .op import Call
 from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch, plain
 from .planner import Planner
+from .reserve import Reserve
 from .steering import VALUES, steering
 from .timing import Clock, Event
 
@@ -161,6 +162,7 @@ def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.n
 def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | Blocks]:
     """The weights that are used and not fed; bytes of a file that several of them are, are held once."""
     used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
+    reserve: Reserve = packed.setdefault(Reserve, Reserve())
     found = {}
     for name, tensor in graph.weights.items():
         value = graph.values.get(name)
@@ -168,7 +170,7 @@ def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | B
             continue
         key = (tensor.storage.key or id(tensor), tensor.dtype, tensor.shape)
         if key not in packed:
-            packed[key] = (held(tensor), tensor)
+            packed[key] = (held(tensor, reserve), tensor)
         found[value] = packed[key][0]
     return found
 

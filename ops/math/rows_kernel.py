@@ -21,6 +21,8 @@ from ..quants.products import Block, Group, build_mask, codes, rows
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
 UNROLLED = 128
 """Elements of a row between two turns of a loop, where a block is shorter."""
+STREAMS = 2
+"""Products of rows of a weight with rows of activations that are computed at a time, at most."""
 PANEL = 32
 CHUNK = 512
 """Elements of a row that are decoded at a time; every block length divides it."""
@@ -61,10 +63,10 @@ class Stored:
             return code.from_half(bits)
         return build.bitcast(build.shl(build.zext(bits, I32), ir.Constant(I32, 16)), F32)
 
-    def blocks(self, code: Code, address: Any, count: Any, each: Callable[[Any, Any], None]) -> None:
+    def blocks(self, code: Code, address: Any, count: Any, each: Callable[[Any, Any], None], streams: int = 1) -> None:
         """Instructions for each of `count` blocks from an address: `each` gets its address and the place of its first element in the row."""
         build = code.builder
-        unroll = max(1, UNROLLED // self.length)
+        unroll = max(1, UNROLLED // self.length // streams)
         whole = build.mul(build.sdiv(count, code.word(unroll)), code.word(unroll))
         for start, stop, step in ((code.word(0), whole, unroll), (whole, count, 1))[: 1 if unroll == 1 else 2]:
             with code.loop(start, stop, step) as block:
@@ -96,36 +98,37 @@ class Minima:
 
     Args:
         sums: addresses of the sums of rows, f32, one for each `sums_group` elements.
+        streams: rows of the weight that are multiplied at a time.
     """
 
-    def __init__(self, code: Code, stored: Stored, sums: list[Any]) -> None:
+    def __init__(self, code: Code, stored: Stored, sums: list[Any], streams: int) -> None:
         self.code, self.sums = code, sums
         self.kind = codes().get(stored.name)
         self.lanes = stored.length // self.kind.group if self.kind is not None and self.kind.minima is not None else 0
         self.nothing = ir.Constant(vector_type(F32, self.lanes), [0.0] * self.lanes) if self.lanes else None
-        self.places = [code.variable(self.nothing) for _ in sums] if self.lanes else []
+        self.places = [[code.variable(self.nothing) for _ in sums] for _ in range(streams)] if self.lanes else []
 
     def reset(self) -> None:
-        """Begin a row."""
-        for place in self.places:
+        """Begin rows."""
+        for place in (place for places in self.places for place in places):
             self.code.builder.store(self.nothing, place)
 
-    def block(self, block: Block, element: Any) -> None:
-        """Add a block's."""
+    def block(self, stream: int, block: Block, element: Any) -> None:
+        """Add those of a block of a row."""
         if not self.lanes or self.kind is None or self.kind.minima is None:
             return
         code, build = self.code, self.code.builder
         minima = self.kind.minima([block])
-        for sums, place in zip(self.sums, self.places, strict=True):
+        for sums, place in zip(self.sums, self.places[stream], strict=True):
             at = build.add(sums, build.lshr(element, code.word(2 if self.kind.group == 16 else 3)))
             build.store(times(code, minima, code.load(at, minima.type), build.load(place)), place)
 
-    def subtracted(self, totals: list[Any]) -> list[Any]:
-        """Products without them."""
+    def subtracted(self, stream: int, totals: list[Any]) -> list[Any]:
+        """Products of a row without them."""
         build = self.code.builder
         if not self.lanes:
             return totals
-        taken = [sum_of(self.code, build.load(place)) for place in self.places]
+        taken = [sum_of(self.code, build.load(place)) for place in self.places[stream]]
         return [build.fsub(total, each) for total, each in zip(totals, taken, strict=True)]
 
 
@@ -178,37 +181,44 @@ class Floats:
 
     Args:
         xs: addresses of the rows.
+        streams: rows of the weight that are multiplied at a time.
     """
 
-    def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any) -> None:
+    def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any, streams: int) -> None:
         self.code, self.stored, self.xs, self.length = code, stored, xs, length
-        self.minima = Minima(code, stored, [code.builder.add(x, code.builder.shl(length, code.word(2))) for x in xs])
-        self.chains = 4 if len(xs) == 1 else 2
-        self.sums = [[code.variable(ZERO) for _ in range(self.chains)] for _ in xs]
+        sums = [code.builder.add(x, code.builder.shl(length, code.word(2))) for x in xs]
+        self.minima = Minima(code, stored, sums, streams)
+        self.chains = max(1, 4 // (streams * len(xs)))
+        self.sums = [[[code.variable(ZERO) for _ in range(self.chains)] for _ in xs] for _ in range(streams)]
 
-    def row(self, address: Any) -> list[Any]:
-        """The products of a row of blocks at an address with each row of activations."""
+    def rows(self, addresses: list[Any]) -> list[list[Any]]:
+        """The products of rows of blocks at some addresses, of each with every row of activations."""
         build = self.code.builder
-        for place in (place for group in self.sums for place in group):
+        for place in (place for stream in self.sums for group in stream for place in group):
             build.store(ZERO, place)
         self.minima.reset()
         blocks = build.sdiv(self.length, self.code.word(self.stored.length))
-        self.stored.blocks(self.code, address, blocks, self._block)
-        return self._totals(address, blocks)
 
-    def _block(self, address: Any, element: Any) -> None:
+        def each(offset: Any, element: Any) -> None:
+            for stream, address in enumerate(addresses):
+                self._block(stream, build.add(address, offset), element)
+
+        self.stored.blocks(self.code, self.code.word(0), blocks, each, len(addresses))
+        return [self._totals(stream, address, blocks) for stream, address in enumerate(addresses)]
+
+    def _block(self, stream: int, address: Any, element: Any) -> None:
         """Add the products of a block whose first element is at a place of the rows."""
         code, build = self.code, self.code.builder
         offset = build.shl(element, code.word(2))
         rows_of = [build.add(x, offset) for x in self.xs]
         at = 0
         for index, group in enumerate(self.stored.groups(code, address)):
-            for x, places in zip(rows_of, self.sums, strict=True):
+            for x, places in zip(rows_of, self.sums[stream], strict=True):
                 place = places[index % self.chains]
                 known = Vector(code, build.load(place))
                 build.store(self._times(group, x, 64 * at, known).value, place)
             at += len(group.numbers)
-        self.minima.block(Block(code, address), element)
+        self.minima.block(stream, Block(code, address), element)
 
     def _times(self, group: Group, x: Any, at: int, known: Vector) -> Vector:
         """What is known, and the products of a group with sixteen elements of x at a time."""
@@ -222,17 +232,17 @@ class Floats:
             total = code.fma(numbers, code.floats(x, at + 64 * index), total)
         return code.fma(total, group.scale, known)
 
-    def _totals(self, address: Any, blocks: Any) -> list[Any]:
-        """The sums, products behind the last whole block included."""
+    def _totals(self, stream: int, address: Any, blocks: Any) -> list[Any]:
+        """The sums of a row, products behind the last whole block included."""
         code, build = self.code, self.code.builder
-        found = [code.variable(_added([Vector(code, build.load(place)) for place in places]).sum()) for places in self.sums]
+        found = [code.variable(_added([Vector(code, build.load(place)) for place in places]).sum()) for places in self.sums[stream]]
         if self.stored.plain:
             with code.loop(build.mul(blocks, code.word(LANES)), self.length) as element:
                 number = self.stored.number(code, address, element)
                 for x, total in zip(self.xs, found, strict=True):
                     value = code.load(build.add(x, build.shl(element, code.word(2))), F32)
                     build.store(build.fadd(build.load(total), build.fmul(number, value)), total)
-        return self.minima.subtracted([build.load(total) for total in found])
+        return self.minima.subtracted(stream, [build.load(total) for total in found])
 
 
 def _added(vectors: list[Vector]) -> Vector:
@@ -241,7 +251,7 @@ def _added(vectors: list[Vector]) -> Vector:
     return vectors[0]
 
 
-Products = Callable[[Code, Stored, list[Any], Any], Any]
+Products = Callable[[Code, Stored, list[Any], Any, int], Any]
 """Makes what `Floats` is: how blocks are multiplied with rows of activations at some addresses, which have so many elements."""
 
 
@@ -260,7 +270,8 @@ def few(name: str, batch: int, *, experts: bool = False, products: Products = Fl
         weight, x, y, bias, count, row_bytes, length, x_step, y_step = words(code, arguments, 9)
 
         def dots(weight: Any, xs: list[Any], ys: list[Any], bias: Any, first: Any, last: Any) -> None:
-            _dots(code, products(code, stored, xs, length), weight, ys, bias, first, last, row_bytes)
+            streams = max(1, STREAMS // len(xs))
+            _dots(code, products(code, stored, xs, length, streams), streams, weight, ys, bias, first, last, row_bytes)
 
         if not experts:
             first, last = spread(code, count, part, parts)
@@ -281,13 +292,22 @@ def few(name: str, batch: int, *, experts: bool = False, products: Products = Fl
     return EmittedKernel(f"{name}_{kind}_{batch}{'_experts' if experts else ''}", write)
 
 
-def _dots(code: Code, products: Any, weight: Any, ys: list[Any], bias: Any, first: Any, last: Any, row_bytes: Any) -> None:
-    """Rows from `first` to `last` of a weight times the rows of activations that `products` has."""
+def _dots(code: Code, products: Any, streams: int, weight: Any, ys: list[Any], bias: Any, first: Any, last: Any, row_bytes: Any) -> None:
+    """Rows from `first` to `last` of a weight times the rows of activations that `products` has.
+
+    Rows of different regions are read at the same time, as processors do not fetch ahead beyond a page. Where regions are of different
+    sizes the last row is computed again.
+    """
     build = code.builder
-    with code.loop(first, last) as row:
-        for y, value in zip(ys, products.row(build.add(weight, build.mul(row, row_bytes))), strict=True):
-            biased = value if bias is None else build.fadd(value, _bias(code, bias, row))
-            code.store(biased, build.add(y, build.shl(row, code.word(2))))
+    each = build.sdiv(build.add(build.sub(last, first), code.word(streams - 1)), code.word(streams))
+    final = build.sub(last, code.word(1))
+    with code.loop(first, build.add(first, each)) as row:
+        numbers = [smaller(code, build.add(row, build.mul(each, code.word(stream))), final) for stream in range(streams)]
+        made = products.rows([build.add(weight, build.mul(number, row_bytes)) for number in numbers])
+        for number, totals in zip(numbers, made, strict=True):
+            for y, value in zip(ys, totals, strict=True):
+                biased = value if bias is None else build.fadd(value, _bias(code, bias, number))
+                code.store(biased, build.add(y, build.shl(number, code.word(2))))
 
 
 def _bias(code: Code, bias: Any, row: Any) -> Any:

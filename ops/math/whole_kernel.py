@@ -82,50 +82,52 @@ class Whole:
 
     digits = 1
 
-    def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any) -> None:
+    def __init__(self, code: Code, stored: Stored, xs: list[Any], length: Any, streams: int) -> None:
         self.code, self.stored, self.xs, self.length = code, stored, xs, length
         self.record = record(stored.name, self.digits)
         self.kind = self.record.kind
-        self.chains = min(2, len(self.kind.order))
-        self.sums = [[code.variable(NO_FLOATS) for _ in range(self.chains)] for _ in xs]
+        self.chains = min(2 if streams * len(xs) == 1 else 1, len(self.kind.order))
+        self.sums = [[[code.variable(NO_FLOATS) for _ in range(self.chains)] for _ in xs] for _ in range(streams)]
         self.none = ir.Constant(vector_type(F32, self.record.groups), [0.0] * self.record.groups)
-        self.minima = [code.variable(self.none) for _ in xs] if self.kind.minima is not None else []
+        self.minima = [[code.variable(self.none) for _ in xs] if self.kind.minima is not None else [] for _ in range(streams)]
 
-    def row(self, address: Any) -> list[Any]:
-        """The products of a row of blocks at an address with each row of activations."""
+    def rows(self, addresses: list[Any]) -> list[list[Any]]:
+        """The products of rows of blocks at some addresses, of each with every row of activations."""
         code, build = self.code, self.code.builder
-        for place in (place for places in self.sums for place in places):
+        for place in (place for stream in self.sums for places in stream for place in places):
             build.store(NO_FLOATS, place)
-        for place in self.minima:
+        for place in (place for places in self.minima for place in places):
             build.store(self.none, place)
-        count, size = self.kind.blocks, code.word(self.stored.size)
+        count, size = self.kind.blocks, self.stored.size
         blocks = build.sdiv(self.length, code.word(self.stored.length))
         whole = build.sdiv(blocks, code.word(count))
         with code.loop(code.word(0), whole) as step:
-            first = build.add(address, build.mul(step, code.word(count * self.stored.size)))
-            self._step([Block(code, build.add(first, code.word(index * self.stored.size)) if index else first) for index in range(count)], step)
+            first = build.mul(step, code.word(count * size))
+            self._step(addresses, [build.add(first, code.word(index * size)) for index in range(count)], step)
         if count > 1:
-            last = build.sub(blocks, code.word(1))
-            with build.if_then(build.icmp_signed("<", build.mul(whole, code.word(count)), blocks)):
-                places = [smaller(code, build.add(build.mul(whole, code.word(count)), code.word(index)), last) for index in range(count)]
-                self._step([Block(code, build.add(address, build.mul(place, size))) for place in places], whole)
-        return self._totals()
+            done, last = build.mul(whole, code.word(count)), build.sub(blocks, code.word(1))
+            with build.if_then(build.icmp_signed("<", done, blocks)):
+                places = [smaller(code, build.add(done, code.word(index)), last) for index in range(count)]
+                self._step(addresses, [build.mul(place, code.word(size)) for place in places], whole)
+        return [self._totals(stream) for stream in range(len(addresses))]
 
-    def _step(self, blocks: list[Block], step: Any) -> None:
-        """Add the products of some blocks with a record."""
+    def _step(self, addresses: list[Any], offsets: list[Any], step: Any) -> None:
+        """Add the products of the blocks at some offsets of each row with a record."""
         code, build, made = self.code, self.code.builder, self.record
-        numbers = self.kind.numbers(blocks)
-        minima = self.kind.minima(blocks) if self.kind.minima is not None else None
-        for t, x in enumerate(self.xs):
-            place = build.add(x, build.mul(step, code.word(made.nbytes)))
-            scales = build.fmul(numbers.scales, code.load(place, numbers.scales.type, made.steps))
-            for index in range(len(self.kind.order)):
-                product = build.sitofp(self._product(numbers, index, place), vector_type(F32))
-                total = self.sums[t][index % self.chains]
-                build.store(times(code, product, self._spread(scales, index), build.load(total)), total)
-            if minima is not None:
-                total = self.minima[t]
-                build.store(times(code, minima, code.load(place, minima.type, made.sums), build.load(total)), total)
+        places = [build.add(x, build.mul(step, code.word(made.nbytes))) for x in self.xs]
+        for stream, address in enumerate(addresses):
+            blocks = [Block(code, build.add(address, offset)) for offset in offsets]
+            numbers = self.kind.numbers(blocks)
+            minima = self.kind.minima(blocks) if self.kind.minima is not None else None
+            for t, place in enumerate(places):
+                scales = build.fmul(numbers.scales, code.load(place, numbers.scales.type, made.steps))
+                for index in range(len(self.kind.order)):
+                    product = build.sitofp(self._product(numbers, index, place), vector_type(F32))
+                    total = self.sums[stream][t][index % self.chains]
+                    build.store(times(code, product, self._spread(scales, index), build.load(total)), total)
+                if minima is not None:
+                    total = self.minima[stream][t]
+                    build.store(times(code, minima, code.load(place, minima.type, made.sums), build.load(total)), total)
 
     def _product(self, numbers: Numbers, index: int, place: Any) -> Any:
         """One of the sums of products of a record: sixteen whole numbers."""
@@ -147,17 +149,17 @@ class Whole:
         lanes = [(vector[4 * lane // each] + 4 * lane % each) // group for lane in range(LANES)]
         return self.code.builder.shuffle_vector(scales, scales, build_mask(lanes))
 
-    def _totals(self) -> list[Any]:
+    def _totals(self, stream: int) -> list[Any]:
         build = self.code.builder
         found = []
-        for places in self.sums:
+        for places in self.sums[stream]:
             total = build.load(places[0])
             for place in places[1:]:
                 total = build.fadd(total, build.load(place))
             found.append(sum_of(self.code, total))
-        if not self.minima:
+        if not self.minima[stream]:
             return found
-        return [build.fsub(total, sum_of(self.code, build.load(place))) for total, place in zip(found, self.minima, strict=True)]
+        return [build.fsub(total, sum_of(self.code, build.load(place))) for total, place in zip(found, self.minima[stream], strict=True)]
 
 
 class Digits(Whole):
