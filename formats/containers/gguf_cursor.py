@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...runtime.errors import FormatError, LimitError
 from ...runtime.graph import Meta
 from ...runtime.source import Source
+from .gguf_strings import short_strings
 from .gguf_values import ARRAY, BOOL, STRING, VALUE_TYPES, BrokenText, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
 
 WINDOW = 1 << 18
+MANY = 256
+"""Strings from which on they are read together."""
 STRING_COST = 64
 """Bytes of memory that a short string takes beside its text."""
 ARRAY_COST = 160
@@ -173,7 +176,7 @@ class Cursor:
         return numpy.frombuffer(data, native.newbyteorder(self.order)).astype(native, copy=False)
 
     def _strings(self, count: int) -> list[str | BrokenText]:
-        """An array's strings: those that lie whole in the window in one tight loop, each other one by itself."""
+        """An array's strings: those that lie whole in the window together, each other one by itself."""
         self.source.budget.charge(count * STRING_COST, "strings", at=self.position)
         found: list[str | BrokenText] = []
         unpack, width = self._count.unpack_from, self._count.size
@@ -181,6 +184,14 @@ class Cursor:
             if len(self._window) - self._at < width:
                 self._fill(width)
             window, at = self._window, self._at
+            left = count - len(found)
+            short = short_strings(window, at, left, width, 0 if self.order == "<" else width - 1) if left >= MANY else None
+            if short is not None and short[0]:
+                self.source.budget.charge(short[1] - at, "strings", at=self.position)
+                self.source.budget.entry(0)
+                found += short[0]
+                self._at = short[1]
+                continue
             parts: list[bytes] = []
             last, most, append = len(window) - width, count - len(found), parts.append
             while at <= last and most:

@@ -1,12 +1,14 @@
 """GGUF: gguf-py and libggml as oracles for both directions, byte-for-byte copies, split files, attachments."""
 
 import json
+import struct
 
 import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
 from candle_convert.formats.containers.gguf_blocks import FIELDS
+from candle_convert.formats.containers.gguf_strings import short_strings
 from candle_convert.formats.gguf import FORMAT
 from candle_convert.runtime.dtype import BY_GGML, DTYPES, F32, I8
 from candle_convert.runtime.format import ReadOptions
@@ -304,3 +306,19 @@ def test_inspect_shows_a_gguf_file(tmp_path, capsys):
     assert run(["inspect", str(path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["format"], shown["tensors"][0]["dtype"], shown["metadata"]["general.name"]) == ("gguf", "q4_k", "n")
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("strange", [None, "x" * 300, "\u00e9" * 128, b"\xff\xfe", "".join(map(chr, range(32))), ""])
+def test_many_strings_are_read_as_one_by_one(order, strange):
+    texts = [f"token {i} \u6587" for i in range(500)]
+    wanted = [text.encode() for text in texts]
+    if strange is not None:
+        wanted.insert(77, strange if isinstance(strange, bytes) else strange.encode())
+    data = b"head" + b"".join(struct.pack(order + "Q", len(text)) + text for text in wanted) + b"tail"
+    found = short_strings(data, 4, len(wanted), 8, 0 if order == "<" else 7)
+    if strange in (None, ""):
+        assert found == ([text.decode() for text in wanted], len(data) - 4)
+    else:
+        assert found is None
+    assert short_strings(data[:1000], 4, 10, 8, 0 if order == "<" else 7)[0] == texts[:10]

@@ -73,7 +73,7 @@ def _unigram(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Spl
         charsmap,
         prefixed=bool(metadata.get(f"{PREFIX}add_space_prefix", False)),
         joined=bool(metadata.get(f"{PREFIX}remove_extra_whitespaces", False)),
-        kept=[vocabulary.texts[token] for token, kind in enumerate(vocabulary.kinds) if kind == USER_DEFINED],
+        kept=[vocabulary.texts[token] for token in vocabulary.of_kind(USER_DEFINED)],
         always_prefixed=False,
     )
     words = Unigram(vocabulary, normalizer, lambda text, best: 0.0, unused=True, fallback=False)
@@ -116,7 +116,7 @@ def _pieces(
 
 
 def _finder(vocabulary: Vocabulary, kinds: Sequence[int], left: frozenset[int], right: frozenset[int]) -> LongestFirst:
-    return LongestFirst([(vocabulary.texts[token], token) for token, kind in enumerate(vocabulary.kinds) if kind in kinds], left, right)
+    return LongestFirst([(vocabulary.texts[token], token) for token in vocabulary.of_kind(*kinds)], left, right)
 
 
 def _trimming(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[frozenset[int], frozenset[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ....runtime.errors import FormatError, UnsupportedError
@@ -96,10 +96,9 @@ def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vo
     if not isinstance(tokens, list):
         why = "has no vocabulary: tokenizer.ggml.tokens is missing"
         raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
-    texts = [token if isinstance(token, str) else bytes(token).decode("utf-8", "replace") for token in tokens]
-    texts = [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
-    kinds = _numbers(metadata, "token_type", len(texts), NORMAL, path)
-    kinds = [number if number in KINDS else NORMAL for number in kinds]
+    texts = _texts(tokens)
+    marked = _numbers(metadata, "token_type", len(texts), NORMAL, path)
+    kinds = bytes(marked if KINDS.keys() >= set(marked) else [number if number in KINDS else NORMAL for number in marked])
     scores = array("d", _numbers(metadata, "scores", len(texts), 0.0, path))
     roles = {role: token for role, token in kind.roles.items() if token < len(texts)}
     for role, middle in ROLE_KEYS.items():
@@ -112,9 +111,14 @@ def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vo
         roles.pop("bos", None)
     vocabulary = Vocabulary(texts, kinds, scores, roles)
     roles |= found_by_text(vocabulary)
-    vocabulary = replace(vocabulary, roles=roles)
     ends = end_tokens(vocabulary)
-    return replace(vocabulary, kinds=corrected(vocabulary, ends), ends=ends)
+    return vocabulary.changed(corrected(vocabulary, ends), ends)
+
+
+def _texts(tokens: list[Any]) -> list[str]:
+    if set(map(type, tokens)) != {str}:
+        tokens = [token if isinstance(token, str) else bytes(token).decode("utf-8", "replace") for token in tokens]
+    return [text or f"[EMPTY_{token}]" for token, text in enumerate(tokens)] if "" in tokens else tokens
 
 
 def _numbers(metadata: Mapping[str, Any], name: str, count: int, absent: float, path: str | None) -> list[Any]:

@@ -46,7 +46,7 @@ def found_by_text(vocabulary: Vocabulary) -> dict[str, int]:
 
 def end_tokens(vocabulary: Vocabulary) -> frozenset[int]:
     """Ids that end a generation."""
-    named = {text: token for token, text in enumerate(vocabulary.texts) if text in ENDS}
+    named = {vocabulary.texts[token]: token for token in vocabulary.with_text(ENDS)}
     ends = set(named.values()) | {vocabulary.roles[role] for role in END_ROLES if role in vocabulary.roles}
     texts = {vocabulary.texts[token] for token in ends}
     calls = texts & {"<|call|>", "<|calls|>"}
@@ -57,15 +57,14 @@ def end_tokens(vocabulary: Vocabulary) -> frozenset[int]:
     return frozenset(ends)
 
 
-def corrected(vocabulary: Vocabulary, ends: frozenset[int]) -> list[int]:
+def corrected(vocabulary: Vocabulary, ends: frozenset[int]) -> bytes:
     """Types of tokens, those that end something or fill a gap being control tokens whatever the file says."""
-    kinds = list(vocabulary.kinds)
+    kinds = bytearray(vocabulary.kinds)
     for role in NAMES:
         if role in vocabulary.roles and vocabulary.texts[vocabulary.roles[role]] in NAMES[role]:
             kinds[vocabulary.roles[role]] = CONTROL
-    for token, text in enumerate(vocabulary.texts):
-        if text in ENDS:
-            kinds[token] = CONTROL if token in ends else NORMAL if text == "</s>" else USER_DEFINED
-        elif text in SHOWN:
-            kinds[token] = USER_DEFINED
-    return kinds
+    for token in vocabulary.with_text(ENDS):
+        kinds[token] = CONTROL if token in ends else NORMAL if vocabulary.texts[token] == "</s>" else USER_DEFINED
+    for token in vocabulary.with_text(SHOWN):
+        kinds[token] = USER_DEFINED
+    return bytes(kinds)

@@ -6,6 +6,7 @@ Source: Kudo and Richardson, 2018; SentencePiece's bpe_model.cc; llama.cpp's llm
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from .merging import merged
 from .vocabulary import NORMAL, SPACE, UNUSED, Vocabulary
@@ -14,6 +15,8 @@ CHUNK = re.compile(rf"{SPACE}*[^{SPACE}]*")
 CROSSING = re.compile(rf"[^{SPACE}]{SPACE}")
 """A token that holds a space behind something else."""
 CHUNKS_KEPT = 100_000
+SHORT = 200
+"""Characters of a text that is merged as a whole, without looking at all tokens for those that reach from one word into the next."""
 
 
 class SPM:
@@ -30,8 +33,7 @@ class SPM:
         if strict:
             self._ids = {text: token for text, token in self._ids.items() if vocabulary.kinds[token] in (NORMAL, UNUSED)}
         self._scores = vocabulary.scores
-        self._unused = frozenset(text for text, token in self._ids.items() if strict and vocabulary.kinds[token] == UNUSED)
-        self._separable = not any(CROSSING.search(text) for text in self._ids)
+        self._unused = frozenset(vocabulary.texts[token] for token in vocabulary.of_kind(UNUSED)) if strict else frozenset()
         self._unknown = vocabulary.roles.get("unk")
         self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)] if fallback else [None] * 256
         self._joined = strict
@@ -43,7 +45,7 @@ class SPM:
         Where no token reaches from one word into the next, words are merged one by one, each of them once.
         """
         text = text.replace(" ", SPACE)
-        if not self._separable:
+        if len(text) <= SHORT or not self._separable:
             return self._merge(text)
         found: list[int] = []
         for chunk in CHUNK.findall(text):
@@ -56,6 +58,10 @@ class SPM:
                 known = known[1:]
             found.extend(known)
         return found
+
+    @cached_property
+    def _separable(self) -> bool:
+        return not any(CROSSING.search(text) for text in self._ids)
 
     def _merge(self, text: str) -> list[int]:
         ids, scores, unused = self._ids, self._scores, self._unused

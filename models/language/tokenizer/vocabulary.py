@@ -6,8 +6,8 @@ Source: the ``tokenizer.ggml`` keys of the GGUF specification; llama.cpp's llama
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -40,10 +40,26 @@ class Vocabulary:
     @cached_property
     def ids(self) -> dict[str, int]:
         """Ids by text."""
-        return {text: token for token, text in enumerate(self.texts)}
+        return dict(zip(self.texts, range(len(self.texts)), strict=True))
+
+    def changed(self, kinds: Sequence[int], ends: frozenset[int]) -> Vocabulary:
+        """The same tokens with other types and ends."""
+        made = replace(self, kinds=kinds, ends=ends)
+        vars(made)["ids"] = self.ids
+        return made
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def with_text(self, wanted: Collection[str]) -> list[int]:
+        """Ids of the tokens that have one of some texts."""
+        if len(self.ids) == len(self.texts):
+            return sorted(self.ids[text] for text in wanted if text in self.ids)
+        return [token for token, text in enumerate(self.texts) if text in wanted]
+
+    def of_kind(self, *kinds: int) -> list[int]:
+        """Ids of the tokens of some types."""
+        return [match.start() for match in re.finditer(b"[%b]" % re.escape(bytes(kinds)), bytes(self.kinds))]
 
     def is_special(self, token: int) -> bool:
         """Whether a token has no text of its own: markers of the model's, and the unknown token."""
