@@ -10,6 +10,7 @@ from ..launch import Buffer
 from .array import DeviceArray
 from .coded import seen_as
 from .element import holds, stored
+from .machine import SIMULATED
 
 if TYPE_CHECKING:
     from .planner import Plan
@@ -20,6 +21,11 @@ def put(target: Any, source: np.ndarray) -> None:
     """Fill device bytes with those of an array of bytes."""
     if source.size:
         target.copy_to_device(source)
+
+
+def address(data: Any) -> int:
+    """Of the first byte of device bytes."""
+    return int(data._ary.ctypes.data) if SIMULATED else int(data.__cuda_array_interface__["data"][0])
 
 
 def fetched(source: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
@@ -61,6 +67,10 @@ class Memory:
             base, start = (self.weights[id(room.constant)], 0) if room.constant is not None else (self.arena, room.at)
             found = self._views[id(buffer)] = flat(base, start + buffer.offset, count, kind)
         return found
+
+    def addresses(self) -> tuple[int, ...]:
+        """Where its arrays lie that another run may have elsewhere: the arena, and the inputs that are on the device."""
+        return tuple(address(data) for data in (self.arena, *self.slots) if data is not None)
 
     def upload(self, buffer: Buffer, array: np.ndarray) -> None:
         """Copy an array to the device."""

@@ -28,6 +28,7 @@ from .coded import coded
 from .element import holds
 from .hosted import once
 from .kernel import Launch
+from .order import flags_placed, flags_together, inputs_first
 from .place import PLANNERS, Step, formula_of, placed, planned
 from .zip import LONGEST, Apply, Chain
 
@@ -77,7 +78,7 @@ class Plan:
         fed: for each input, the value that it is among the objects of a run, or the slot of an array that is on the device.
         outputs, live: values among the objects, or buffers.
         arena: bytes of device memory beside weights; weights: arrays that are there all the time, and `uploaded` those that are already.
-        flags: bytes to look at when all is done, and the error that they stand for.
+        flags: bytes to look at when all is done, and the error that they stand for; flagged: all of them as one array.
         rest: what runs afterwards on the values in `live`.
     """
 
@@ -90,6 +91,7 @@ class Plan:
     uploaded: dict[int, Weight] = field(default_factory=dict)
     objects: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
+    flagged: Buffer | None = None
     rest: Program | None = None
     live: list[Buffer | Value] = field(default_factory=list)
     taps: dict[str, Buffer | Value] = field(default_factory=dict)
@@ -423,18 +425,23 @@ class Planner:
     def _finished(self) -> Plan:
         plan = self.plan
         plan.taps = {value.name: self._result(value) for value in (*self.device, *self.host) if value.name in self.keep}
-        plan.steps = [item.launch() if isinstance(item, Chain) else item for item in self.steps]
-        plan.nodes = self.nodes
+        fed = {value for value in plan.fed if isinstance(value, Value)}
+        steps, plan.nodes = inputs_first(self.steps, self.nodes, lambda step: isinstance(step, Upload) and step.value in fed)
+        plan.steps = [item.launch() if isinstance(item, Chain) else item for item in steps]
         arena: dict[int, Room] = {}
         for position, step in enumerate(plan.steps):
             for buffer in buffers_of(step):
                 _use(buffer, position, arena, plan.weights)
-        for home in (*plan.outputs, *plan.live, *plan.taps.values(), *(buffer for buffer, _ in plan.flags)):
+        for home in (*plan.outputs, *plan.live, *plan.taps.values()):
             if isinstance(home, Buffer):
                 _use(home, len(plan.steps), arena, plan.weights)
-        for buffer, _ in plan.flags:
-            buffer.room.first = 0
-        plan.arena = place(list(arena.values()))
+        flags = [buffer for buffer, _ in plan.flags]
+        plan.flagged = flags_together(flags, len(plan.steps))
+        for flag in flags:
+            arena.pop(id(flag.room), None)
+        rooms = list(arena.values())
+        plan.arena = place([*rooms, plan.flagged.room] if plan.flagged is not None else rooms)
+        flags_placed(flags, plan.flagged)
         return plan
 
 

@@ -26,6 +26,7 @@ from .memory import Memory
 from .place import DECIDING, DECIDING_ELEMENTS, kernels
 from .planner import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Planner, Upload
 from .pool import Share, pool_of
+from .replay import SHORTEST, Replays, stretches
 
 if TYPE_CHECKING:
     from .divided import Divided
@@ -160,6 +161,8 @@ class Runner:
         self.program = program
         program.pool.check(plan)
         self._below: dict[int, Program] = {}
+        self._stretches = stretches(plan.steps, Launch)
+        self.replays = Replays(program.pool.number)
 
     @property
     def below(self) -> list[Program]:
@@ -183,20 +186,20 @@ class Runner:
                 memory.slots[place] = feed.bytes
             elif not isinstance(feed, Tensor):
                 objects[place] = feed
-        zero = np.zeros(1, np.uint8)
-        for flag, _ in plan.flags:
-            memory.upload(flag, zero)
-        for step in plan.steps:
-            if isinstance(step, Launch):
-                step.kernel.launch(step.blocks, [memory.view(item) if isinstance(item, Buffer) else item for item in step.arguments])
+        if plan.flagged is not None:
+            memory.upload(plan.flagged, np.zeros(len(plan.flags), np.uint8))
+        for number, step in enumerate(self._stretches):
+            if isinstance(step, tuple):
+                self._launch(memory, number, step)
             elif isinstance(step, Upload):
                 memory.upload(step.buffer, self._fitting(step, objects[step.value]))
             elif isinstance(step, Download):
                 objects[step.value] = memory.download(step.buffer)
             else:
                 self._on_host(memory, step, objects)
-        for flag, why in plan.flags:
-            if memory.download(flag)[0]:
+        raised = memory.download(plan.flagged) if plan.flagged is not None else ()
+        for flag, (_, why) in zip(raised, plan.flags, strict=True):
+            if flag:
                 raise UsageError("E-OP-INDEX", None, why, hint="Compare the inputs with what the model expects")
         if on_tap is not None:
             for name, home in plan.taps.items():
@@ -208,6 +211,18 @@ class Runner:
         live = [DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home] for home in plan.live]
         found: list[Any] = plan.rest.runner(live).run(live, None, on_device)
         return found if on_device else [_owned(result, feeds, plan) for result in found]
+
+    def _launch(self, memory: Memory, number: int, launches: Sequence[Launch]) -> None:
+        """A stretch of launches; as one graph where it works on memory that it has worked on before."""
+
+        def launched(stream: Any) -> None:
+            for step in launches:
+                step.kernel.launch(step.blocks, [memory.view(item) if isinstance(item, Buffer) else item for item in step.arguments], stream)
+
+        if len(launches) < SHORTEST:
+            launched(0)
+        else:
+            self.replays.run((number, *memory.addresses()), launched)
 
     def _staying(self, memory: Memory, home: Buffer | Value, feeds: Sequence[Any], objects: Mapping[Value, Any]) -> Any:
         """An output on the device: an array that was lent and written into as it is, others in memory of their own."""
