@@ -15,7 +15,7 @@ from ...runtime.native import number, share, u8
 from ...runtime.simd import LANES, splat, to_float
 from ..contrib.qlinear import fixed_part, qlinear_add, qlinear_concat, qlinear_leaky_relu, qlinear_mul, qlinear_sigmoid, real, stored
 from ..math.lane_kernel import fma
-from .byte_lanes import load_signed, load_unsigned, store_bytes
+from .byte_lane_kernel import load_signed, load_unsigned, store_bytes
 from .result_kernel import byte_at, byte_lanes
 
 F32, BYTES = np.dtype(np.float32), (np.dtype(np.uint8), np.dtype(np.int8))
