@@ -87,7 +87,9 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ..runtime.binding import described, unbind
     from .carrying import keys_for_gguf
+    from .expressing import check_expressible
 
+    check_expressible(graph, model)
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
     keys = described(model.architecture, GGUF, model.config)

@@ -33,7 +33,7 @@ COHERE_KEYS: tuple[Row, ...] = (
 )  # fmt: skip
 COHERE2_KEYS: tuple[Row, ...] = (
     *KEYS, THETA, HEAD_DIM, VALUE_DIM, Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 4),
-    Windows(lambda config, i: (i + 1) % config.pattern != 0),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=4),
     Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim), Key("tokens", (), "vocab_size", lambda config: config.vocab),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *GATED, *NORM, *HEAD)

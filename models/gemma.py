@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..runtime.arch import Architecture, Key
+from ..runtime.arch import HF, Architecture, Config, Key
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Plus
@@ -14,22 +14,31 @@ from .layers.parts import EMBED, GATED, HEAD, attention
 from .layers.rope import PLAIN, Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
 
+
+def _query_scalar(config: Config, layers: int) -> int:
+    """What queries are divided by the root of, where a file does not say: no GGUF file does, and readers know the model of 27 billion weights
+    by its `layers`."""
+    if config.names == HF:
+        return 256
+    return int(config.hidden // config.heads if config.layers == layers else config.head_dim)
+
+
 KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, act("gelu_tanh"))
 GEMMA2_KEYS = (
-    *KEYS, THETA, Windows(lambda config, i: i % 2 == 0),
-    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: config.head_dim, float),
+    *KEYS, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), float),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, float, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, float, null=0.0),
 )  # fmt: skip
 GEMMA3_KEYS = (
     *KEYS,
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6),
-    Windows(lambda config, i: (i + 1) % config.pattern != 0),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
     Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, float),
     Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
         ("rope.freq_base_swa", "rope.local.freq_base"), 1e4, float),
     Scaling(section="full_attention"),
-    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: config.head_dim, float),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), float),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, float),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, float),
 )

@@ -46,7 +46,8 @@ class Fixed:
 KEYS: tuple[Row, ...] = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, Key("intermediate", "intermediate_size", "feed_forward_length"),
     Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate), RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, float), Scaling(), Windows(lambda config, i: i % 2 == 0),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, float), Scaling(),
+    Windows(lambda config, i: i % 2 == 0, period=2),
     Key("experts", "num_local_experts", "expert_count"), Key("experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count"),
     Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),
 )  # fmt: skip

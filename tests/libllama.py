@@ -45,6 +45,7 @@ class Libllama:
             function.restype, function.argtypes = result, arguments
         self._library.llama_log_set(_SILENT, None)
         self._model = self._library.llama_model_load_from_file(os.fsencode(path), self._library.llama_model_default_params())
+        assert self._model, "libllama does not load it"
         self._context = self._library.llama_init_from_model(self._model, self._library.llama_context_default_params())
         self._library.llama_set_n_threads(self._context, threads, threads)
         self.vocabulary = self._library.llama_vocab_n_tokens(self._library.llama_model_get_vocab(self._model))

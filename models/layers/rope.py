@@ -62,15 +62,20 @@ GGUF_KEYS = {
 def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
     kind = source.get("rope.scaling.type") or "default"
     kind = {"none": "default"}.get(kind, kind)
-    found = {ours: (int if key.endswith("length") else float)(source[key]) for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
+    found = {ours: _number(key, source[key]) for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
     return {"type": kind, **found} if kind != "default" else dict(PLAIN)
 
 
 def _to_gguf(scaling: dict[str, Any]) -> dict[str, Any]:
     if scaling["type"] in ("llama3", FACTORS, "dynamic"):  # the first two are in the tensor rope_freqs, the last is not known there
         return {}
-    known = {key: scaling[ours] for ours, key in GGUF_KEYS.items() if scaling.get(ours) is not None}
+    known = {key: _number(key, scaling[ours]) for ours, key in GGUF_KEYS.items() if scaling.get(ours) is not None}
     return {"rope.scaling.type": scaling["type"], **known}
+
+
+def _number(key: str, value: Any) -> int | float:
+    """A value of a GGUF key in its type."""
+    return int(value) if key.endswith("length") else float(value)
 
 
 @dataclass(frozen=True)

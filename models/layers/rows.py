@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight, dig
 from .layouts import Stacked
 from .mlp import activation
@@ -83,6 +85,19 @@ LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"),
 THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float)
 
 
+PATTERN = "attention.sliding_window_pattern"
+
+
+def _sliding(said: Any, layers: int) -> list[bool]:
+    """Which layers have a window, from a GGUF file's list of them or the number of layers of which the last has none (0 for never)."""
+    if np.ndim(said) == 0:
+        return [int(said) == 0 or i % int(said) < int(said) - 1 for i in range(layers)]
+    slides = [bool(each) for each in said]
+    if len(slides) < layers:
+        raise ValueError(f"{len(slides)} of {layers} layers have a window or none")
+    return slides[:layers]
+
+
 @dataclass(frozen=True)
 class Windows:
     """Row of how far back each layer looks: a number of keys, or None for all of them.
@@ -90,10 +105,12 @@ class Windows:
     Attributes:
         slides: whether layer `i` has a window where config.json has no `layer_types`.
         always: whether GGUF files say 0 where there is none.
+        period: in GGUF files that do not say otherwise, the last of so many layers has no window; None where they cannot say it.
     """
 
     slides: Callable[[Config, int], bool] = lambda config, i: True
     always: bool = False
+    period: int | None = None
     name: str = "windows"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
@@ -102,13 +119,24 @@ class Windows:
         if not window or (hf and source.get("use_sliding_window") is False):
             return [None] * config.layers
         kinds = source.get("layer_types") if hf else None
-        slides = [kind == "sliding_attention" for kind in kinds] if kinds else [self.slides(config, i) for i in range(config.layers)]
+        if kinds:
+            slides = [kind == "sliding_attention" for kind in kinds]
+        elif hf or self.period is None:
+            slides = [self.slides(config, i) for i in range(config.layers)]
+        else:
+            slides = _sliding(source.get(PATTERN, self.period), config.layers)
         return [int(window) if each else None for each in slides]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        windows = {window for window in config.windows if window is not None}
-        key = "sliding_window" if names == HF else "attention.sliding_window"
-        return {key: max(windows)} if windows else {key: 0} if self.always and names != HF else {}
+        sizes = {window for window in config.windows if window is not None}
+        slides = [window is not None for window in config.windows]
+        if names == HF:
+            kinds = ["sliding_attention" if each else "full_attention" for each in slides]
+            return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})} if sizes else {}
+        if not sizes:
+            return {"attention.sliding_window": 0} if self.always else {}
+        usual = self.period is None or slides == _sliding(self.period, config.layers)
+        return {"attention.sliding_window": max(sizes), **({} if usual else {PATTERN: slides})}
 
 
 def act(default: str) -> Key:

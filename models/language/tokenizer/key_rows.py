@@ -238,7 +238,8 @@ def _looks_special(piece: str) -> bool:
 
 
 MAKERS: tuple[tuple[str, Maker], ...] = (
-    ("*.model", _from_sentencepiece), ("tekken.json", _from_tekken), ("*.tiktoken", _from_tiktoken), ("rwkv_vocab*.txt", _from_rwkv), ("tokenizer.bin", _from_llama2c),
+    ("*.model", _from_sentencepiece), ("tekken.json", _from_tekken), ("*.tiktoken", _from_tiktoken),
+    ("rwkv_vocab*.txt", _from_rwkv), ("tokenizer.bin", _from_llama2c),
     ("*", _from_library),
 )  # fmt: skip
 """By the name of a file."""
