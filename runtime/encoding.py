@@ -12,6 +12,7 @@ import numpy as np
 from .graph import Node, Value
 from .launch import CALL, JUMP, UNLESS, Buffer, Launch, Room, parts_for
 from .memory import aligned, live_bytes, place
+from .nesting import moved, nested, rewritten
 from .plan import Branch, Loop, Mark, Plan, PythonStep, Stretch, Tap, size
 from .spending import check_memory, check_work
 
@@ -25,7 +26,7 @@ Home = Buffer | Value
 def encoded(planner: Planner) -> Plan:
     """The plan, whose outputs are known by now."""
     plan = planner.plan
-    items = _output_slots(planner)
+    items, nodes = _nested(planner, _output_slots(planner))
     loops = _loops(items)
     last = len(items)
     kept: list[Home] = [*plan.outputs, *plan.live]
@@ -34,17 +35,17 @@ def encoded(planner: Planner) -> Plan:
     if any(room is planner.refusal.room for room in arena):
         plan.refusal = planner.refusal
         plan.refusal.room.first, plan.refusal.room.last = 0, last
-    plan.arena = place(arena)
+    plan.arena, plan.least = place(arena), live_bytes(arena, last)
     ends = _ends(items, kept, loops, last)
     plan.need = plan.arena + sum(aligned(_nbytes(plan, slot)) for slot in plan.made) + _held_by_python(planner, items, ends)
-    plan.largest = _largest(planner, items)
+    plan.largest = _largest(planner, items, nodes)
     plan.weights = sum(array.nbytes for array in planner.program.weights.values())
     plan.work, plan.hardest = planner.work, planner.hardest[1]
     check(plan, planner.threads)
     frees: list[list[int | Value]] = [[] for _ in range(last + 1)]
     for thing, position in ends.items():
         frees[position].append(thing)
-    _Encoder(plan, items, planner.nodes, frees).run()
+    _Encoder(plan, items, nodes, frees).run()
     return plan
 
 
@@ -77,6 +78,17 @@ def _output_slots(planner: Planner) -> list[Item]:
             plan.made.append(home.room.slot)
     parts = functools.partial(parts_for, planner.threads)
     return [item.launch(parts) if isinstance(item, Chain) else item for item in planner.chains]
+
+
+def _nested(planner: Planner, items: list[Item]) -> tuple[list[Item], list[Node | None]]:
+    """Launches without the copies that can be spared, and the node of each."""
+    plan = planner.plan
+    inside = nested(items, [*plan.outputs, *plan.live], lambda room: planner.homes.tenant(room) is not None)
+    if not inside:
+        return items, planner.nodes
+    plan.outputs, plan.live = ([moved(home, inside) for home in homes] for homes in (plan.outputs, plan.live))
+    pairs = [(rewritten(item, inside), node) for item, node in zip(items, planner.nodes, strict=True)]
+    return [item for item, _ in pairs if item is not None], [node for item, node in pairs if item is not None]
 
 
 def _homes(item: Item) -> Iterable[Home]:
@@ -160,7 +172,7 @@ def _held_by_python(planner: Planner, items: list[Item], ends: dict[int | Value,
     return live_bytes(rooms, len(items) + 1)
 
 
-def _largest(planner: Planner, items: list[Item]) -> str:
+def _largest(planner: Planner, items: list[Item], nodes: list[Node | None]) -> str:
     """The node whose results and scratch memory are the most bytes, named with them."""
     made: dict[int, int] = {}
     seen: set[int] = set()
@@ -172,7 +184,7 @@ def _largest(planner: Planner, items: list[Item]) -> str:
             seen.update(id(room) for room in rooms)
             made[position] = sum(room.nbytes for room in {id(room): room for room in rooms}.values())
     most = max(made, key=lambda at: made[at], default=-1)
-    node = planner.nodes[most] if most >= 0 else None
+    node = nodes[most] if most >= 0 else None
     return "" if node is None else f"{described(node)} with {made[most]:,} bytes"
 
 

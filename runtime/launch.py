@@ -104,6 +104,7 @@ class Launch:
     Attributes:
         output: what it computes, where it can take in what follows.
         takes: the launch that computes an element-wise chain of the output too, None where it cannot.
+        copied: what it copies as it is, byte by byte, and where to, when that is all it does.
     """
 
     kernel: Any
@@ -111,6 +112,7 @@ class Launch:
     parts: int = 1
     output: Buffer | None = None
     takes: Callable[[Chain, Buffer], Launch | None] | None = None
+    copied: tuple[Buffer, Buffer] | None = None
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,7 @@ class Plan:
         made: slots of the arrays that a run makes for outputs; lent: slots of inputs that may be written into.
         rest: what runs afterwards on the values in `live`.
         launches: what each instruction calls, None for one that only jumps, and the node that asked for it.
+        arena: bytes of the memory that results and scratch memory share; least: of those that live at once, of which it cannot have fewer.
         need: bytes of a run beside the weights, which are `weights` bytes; largest: the node that makes most of them.
         work: operations of a run; hardest: the node that does most of them.
     """
@@ -166,6 +167,7 @@ class Plan:
     made: list[int] = field(default_factory=list)
     lent: list[int] = field(default_factory=list)
     arena: int = 0
+    least: int = 0
     texts: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
     held: list[np.ndarray] = field(default_factory=list)
     rest: Program | None = None

@@ -36,6 +36,8 @@ BLOCK = 56
 """Squares of a block, about."""
 WIDEST = 64
 """Squares of a row of a block."""
+PIECES = 4
+"""Units of work for each thread, into which blocks are cut where there are fewer."""
 CACHED = 12 << 20
 """Bytes of transformed squares that stay in the cache from one launch to the next."""
 NEAR, FAR = 2 / 3, 3 / 2
@@ -205,8 +207,10 @@ def _results(args: Any, image: Any, output: Any, first_row: Any, first_column: A
 
 
 @inner
-def _panel(args: Any, image: Any, panel: Any, first_row: Any, first_column: Any, rows: Any, columns: Any, v: Any, pitch: Any, products: Any) -> None:
-    """A panel of outputs of a block: products, results, and what follows them."""
+def _panel(
+    args: Any, image: Any, panel: Any, first_row: Any, first_column: Any, rows: Any, columns: Any, v: Any, apart: Any, pitch: Any, products: Any
+) -> None:
+    """A panel of outputs of some rows of squares, whose matrices are `apart` bytes apart: products, results, and what follows them."""
     channels, outputs, out_height, out_width = args[8], args[9], args[14], args[15]
     squares, output = rows * columns, panel * PANEL
     most = min(PANEL, outputs - output)
@@ -216,7 +220,7 @@ def _panel(args: Any, image: Any, panel: Any, first_row: Any, first_column: Any,
         weights = args[1] + 4 * PANEL * channels * (panel * SQUARE + place)
         made = products + 4 * PANEL * squares * place
         column_of_tiles(
-            v + place * squares * pitch, pitch, 4, weights, channels, made, 4 * PANEL, 0, squares, width, none, 0, none, least, limit, products
+            v + place * apart, pitch, 4, weights, channels, made, 4 * PANEL, 0, squares, width, none, 0, none, least, limit, products
         )
     spare = products + 4 * PANEL * SQUARE * squares
     for half in range(0, width, NARROW):
@@ -257,7 +261,7 @@ def convolved_in_squares(args: Any, part: Any, parts: Any) -> None:
         for channel in range(0, args[8], LANES):
             _squares(args, image, row, column, rows, columns, channel, v, pitch, products)
         for panel in range((args[9] + PANEL - 1) // PANEL):
-            _panel(args, image, panel, row, column, rows, columns, v, pitch, products)
+            _panel(args, image, panel, row, column, rows, columns, v, rows * columns * pitch, pitch, products)
 
 
 @range_kernel
@@ -274,14 +278,19 @@ def transformed_squares(args: Any, part: Any, parts: Any) -> None:
 
 @range_kernel
 def multiplied_squares(args: Any, part: Any, parts: Any) -> None:
-    """Arguments as `transformed_squares` has them; one block after another of a panel of outputs."""
-    count = args[39]
+    """Arguments as `transformed_squares` has them, then pieces that the rows of a block are cut into; one block after another of a panel of
+    outputs.
+    """
+    count, pitch, pieces = args[39], args[40], args[43]
     products = args[31] + part * args[41]
-    first, last = share((args[9] + PANEL - 1) // PANEL * count, part, parts)
+    first, last = share((args[9] + PANEL - 1) // PANEL * count * pieces, part, parts)
     for unit in range(first, last):
-        image, row, column, rows, columns = _block(args, unit % count)
-        v = args[42] + unit % count * args[30] * args[38] * SQUARE * args[40]
-        _panel(args, image, unit // count, row, column, rows, columns, v, args[40], products)
+        block, panel = unit // pieces % count, unit // pieces // count
+        image, row, column, rows, columns = _block(args, block)
+        begin, end = share(rows, unit % pieces, pieces)
+        v = args[42] + block * args[30] * args[38] * SQUARE * pitch + begin * columns * pitch
+        if begin < end:
+            _panel(args, image, panel, row + begin, column, end - begin, columns, v, rows * columns * pitch, pitch, products)
 
 
 def in_squares(problem: Problem) -> Way | None:
@@ -308,13 +317,14 @@ def in_squares(problem: Problem) -> Way | None:
         return [], at_once
     everything = step.scratch(blocks * squares)
     groups = blocks * -(-channels // LANES)
-    taking, multiplying = step.parts(groups, 2 * problem.x.count), step.parts(blocks * panels_of, work)
+    pieces = 1 if step.threads == 1 else min(rows, -(-PIECES * step.threads // (blocks * panels_of)))
+    taking, multiplying = step.parts(groups, problem.x.count / 2), step.parts(blocks * panels_of * pieces, work)
     head = problem.arguments(problem.x, 0, 0, None, rows, step.scratch(taking * lines))
     first = Launch(transformed_squares, (*head, columns, blocks, pitch, lines, everything), taking)
     room = step.scratch(multiplying * results)
 
     def multiplied(finish: Finish, result: Buffer) -> Launch:
         head = problem.arguments(problem.x, weights, result, bias, rows, room, finish)
-        return Launch(multiplied_squares, (*head, columns, blocks, pitch, results, everything), multiplying)
+        return Launch(multiplied_squares, (*head, columns, blocks, pitch, results, everything, pieces), multiplying)
 
     return [first], multiplied

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from llvmlite import ir
@@ -188,7 +189,9 @@ def plan_concat(step: Step) -> Planned:
         if not x.count:
             continue
         place = y.view(x.shape, start * y.strides[axis])
-        launches.append(copy(step, x, place, x.shape, x.strides, y.strides))
+        copying = copy(step, x, place, x.shape, x.strides, y.strides)
+        together = math.prod(y.shape[:axis]) == 1
+        launches.append(replace(copying, copied=(x, place)) if together else copying)
         start += x.shape[axis]
     return launches
 
