@@ -99,7 +99,7 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
 
 def load(
     path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str | None = None, task: str | None = None,
-    device: str = "cpu", device_memory: int | None = None, gpu_layers: int | str | None = None,
+    device: str = "cpu", device_memory: int | None = None, gpu_layers: int | str | None = None, tensor_parallel: int = 1,
 ) -> LanguageModel:
     """A language model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
@@ -110,21 +110,30 @@ def load(
         task: ``lm`` for logits of tokens, ``classification`` for those of labels, ``hidden`` for hidden states, as models of embeddings have them;
             what the file says where None.
         device, device_memory, gpu_layers: as of `Session`: ``cpu`` or ``cuda``, the most bytes there, and how many layers run there.
+        tensor_parallel: how many processes compute the model together, each with a part of it and, on ``cuda``, a card of its own. A process
+            that asks for several keeps what it runs under ``if __name__ == "__main__"``, as Python's `multiprocessing` wants.
     """
     placed: dict[str, Any] = {"device": device, "device_memory": device_memory, "gpu_layers": gpu_layers}
+    if tensor_parallel != 1:
+        from .ranked import Opening, load_ranked
+
+        if isinstance(path, Graph) or task is not None:
+            raise UsageError("E-RANK-GRAPH", None, "several ranks open the model by its path, for logits of tokens")
+        return load_ranked(Opening(os.fspath(path)), tensor_parallel, threads=threads, activations=activations, **placed)
     graph = modern(path if isinstance(path, Graph) else open_model(path))
     if graph.nodes:
-        return LanguageModel(mapped(graph), threads, activations, functools.partial(_tokenizer, graph), **placed)
+        return LanguageModel(mapped(graph), threads, activations, functools.partial(tokenizer_of, graph), **placed)
     model = modelled(graph)
     if task is not None:
         if task not in TASKS or (task == "classification" and "classifier.weight" not in model.weights):
             raise UsageError("E-ARCH-TASK", graph.files[0] if graph.files else None, f"the model has no task {task!r}", expected=" or ".join(TASKS))
         model.config.values["task"] = task
     context = model.config.values.get("context")
-    return LanguageModel(mapped(built(model)), threads, activations, functools.partial(_tokenizer, graph), context, **placed)
+    return LanguageModel(mapped(built(model)), threads, activations, functools.partial(tokenizer_of, graph), context, **placed)
 
 
-def _tokenizer(graph: Graph) -> Tokenizer:
+def tokenizer_of(graph: Graph) -> Tokenizer:
+    """The tokenizer that came with what was read."""
     from ..models.language.tokenizer import read
 
     return read(graph)

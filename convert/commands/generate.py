@@ -45,6 +45,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 @click.option("--stop", multiple=True, metavar="TEXT", help="Ends the text, and is left out. Repeat for several.")
 @click.option("-c", "--context", type=click.IntRange(1), metavar="N", help="The most tokens, the prompt's included (default: the model's).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option("--tensor-parallel", type=click.IntRange(1), default=1, metavar="N", help="Processes that share the model, a card each (default 1).")
 @click.option("--activations", type=click.Choice(["f32", "q8"]), help="q8 (default) rounds what meets quantized weights.")
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
 @arguments.options(arguments.DEVICE, arguments.READING)
@@ -65,7 +66,14 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     placed = arguments.device(values)
     prompt = sys.stdin.read() if values["prompt"] == "-" else values["prompt"]
     began = time.perf_counter()
-    found = load(arguments.open_input(model, values), values["threads"], values["activations"], **placed)
+    graph = arguments.open_input(model, values)
+    if values["tensor_parallel"] > 1:
+        from ..ranked import Opening, load_ranked
+
+        opening = Opening(model, arguments.read_options(values), values["source_format"], values["revision"], values["offline"])
+        found: LanguageModel = load_ranked(opening, values["tensor_parallel"], threads=values["threads"], activations=values["activations"], **placed)
+    else:
+        found = load(graph, values["threads"], values["activations"], **placed)
     ids = _ids(found, prompt, values)
     loaded = time.perf_counter() - began
     out = current()

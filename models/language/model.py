@@ -138,12 +138,20 @@ class LanguageModel:
         """The cache before the first token."""
         return Cache(empty_states(self._states, batch), batch)
 
+    def copied(self, cache: Cache) -> Cache:
+        """Another cache of the same tokens."""
+        return cache.copy()
+
+    def run_states(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> None:
+        """Let a cache see some more tokens, as rank 0 does when it computes `output`."""
+        self._run(output, tokens, cache, mask, positions)
+
     def step(
         self, ids: ArrayLike, cache: Cache | None = None, mask: ArrayLike | None = None, positions: ArrayLike | None = None
     ) -> tuple[np.ndarray, Cache]:
         """The output for some more tokens, and the cache that has seen them too; the one that is given stays as it is."""
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
-        cache = self.start(len(tokens)) if cache is None else cache.copy()
+        cache = self.start(len(tokens)) if cache is None else self.copied(cache)
         return self._run(self._output, tokens, cache, mask, positions), cache
 
     def advance(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> np.ndarray:

@@ -1,0 +1,27 @@
+"""AllReduce: the sum of an array over the ranks that compute a model together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.build import Builder
+from ...runtime.graph import Node
+from ...runtime.infer import Inference
+from ...runtime.op import case, op
+from ...runtime.ranks import communicator
+from ..domain import CANDLE
+
+
+def _infer(node: Inference) -> None:
+    node.set(0, node.dtype(0), node.shape(0))
+
+
+def _lower(node: Node, build: Builder) -> None:
+    """What one rank alone computes."""
+    build.add("Identity", node.inputs, outputs=node.outputs, name=node.name)
+
+
+@op("AllReduce", CANDLE, infer=_infer, examples=[case("f32[2,3]")])
+def all_reduce(x: np.ndarray, *, group: str = "") -> np.ndarray:
+    """The sum of `x` over all ranks of a group (`runtime.ranks`), the same at each; the array itself for the group without a name."""
+    return communicator(group).all_reduce(x)

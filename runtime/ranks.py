@@ -1,0 +1,117 @@
+"""Ranks: processes that each compute a part of a model, and the communicator by which they add up what they have.
+
+A graph names its communicator (the attribute ``group`` of AllReduce); `join` says which one that is in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Protocol
+
+import numpy as np
+
+from .errors import FileAccessError, UsageError
+
+HEAD = 8
+"""Bytes before an array: how many bytes it has."""
+
+
+class Communicator(Protocol):
+    """What one rank of several does together with the others, all of them in the same order.
+
+    Attributes:
+        rank: of this process, from 0.
+        size: how many there are.
+    """
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
+        """The sum of all ranks' arrays, the same bits at each of them."""
+        ...
+
+
+class Alone:
+    """One rank."""
+
+    rank, size = 0, 1
+
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+
+class Loopback:
+    """Ranks on one machine's CPU, connected by pipes: rank 0 adds the arrays up in the order of the ranks and sends the sum.
+
+    Args:
+        rank: of this process.
+        pipes: at rank 0 one to each other rank, in their order; at the others the one to rank 0.
+        size: how many ranks there are.
+    """
+
+    def __init__(self, rank: int, pipes: Sequence[Connection], size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self._pipes = list(pipes)
+
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
+        plain = np.ascontiguousarray(array)
+        try:
+            return self._sum(plain) if self.rank == 0 else self._asked(plain)
+        except (EOFError, OSError) as error:
+            raise FileAccessError("E-RANK-DIED", None, f"a rank other than {self.rank} has ended", hint="Its messages are above") from error
+
+    def _sum(self, array: np.ndarray) -> np.ndarray:
+        total = array.copy()
+        other = np.empty_like(total)
+        for pipe in self._pipes:
+            _receive(pipe, other)
+            total += other
+        for pipe in self._pipes:
+            _send(pipe, total)
+        return total
+
+    def _asked(self, array: np.ndarray) -> np.ndarray:
+        found = np.empty_like(array)
+        _send(self._pipes[0], array)
+        _receive(self._pipes[0], found)
+        return found
+
+
+def _send(pipe: Connection, array: np.ndarray) -> None:
+    pipe.send_bytes(array.nbytes.to_bytes(HEAD, "little"))
+    if array.nbytes:
+        pipe.send_bytes(array.reshape(-1).view(np.uint8).data)
+
+
+def _receive(pipe: Connection, array: np.ndarray) -> None:
+    told = int.from_bytes(pipe.recv_bytes(HEAD), "little")
+    if told != array.nbytes:
+        raise FileAccessError("E-RANK-ORDER", None, "the ranks are not at the same step", expected=f"{array.nbytes:,} bytes", found=f"{told:,}")
+    if told:
+        pipe.recv_bytes_into(array.reshape(-1).view(np.uint8).data)
+
+
+_GROUPS: dict[str, Communicator] = {}
+
+
+def join(group: str, communicator: Communicator) -> None:
+    """Let AllReduce of this process use a communicator for a group."""
+    _GROUPS[group] = communicator
+
+
+def leave(group: str) -> None:
+    """Forget a group's communicator."""
+    _GROUPS.pop(group, None)
+
+
+def communicator(group: str) -> Communicator:
+    """The communicator of a group; the group without a name is this process alone. UsageError for one that nobody has joined."""
+    if not group:
+        return Alone()
+    if group not in _GROUPS:
+        raise UsageError("E-RANK-GROUP", None, f"this process is no rank of {group!r}", hint="Load the model with tensor_parallel")
+    return _GROUPS[group]

@@ -1,0 +1,185 @@
+"""Ranks: every decoder family on two of them gives what it gives on one, and a model on two processes generates the same text."""
+
+import json
+import multiprocessing
+import os
+import sys
+import threading
+from pathlib import Path
+
+import candle_convert as cc
+import language_files
+import numpy as np
+import pytest
+from candle_convert.convert.cli import run
+from candle_convert.convert.modelling import built, modelled
+from candle_convert.convert.opening import open_model
+from candle_convert.models.language.model import LanguageModel
+from candle_convert.runtime.dtype import DTYPES
+from candle_convert.runtime.errors import FileAccessError, UnsupportedError, UsageError
+from candle_convert.runtime.passes.across import AcrossRanks
+from candle_convert.runtime.passes.cutting import cut as cut_tensor
+from candle_convert.runtime.ranks import Alone, Loopback, _send, communicator, join, leave
+from candle_convert.runtime.storage import Held
+from candle_convert.runtime.tensor import Tensor
+from checkpoints import made
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_decoders import CASES
+from test_later_decoders import CASES as LATER
+
+FULL = os.environ.get("CANDLE_FULL") == "1"
+WHOLE = {
+    "olmo2": "a norm over all heads or units", "olmo3": "a norm over all heads or units", "deepseek_v2_lite": "this Split of a part is not known",
+    "falcon": "1 heads or units are no multiple of 2 ranks", "gpt_oss": "Concat of a part of its heads or units is not known",
+}  # fmt: skip
+"""Families whose attention stays whole on every rank, and why."""
+SAMPLED = ("llama_bias", "gemma2", "mixtral", "phi3", "olmo2", "gpt2")
+
+
+def loopbacks(size):
+    """Communicators of ranks that are threads."""
+    ends = [multiprocessing.Pipe() for _ in range(size - 1)]
+    return [Loopback(0, [ours for ours, _ in ends], size), *(Loopback(rank + 1, [theirs], size) for rank, (_, theirs) in enumerate(ends))]
+
+
+def on_ranks(size, work):
+    """What rank 0 gets; `work` is called with the rank and its group's name."""
+    results, groups = {}, [f"test {rank}" for rank in range(size)]
+    for group, one in zip(groups, loopbacks(size), strict=True):
+        join(group, one)
+
+    def go(rank):
+        try:
+            results[rank] = work(rank, groups[rank])
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=go, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for group in groups:
+        leave(group)
+    for result in results.values():
+        if isinstance(result, Exception):
+            raise result
+    return [results[rank] for rank in range(size)]
+
+
+def cut(path, rank, size, group):
+    graph = built(modelled(open_model(path)))
+    across = AcrossRanks(rank, size, group)
+    across.run(graph)
+    return graph, across.whole
+
+
+@pytest.mark.parametrize("case", [case for case in (*CASES, *LATER) if FULL or case.name in SAMPLED], ids=lambda case: case.name)
+def test_two_ranks_are_one(case, tmp_path):
+    made(case, 0, tmp_path)
+    ids = np.random.default_rng(0).integers(5, 60, (2, 11))
+    whole = cc.models.load(tmp_path, threads=1)
+    expected = whole.logits(ids)
+
+    def work(rank, group):
+        graph, stays = cut(tmp_path, rank, 2, group)
+        model = LanguageModel(graph, threads=1)
+        first, cache = model.step(ids[:, :6])
+        rest, _ = model.step(ids[:, 6:], cache)
+        return np.concatenate([first, rest], 1), stays, graph.nbytes
+
+    (got, stays, nbytes), (other, _, _) = on_ranks(2, work)
+    assert np.array_equal(got, other), "all ranks add up in one order"
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    assert nbytes < whole.graph.nbytes
+    known = WHOLE.get(case.name)
+    assert set(stays.values()) == (set() if known is None else {known})
+
+
+def files(folder, **changes):
+    language_files.written(folder / "m.gguf", **{"llama.attention.head_count_kv": np.uint32(language_files.HEADS), **changes})
+    return folder / "m.gguf"
+
+
+def test_processes_generate_what_one_does(tmp_path, capsys):
+    path = files(tmp_path)
+    said = []
+    for options in ([], ["--tensor-parallel", "2"]):
+        assert run(["generate", str(path), "-p", "once", "-n", "8", "--temp", "0", "--activations", "f32", "--threads", "1", *options, "--json"]) == 0
+        said.append(json.loads(capsys.readouterr().out)["tokens"])
+    assert said[0] == said[1]
+
+
+def test_caches_are_those_of_all_ranks(tmp_path):
+    path = files(tmp_path)
+    one, two = cc.models.load(path, threads=1), cc.models.load(path, threads=1, tensor_parallel=2)
+    first, cache = two.step([3, 4, 5])
+    left, right = two.step([6], cache)[0], two.step([7], cache)[0]
+    whole = one.logits([[3, 4, 5, 6], [3, 4, 5, 7]])
+    np.testing.assert_allclose(np.stack([left[0, 0], right[0, 0]]), whole[:, -1], rtol=1e-4, atol=1e-4 * np.abs(whole).max())
+    np.testing.assert_allclose(first[0], whole[0, :3], rtol=1e-4, atol=1e-4 * np.abs(whole).max())
+    two._others[0].close()
+    two._others.clear()
+
+
+@pytest.mark.parametrize(("name", "stays"), [("q8_0", {"layers.0.mlp", "layers.1.mlp"}), ("q4_0", {"layers.0.mlp", "layers.1.mlp"})])
+def test_blocks_are_cut_between(name, stays, tmp_path):
+    """Columns of 96 hidden units are three blocks, which two ranks cannot share; heads are cut."""
+    path = files(tmp_path)
+    assert run(["quantize", str(path), str(tmp_path / "q.gguf"), name, "--pure", "--quiet"]) == 0
+    expected = cc.models.load(tmp_path / "q.gguf", threads=1).logits([[3, 4, 5]])
+
+    def work(rank, group):
+        graph, whole = cut(tmp_path / "q.gguf", rank, 2, group)
+        return LanguageModel(graph, threads=1).logits([[3, 4, 5]]), whole
+
+    (got, whole), _ = on_ranks(2, work)
+    assert whole.keys() == stays
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_what_cannot_be_cut_says_so(tmp_path):
+    graph = built(modelled(open_model(files(tmp_path))))
+    with pytest.raises(UnsupportedError, match="nothing of the model can be cut for 7 ranks"):
+        AcrossRanks(0, 7, "g").run(graph)
+    with pytest.raises(UsageError):
+        AcrossRanks(2, 2, "g").run(graph)
+    assert not AcrossRanks(0, 1, "g").run(graph)
+    with pytest.raises(UsageError, match="no rank of 'nobody'"):
+        communicator("nobody")
+    assert isinstance(communicator(""), Alone)
+    with pytest.raises(UnsupportedError):
+        cc.models.load(tmp_path / "m.gguf", tensor_parallel=7)
+    for options in (["--tensor-parallel", "2", "--device", "cuda:0"], ["--tensor-parallel", "2", "--gpu-layers", "1"]):
+        assert run(["generate", str(tmp_path / "m.gguf"), "-p", "a", *options]) in (2, 4)
+
+
+def test_a_rank_that_ends_or_is_elsewhere_is_an_error():
+    one, other = loopbacks(2)
+    other._pipes[0].close()
+    with pytest.raises(FileAccessError, match="has ended"):
+        one.all_reduce(np.ones(3, np.float32))
+    one, other = loopbacks(2)
+    _send(other._pipes[0], np.ones(2, np.float32))
+    with pytest.raises(FileAccessError, match="not at the same step"):
+        one.all_reduce(np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "spans"),
+    [((6, 64), 0, ((2, 4),)), ((6, 64), 1, ((32, 64),)), ((6, 64), 0, ((0, 1), (4, 6))), ((2, 3, 64), 1, ((1, 3),))],
+)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "q8_0"])
+def test_cutting(shape, axis, spans, dtype):
+    numbers = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    if dtype == "q8_0":
+        tensor = Tensor(DTYPES[dtype], shape, Held(cc.encode(numbers, dtype).tobytes()))
+        numbers = tensor.dequantize().numpy()
+    else:
+        tensor = Tensor.of(numbers).cast(dtype)
+        numbers = tensor.numpy()
+    found = cut_tensor(tensor, axis, spans).dequantize("f32" if dtype == "q8_0" else dtype).numpy()
+    taken = np.concatenate([np.take(numbers, range(*span), axis) for span in spans], axis)
+    np.testing.assert_array_equal(found, taken)
