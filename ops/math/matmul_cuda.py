@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import over
 from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.product import Axes, product
+from ...runtime.cuda.product import Axes, by_library, product
 from ...runtime.cuda.zip import Chain, applied
 from ...runtime.launch import Buffer
 from .few_cuda import of_experts, rows_by
@@ -91,6 +91,13 @@ def linear_on_device(step: Step) -> Planned:
     rounded = step.attributes["activations"] != "f32"
     if rounded and (depth % GROUP or x.dtype != np.float32):
         return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
+    if not rounded and bias is not None:
+        whole = by_library(
+            x, w, y, Axes([], [], [], []), Axes([rows], [depth], None, [columns]), Axes([columns], None, [depth], [1]), Axes([depth], [1], [1], None),
+            bias=bias,
+        )
+        if whole is not None:
+            return whole
     target = y if bias is None else step.temporary(y.dtype, y.shape)
     found = rows_by(step, x.view((rows, depth)), w, target.view((rows, columns)), rounded)
     return found if bias is None else [*found, Chain((applied(_plus, [target, bias], y.dtype),), y)]

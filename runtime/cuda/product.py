@@ -11,7 +11,9 @@ import math
 import numpy as np
 
 from ..launch import Buffer
-from . import generated
+from . import blas, generated
+from .coded import Coded
+from .dense import problem
 from .element import stored
 from .group import Axes as Axes
 from .group import offsets
@@ -33,6 +35,9 @@ def product(
 ) -> Launch:
     """c = sum over depth of a * b, in dtype `sums`, that of the elements where None; `starts` are elements before the first ones."""
     kind = sums if sums is not None else stored(c.dtype).compute
+    library = by_library(a, b, c, stack, rows, columns, depth, starts) if kind == stored(c.dtype).compute else None
+    if library is not None:
+        return library
     half = half_kind(a, b)
     if half is not None and kind == np.float32 and min(rows.count, columns.count) >= FEWEST and capability() >= LEAST[half]:
         return half_product(a, b, c, stack, rows, columns, depth, starts, half)
@@ -67,6 +72,20 @@ def product(
     writer.add(5, f"c[c_start + c_s + c_m + c_n] = {stored(c.dtype).store.format(f'found[i * {EACH} + j]')}")
     kernel = generated.made(f"product of {a.dtype} and {b.dtype}", writer.text(), (SIDE * SIDE,))
     return Launch(kernel, writer.values, math.prod(tiles))
+
+
+def by_library(
+    a: Buffer, b: Buffer, c: Buffer, stack: Axes, rows: Axes, columns: Axes, depth: Axes, starts: tuple[int, int, int] = (0, 0, 0),
+    bias: Buffer | None = None,
+) -> Launch | None:
+    """The same by cuBLASLt, a `bias` for each column added; None where it is not there, or does not know such operands."""
+    if not blas.available() or isinstance(a, Coded) or isinstance(b, Coded) or min(rows.count, columns.count) < FEWEST:
+        return None
+    asked = problem(stack, rows, columns, depth)
+    if asked is None:
+        return None
+    first, second, third = (item.view((item.count - start,), start) for item, start in zip((a, b, c), starts, strict=True))
+    return blas.launched(asked, first, second, third, bias)
 
 
 def _fill(writer: Writer, tile: str, name: str, limit: str, block: str, group: Axes, depth: Axes, buffer: Buffer, kind: np.dtype) -> None:

@@ -1,0 +1,175 @@
+"""cuBLASLt: dense products by NVIDIA's library where it is installed (``nvidia-cublas``, in the extra ``[cuda]``), called through its C interface.
+
+Source: the cuBLASLt API, ``cublasLt.h``, whose numbers stand here. Which algorithm the library takes is asked once for each problem. Products of
+f32 are exact f32 unless the environment has CANDLE_TF32=1; those of 16 bits are summed in f32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedError
+from ..launch import Buffer, Room
+from .dense import Matrix, Problem
+from .kernel import Launch
+from .machine import SIMULATED, state
+
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+F32, F32_AS_TF32, F64 = 68, 77, 70
+"""Kinds of computation."""
+TRANSPOSE_FIRST, TRANSPOSE_SECOND, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
+BATCH_COUNT, BATCH_OFFSET = 5, 6
+WORKSPACE_BYTES, ALIGNMENTS = 1, (5, 6, 7, 8)
+WITH_BIAS = 4
+WORKSPACE = 32 << 20
+ALIGNED = 16
+
+
+class _Heuristic(ctypes.Structure):
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8), ("workspace", ctypes.c_size_t), ("state", ctypes.c_int), ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+@functools.cache
+def library() -> Any:
+    """The library, None where it is not installed."""
+    try:
+        from cuda import pathfinder
+    except ImportError:
+        return None
+    try:
+        return ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path)
+    except (pathfinder.DynamicLibNotFoundError, OSError):
+        return None
+
+
+@functools.cache
+def available() -> bool:
+    """Whether products go to the library: there is a card, and the library is installed."""
+    return not SIMULATED and bool(state().devices) and library() is not None
+
+
+def _call(name: str, *arguments: Any) -> None:
+    status = getattr(library(), name)(*arguments)
+    if status:
+        why = f"{name} of cuBLASLt failed with status {status}"
+        raise UnsupportedError("E-DEVICE-LIBRARY", None, why, hint="Update the driver or uninstall nvidia-cublas")
+
+
+def _set(call: str, target: ctypes.c_void_p, attribute: int, value: Any) -> None:
+    _call(call, target, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+
+
+def _layout(matrix: Matrix, dtype: str, count: int) -> ctypes.c_void_p:
+    made, rows, columns = ctypes.c_void_p(), ctypes.c_uint64(matrix.rows), ctypes.c_uint64(matrix.columns)
+    _call("cublasLtMatrixLayoutCreate", ctypes.byref(made), TYPES[dtype], rows, columns, ctypes.c_int64(matrix.leading))
+    if count > 1:
+        _set("cublasLtMatrixLayoutSetAttribute", made, BATCH_COUNT, ctypes.c_int32(count))
+        _set("cublasLtMatrixLayoutSetAttribute", made, BATCH_OFFSET, ctypes.c_int64(matrix.apart))
+    return made
+
+
+class Description:
+    """A problem in the library's own terms.
+
+    Attributes:
+        product: what is computed; layouts: of the three matrices; scalar: the type of alpha and beta.
+    """
+
+    def __init__(self, problem: Problem, dtype: str, result: str, bias: bool) -> None:
+        wide = dtype == "float64"
+        self.scalar: Any = ctypes.c_double if wide else ctypes.c_float
+        compute = F64 if wide else F32_AS_TF32 if dtype == "float32" and os.environ.get("CANDLE_TF32") == "1" else F32
+        self.product = ctypes.c_void_p()
+        _call("cublasLtMatmulDescCreate", ctypes.byref(self.product), compute, TYPES["float64" if wide else "float32"])
+        for attribute, matrix in ((TRANSPOSE_FIRST, problem.first), (TRANSPOSE_SECOND, problem.second)):
+            _set("cublasLtMatmulDescSetAttribute", self.product, attribute, ctypes.c_int32(matrix.turned))
+        if bias:
+            _set("cublasLtMatmulDescSetAttribute", self.product, EPILOGUE, ctypes.c_int32(WITH_BIAS))
+        kinds = zip((problem.first, problem.second, problem.third), (dtype, dtype, result), strict=True)
+        self.layouts = [_layout(matrix, kind, problem.count) for matrix, kind in kinds]
+
+    def algorithm(self, handle: ctypes.c_void_p, alignment: int) -> Any:
+        """The library's choice."""
+        preference, found, count = ctypes.c_void_p(), _Heuristic(), ctypes.c_int()
+        _call("cublasLtMatmulPreferenceCreate", ctypes.byref(preference))
+        _set("cublasLtMatmulPreferenceSetAttribute", preference, WORKSPACE_BYTES, ctypes.c_uint64(WORKSPACE))
+        for attribute in ALIGNMENTS:
+            _set("cublasLtMatmulPreferenceSetAttribute", preference, attribute, ctypes.c_uint32(alignment))
+        first, second, third = self.layouts
+        results = (1, ctypes.byref(found), ctypes.byref(count))
+        _call("cublasLtMatmulAlgoGetHeuristic", handle, self.product, first, second, third, third, preference, *results)
+        _call("cublasLtMatmulPreferenceDestroy", preference)
+        if not count.value:
+            raise UnsupportedError("E-DEVICE-LIBRARY", None, "cuBLASLt has no algorithm for a product", hint="Uninstall nvidia-cublas and report it")
+        return found
+
+
+class Product:
+    """The library in the place of a kernel: arguments are our operands, the result, memory to work in, then the bias where there is one.
+
+    Attributes:
+        title: for listings.
+        least: the compute capability from which it runs.
+    """
+
+    least = (0, 0)
+
+    def __init__(self, problem: Problem, dtype: str, result: str, alignment: int, bias: bool) -> None:
+        self.problem, self.dtype, self.result, self.alignment, self.bias = problem, dtype, result, alignment, bias
+        self.title = f"cublasLt product of {dtype}"
+        self._made: dict[int, tuple[Description, Any]] = {}
+        self._lock = threading.Lock()
+
+    def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
+        """Ask for the product; returns before it is done."""
+        from numba import cuda
+
+        device = cuda.current_context().device.id
+        a, b, c, workspace, *bias = (ctypes.c_void_p(int(item.__cuda_array_interface__["data"][0])) for item in arguments)
+        with self._lock:
+            if device not in self._made:
+                description = Description(self.problem, self.dtype, self.result, self.bias)
+                self._made[device] = description, description.algorithm(_handle(device), self.alignment)
+            description, found = self._made[device]
+            if bias:
+                _set("cublasLtMatmulDescSetAttribute", description.product, BIAS_POINTER, bias[0])
+            one, zero = description.scalar(1), description.scalar(0)
+            first, second, third = description.layouts
+            room = (workspace, ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(int(stream)))
+            operands = (ctypes.byref(one), b, first, a, second, ctypes.byref(zero), c, third, c, third)
+            _call("cublasLtMatmul", _handle(device), description.product, *operands, ctypes.byref(found), *room)
+
+    def __repr__(self) -> str:
+        return self.title
+
+
+@functools.cache
+def _handle(device: int) -> ctypes.c_void_p:
+    made = ctypes.c_void_p()
+    _call("cublasLtCreate", ctypes.byref(made))
+    return made
+
+
+made: Callable[..., Product] = functools.cache(Product)
+"""The product of a problem, the same for all who ask: its algorithm is chosen once."""
+
+
+def launched(problem: Problem, a: Buffer, b: Buffer, c: Buffer, bias: Buffer | None = None) -> Launch | None:
+    """The library's launch, None where it does not know the dtypes."""
+    given, result = a.dtype.name, c.dtype.name
+    if a.dtype != b.dtype or given not in TYPES or result not in (given, "float32") or (bias is not None and bias.dtype != c.dtype):
+        return None
+    aligned = all(buffer.offset % ALIGNED == 0 for buffer in (a, b, c))
+    kernel: Any = made(problem, given, result, ALIGNED if aligned else a.dtype.itemsize, bias is not None)
+    workspace = Buffer(np.dtype(np.uint8), (WORKSPACE,), Room(WORKSPACE))
+    return Launch(kernel, [a, b, c, workspace, *([] if bias is None else [bias])], 1)

@@ -1,0 +1,79 @@
+"""Dense products as a BLAS sees them: which operands are one matrix, or a stack of matrices, by leading dimensions, and which way they lie.
+
+A BLAS counts by columns; a matrix by rows is its transpose by columns. So the library computes c^T = b^T a^T: its first operand is our second one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .group import Axes
+from .operand import merged
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand by columns.
+
+    Attributes:
+        rows, columns: as it lies in memory.
+        leading: elements from one column to the next.
+        turned: whether the product takes its transpose.
+        apart: elements from one matrix of a stack to the next, 0 where all share one.
+    """
+
+    rows: int
+    columns: int
+    leading: int
+    turned: bool
+    apart: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``third = first second`` by columns, for each of `count` matrices; `first` is our second operand and `second` our first."""
+
+    first: Matrix
+    second: Matrix
+    third: Matrix
+    count: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, n and k of the library."""
+        return self.third.rows, self.third.columns, self.first.rows if self.first.turned else self.first.columns
+
+
+def problem(stack: Axes, rows: Axes, columns: Axes, depth: Axes) -> Problem | None:
+    """What a library is asked for, None where an operand is no stack of matrices."""
+    found = [_single(group) for group in (stack, rows, columns, depth)]
+    if any(item is None for item in found):
+        return None
+    (count, stacked), (m, down), (n, across), (k, deep) = (item for item in found if item is not None)
+    second = _matrix(k, m, deep["a"], down["a"], stacked["a"], count)
+    first = _matrix(n, k, across["b"], deep["b"], stacked["b"], count)
+    third = _matrix(n, m, across["c"], down["c"], stacked["c"], count)
+    if first is None or second is None or third is None or third.turned or (count > 1 and third.apart == 0):
+        return None
+    return Problem(first, second, third, count)
+
+
+def _single(group: Axes) -> tuple[int, dict[str, int]] | None:
+    """A group as one axis: its length and the strides of the operands."""
+    columns = {name: strides for name, strides in (("a", group.a), ("b", group.b), ("c", group.c)) if strides is not None}
+    lengths, found = merged(group.lengths, list(columns.values()))
+    if len(lengths) > 1:
+        return None
+    return (lengths[0] if lengths else 1), {name: strides[0] if strides else 0 for name, strides in zip(columns, found, strict=True)}
+
+
+def _matrix(rows: int, columns: int, down: int, across: int, apart: int, count: int) -> Matrix | None:
+    """[rows, columns] with these strides by columns, or its transpose where rows are what lies together."""
+    apart = apart if count > 1 else 0
+    if apart < 0:
+        return None
+    if (rows == 1 or down == 1) and (columns == 1 or across >= rows):
+        return Matrix(rows, columns, across if columns > 1 else rows, False, apart)
+    if (columns == 1 or across == 1) and (rows == 1 or down >= columns):
+        return Matrix(columns, rows, down if rows > 1 else columns, True, apart)
+    return None

@@ -1,0 +1,82 @@
+"""What cuBLASLt is asked for: operands by columns as a BLAS reads them, with NumPy; the library's own descriptors where it is installed."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from candle_convert.runtime.cuda import blas
+from candle_convert.runtime.cuda.dense import problem
+from candle_convert.runtime.cuda.group import Axes
+
+ROWS, COLUMNS, DEPTH = 3, 5, 4
+
+
+def stored(shape, turned, seed):
+    """A stack of matrices in memory, or of their transposes, and strides of (matrix, row, column)."""
+    array = np.random.default_rng(seed).integers(-9, 9, (*shape[:1], *(shape[:0:-1] if turned else shape[1:]))).astype(np.float64)
+    stack, down, across = (stride // 8 for stride in array.strides)
+    return array, (stack, across, down) if turned else (stack, down, across)
+
+
+def by_columns(memory, matrix, count):
+    """[count, rows, columns] as a BLAS sees them."""
+    strides = [8 * stride for stride in (matrix.apart, 1, matrix.leading)]
+    found = np.lib.stride_tricks.as_strided(memory.reshape(-1), (count, matrix.rows, matrix.columns), strides)
+    return found.transpose(0, 2, 1) if matrix.turned else found
+
+
+@pytest.mark.parametrize("sizes", [(ROWS, COLUMNS, DEPTH), (1, COLUMNS, DEPTH), (ROWS, 1, DEPTH), (ROWS, COLUMNS, 1)])
+@pytest.mark.parametrize("stacked", ["none", "both", "first"])
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_problems_are_the_products(sizes, stacked, turned):
+    rows, columns, depth = sizes
+    count = 1 if stacked == "none" else 2
+    a, (a_stack, a_down, a_across) = stored((count, rows, depth), turned[0], 0)
+    b, (b_stack, b_down, b_across) = stored((count if stacked == "both" else 1, depth, columns), turned[1], 1)
+    c = np.zeros((count, rows, columns))
+    asked = problem(
+        Axes([count], [a_stack], [b_stack if stacked == "both" else 0], [rows * columns]), Axes([rows], [a_down], None, [columns]),
+        Axes([columns], None, [b_across], [1]), Axes([depth], [a_across], [b_down], None),
+    )
+    assert asked.sizes == (columns, rows, depth)
+    found = by_columns(c, asked.third, asked.count)
+    found[...] = by_columns(b, asked.first, asked.count) @ by_columns(a, asked.second, asked.count)
+    expected = (a.transpose(0, 2, 1) if turned[0] else a) @ (b.transpose(0, 2, 1) if turned[1] else b)
+    np.testing.assert_array_equal(c, expected)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (Axes([], [], [], []), Axes([4], [1], None, [9]), Axes([3, 3], None, [5, 1], [3, 1]), Axes([2, 2], [2, 1], [5, 1], None)),
+        (Axes([], [], [], []), Axes([4], [8], None, [4]), Axes([4], None, [2], [1]), Axes([4], [2], [8], None)),
+        (Axes([], [], [], []), Axes([4], [4], None, [1]), Axes([4], None, [1], [4]), Axes([4], [1], [4], None)),
+    ],
+    ids=["windows that overlap", "every second element", "a result by columns"],
+)
+def test_what_is_no_matrix_is_left_to_our_own_kernels(groups):
+    assert problem(*groups) is None
+
+
+def noted(kind, target, attribute, ctype):
+    """What a descriptor of the library says."""
+    value, size = ctype(), ctypes.c_size_t()
+    get = getattr(blas.library(), f"cublasLt{kind}GetAttribute")
+    assert get(target, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)), ctypes.byref(size)) == 0
+    return value.value
+
+
+@pytest.mark.skipif(blas.library() is None, reason="cuBLASLt is not installed")
+@pytest.mark.parametrize("dtype", blas.TYPES)
+def test_the_library_takes_the_description(dtype):
+    """Its descriptors need no card; what it has noted is what was meant."""
+    asked = problem(Axes([2], [12], [0], [15]), Axes([3], [4], None, [5]), Axes([5], None, [4], [1]), Axes([4], [1], [1], None))
+    made = blas.Description(asked, dtype, dtype, bias=True)
+    numbers = [
+        noted("MatrixLayout", layout, attribute, ctypes.c_int32 if attribute in (0, 5) else ctypes.c_int64)
+        for layout in made.layouts for attribute in (0, 2, 3, 4, 5, 6)
+    ]
+    kind = blas.TYPES[dtype]
+    assert numbers == [kind, 4, 5, 4, 2, 0, kind, 4, 3, 4, 2, 12, kind, 5, 3, 5, 2, 15]
+    attributes = {blas.TRANSPOSE_FIRST: 1, blas.TRANSPOSE_SECOND: 0, blas.EPILOGUE: blas.WITH_BIAS}
+    assert {attribute: noted("MatmulDesc", made.product, attribute, ctypes.c_int32) for attribute in attributes} == attributes
