@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..runtime import paths
+
 DISTRIBUTION = "candle-convert"
-FEATURES = tuple("sse4_2 avx avx2 fma f16c avx512f avx512bw avx512_vnni avx_vnni amx_tile amx_int8 asimd asimddp sve".split())  # noqa: SIM905
+FEATURES = tuple("sse4_2 avx avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16 avx_vnni amx_tile amx_int8 amx_bf16 asimd asimddp sve".split())  # noqa: SIM905
 OPTIONAL = {"jinja2": "is not installed; without it scan searches chat templates for patterns only"}
 VARIABLES = (
     "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "NUMBA_ENABLE_CUDASIM", "NO_COLOR", "TMPDIR",
@@ -87,6 +89,16 @@ def hardware() -> dict[str, Any]:
     }
 
 
+def kernels() -> dict[str, Any]:
+    """The level of instructions that kernels are made of, those that this machine has, and what each kind of kernel does with it."""
+    return {
+        "level": paths.level().name,
+        "offered": [level.name for level in paths.offered()],
+        "forced": bool(os.environ.get(paths.VARIABLE)),
+        "paths": {path.kernels: path.taken() for path in paths.PATHS},
+    }
+
+
 def _cuda() -> dict[str, Any]:
     """The driver's version, the names of its cards, numba-cuda's version, and whether the simulator stands for a card."""
     driver = re.search(r"(\d+\.\d[\d.]*)", _read(str(DRIVER / "version")))
@@ -152,6 +164,7 @@ def report() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": packages(),
         "hardware": hardware(),
+        "kernels": kernels(),
         "disks": disks(),
         "caches": caches(),
     }

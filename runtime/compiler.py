@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import machine
+from . import half_calls, paths
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,20 +81,10 @@ def jitable(function: F, **options: Any) -> F:
 def numba() -> Any:
     """Numba, which then knows all functions that modules loaded so far have for kernels."""
     compiler = importlib.import_module("numba")
+    compiler.config.CPU_NAME, compiler.config.CPU_FEATURES = paths.target()
+    if "f16c" not in paths.features():
+        half_calls.install()
     importlib.import_module(".simd_types", __package__)
     while _waiting:
         _waiting.pop(0)()
     return compiler
-
-
-@functools.cache
-def features() -> frozenset[str]:
-    """What the processor has, by LLVM's names; asked once, and kept."""
-    place = machine.folder()
-    path = None if place is None else place / f"features.{machine.platform()[:32]}"
-    held = machine.read_code(path)
-    if held is None:
-        held = " ".join(sorted(name for name, present in binding.get_host_cpu_features().items() if present)).encode()
-        if path is not None:
-            machine.write_code(path, held)
-    return frozenset(held.decode().split())

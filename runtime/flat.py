@@ -7,9 +7,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from .compiler import arrays, features, intrinsic, types
+from .compiler import arrays, intrinsic, types
 from .compiler import simd_types as kinds
 from .kernel import inlined
+from .paths import features
 from .simd import LANES, bits, from_bits, load, select
 
 _WORD = ir.IntType(64)
@@ -51,5 +52,5 @@ def exact_half(halves: Any, index: Any) -> Any:
     return from_bits(select(magnitude >= 0x0F800000, magnitude | 0x7F800000, scaled) | ((pattern & 0x8000) << 16))
 
 
-load_half = _converted if features() & {"f16c", "avx512f"} else exact_half
+load_half = _converted if "f16c" in features() else exact_half
 """Sixteen numbers of half precision, a flat uint16 array's elements from `index`, as float32; NaN stays NaN."""

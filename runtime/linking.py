@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from . import paths
 from .compiler import binding
 
 ENTRY = "candle_entry"
@@ -55,13 +56,12 @@ def object_of(text: str, optimized: bool = False) -> bytes:
 
 @functools.cache
 def target() -> Any:
-    """This processor, for code that runs at any address."""
+    """The processor of the level of this process, for code that runs at any address."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()
-    features = binding.get_host_cpu_features().flatten()
-    kind, name = binding.Target.from_default_triple(), binding.get_host_cpu_name()
-    return kind.create_target_machine(name, features, opt=3, reloc="pic", codemodel="small")
+    cpu, features = paths.target()
+    return binding.Target.from_default_triple().create_target_machine(cpu, features, opt=3, reloc="pic", codemodel="small")
 
 
 @dataclass

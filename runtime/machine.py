@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import sources
+from . import paths, sources
 
 if TYPE_CHECKING:
     from .kernel import RangeKernel
@@ -124,8 +124,8 @@ def _ours(status: os.stat_result, kind: Any) -> bool:
 
 @functools.cache
 def platform() -> str:
-    """A digest of the interpreter, the compiler and the processor."""
-    digest = hashlib.sha256(repr((sys.version_info[:2], processor())).encode())
+    """A digest of the interpreter, the compiler, the processor and the level of its instructions that kernels use."""
+    digest = hashlib.sha256(repr((sys.version_info[:2], processor(), paths.level().name)).encode())
     for name in ("numba", "llvmlite"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:

@@ -14,8 +14,8 @@ _PACKAGE = __package__.rpartition(".")[0]
 _ROOT = Path(__file__).parents[1]
 _RUNTIME = frozenset(
     _ROOT / "runtime" / f"{name}.py" for name in (
-        "checksum_kernel", "compiler", "element", "emit", "flat", "fusion", "halves", "keeping",
-        "kernel", "linking", "machine", "native", "scalar_math", "simd", "simd_types", "vector",
+        "checksum_kernel", "compiler", "element", "emit", "flat", "fusion", "half_calls", "halves", "keeping",
+        "kernel", "linking", "machine", "native", "paths", "scalar_math", "simd", "simd_types", "vector",
     )
 )
 """Modules of `runtime` that machine code is made of, or with."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from .compiler import features
+from .paths import features
 
 LANES = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))

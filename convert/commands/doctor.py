@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from ...runtime import paths
 from ...runtime.errors import printable
 from .. import arguments
 from ..output import current, human_size
@@ -36,6 +37,10 @@ def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
     out.say(f"candle-convert {found['candle_convert']} · Python {python['version']} ({python['implementation']}) · {found['platform']}")
     out.say(printable(python["executable"]))
     out.say(f"cpu      {hardware['cores']} cores · {hardware['cpu']} · {' '.join(hardware['features'])}")
+    kernels = found["kernels"]
+    out.say(f"kernels  {kernels['level']} · {paths.VARIABLE} {'forces it' if kernels['forced'] else 'forces one'} of {' '.join(kernels['offered'])}")
+    for name, taken in kernels["paths"].items():
+        out.say(f"         {name}: {taken}")
     sizes = [f"{human_size(value)} {name.replace('_', ' ')}" for name, value in memory.items() if value is not None]
     out.say(f"memory   {' · '.join(sizes)}")
     cuda = hardware["cuda"]

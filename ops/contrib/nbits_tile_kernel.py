@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils, features, intrinsic, types
+from ...runtime.compiler import cgutils, intrinsic, types
+from ...runtime.paths import INTEGERS, features
 
 PANEL = 32
 ROWS = {False: (4, 2, 1), True: (6, 2, 1)}
 """Rows of the tiles, for real rows and for rows of bytes."""
-WIDE, VNNI = "avx512f" in features(), "avx512vnni" in features()
+WIDE, VNNI = "avx512f" in features(), INTEGERS.taken() == "VNNI"
 
 _INT, _WORD, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
 _REALS, _WORDS, _SMALL = ir.VectorType(_FLOAT, 16), ir.VectorType(_WORD, 16), ir.VectorType(ir.IntType(8), 16)

@@ -14,8 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import features
 from ...runtime.emit import EmittedKernel
+from ...runtime.paths import PROMPTS
 from ...runtime.vector import F32, I8, I32, I64, LANES, Code, Vector, vector_type
 from ..quants.products import Block, Codes, codes, runs
 from .rows_kernel import Stored, _bias, _clear, smaller, spread, words
@@ -85,7 +85,7 @@ class Tile:
 
 def available(name: str) -> bool:
     """Whether the type's blocks are multiplied here as whole numbers."""
-    return name in codes() and {"avx512vnni", "avx512bw", "avx512vl", "fma", "f16c"} <= features()
+    return name in codes() and PROMPTS.taken() in ("AMX", "VNNI")
 
 
 def tile_of(name: str) -> Tile:

@@ -12,9 +12,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import features
 from ...runtime.dtype import DTYPES, BlockType
 from ...runtime.emit import EmittedKernel
+from ...runtime.paths import features
 from ...runtime.vector import F32, I16, I32, I64, LANES, Code, Vector, vector_type
 from ..quants.products import Block, Group, build_mask, codes, rows
 

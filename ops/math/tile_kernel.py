@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils, features, intrinsic, types
+from ...runtime.compiler import cgutils, intrinsic, types
 from ...runtime.kernel import inlined, inner
 from ...runtime.native import f32
+from ...runtime.paths import features
 
 VECTOR = ir.VectorType(ir.FloatType(), 16)
 INT = ir.IntType(64)

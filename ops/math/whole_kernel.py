@@ -14,8 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import features
 from ...runtime.emit import EmittedKernel
+from ...runtime.paths import BLOCKS
 from ...runtime.vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ..quants.products import Block, Codes, Numbers, build_mask, codes
 from .rows_kernel import Stored, smaller, spread, sum_of, times, words
@@ -29,7 +29,7 @@ NO_INTS, NO_FLOATS = ir.Constant(INTS, [0] * LANES), ir.Constant(vector_type(F32
 
 def available(name: str) -> bool:
     """Whether rows of the type are multiplied as whole numbers here."""
-    return name in codes() and {"avx512vnni", "avx512bw", "avx512vl", "fma", "f16c"} <= features()
+    return name in codes() and BLOCKS.taken() == "VNNI"
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils, features, intrinsic, types
+from ...runtime.compiler import cgutils, intrinsic, types
 from ...runtime.kernel import inner
+from ...runtime.paths import INTEGERS, features
 
-VNNI = "avx512vnni" in features()
+VNNI = INTEGERS.taken() == "VNNI"
 ROWS = 12 if "avx512f" in features() else 3
 PANEL = 32
 MIDDLE = 128

@@ -152,7 +152,7 @@ SUCCESS = [
     (["models", "show", "lm.gguf"], {"model": OBJECT, "parameters": LIST, "weights": NUMBER, "whole": {"const": True}}),
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
-    (["doctor"], {"packages": LIST, "hardware": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),
+    (["doctor"], {"packages": LIST, "hardware": OBJECT, "kernels": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),
     (["completion", "bash"], {"shell": TEXT, "script": TEXT}),
 ]
 
