@@ -1,0 +1,222 @@
+"""Every device kernel that examples launch, compiled to PTX for several generations of cards; also in slices, each going on where the last one ended.
+
+    python every_kernel.py [--seconds 80] [--passed FILE]
+
+A slice compiles what the file does not name yet, prints counts as one JSON object, and exits with 0 when all is done, 2 when some is left, 1 when
+something was wrong. A kernel is known by a digest of its text, the types of its arguments and the sources that such texts call.
+"""
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "ops"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import candle_convert.formats.containers.onnx_graph as onnx_graph
+from candle_convert.ops.quants import codecs
+from candle_convert.ops.quants.device import elements
+from candle_convert.ops.quants.device.encoding import LaneEncoder, kernel_of, lane_encoder, mean_squares
+from candle_convert.runtime.cuda import place
+from candle_convert.runtime.cuda.kernel import Launch, signature
+from candle_convert.runtime.cuda.planner import Planner
+from candle_convert.runtime.cuda.program import Program, described, weights_of
+from candle_convert.runtime.op import Example
+from candle_convert.runtime.passes.linear import UseLinear
+from candle_convert.runtime.registry import operators
+from candle_convert.runtime.upgrade import upgrade
+from quantized_on_device import chosen, few, linear, taken, weight
+from single_node import model
+
+CHIPS = [(7, 5), (8, 0), (9, 0), (12, 1)]
+"""Turing, Ampere, Hopper, and the newest that the toolkit knows."""
+ROOT = Path(place.__file__).parents[2]
+ENCODED, MEANS = ("int64", "int64", "float32*", "float32*", "float32*", "uint8*"), ("int64", "int64", "float32*", "float32*")
+JOINED = ("fma.", "div.full", "div.approx", "sqrt.approx", ".ftz")
+"""What an encoder's machine code must not have: then its bytes are not the CPU's."""
+
+
+def sources():
+    """What kernels come from: a name, and a function that gives (kernel, types of its arguments) pairs."""
+    place.kernels()
+    for operator in operators().values():
+        if place.placed(operator) is None and operator.examples:
+            yield f"operator {operator.domain} {operator.name}", lambda operator=operator: of_operator(operator)
+    for name in elements():
+        yield f"blocks {name}", lambda name=name: of_blocks(name)
+    yield "experts", of_experts
+    for codec in codecs().values():
+        if codec.encoder is not None:
+            yield f"encoder {codec.dtype.name}", lambda codec=codec: of_encoder(codec)
+
+
+def of_operator(operator):
+    found = {}
+    for index, example in enumerate(operator.examples):
+        collect(operator, example, found)
+        if index == 0 and operator.scalar is not None:
+            collect(operator, halved(example, "f16"), found)
+            collect(operator, halved(example, "bf16"), found)
+    return list(found.values())
+
+
+def of_blocks(name):
+    found = {}
+    for form, decided in ((linear, ((1, "f32"), (8, "f32"), (2, "q8"), (8, "q8"))), (taken, ((2, "f32"),))):
+        for rows, activations in decided:
+            graph = form(few(name)[0])
+            UseLinear(activations).run(graph)
+            shape = (rows, *graph.inputs[0].shape[1:])
+            gather(graph, {graph.inputs[0].name: np.zeros(shape, graph.inputs[0].dtype.as_numpy())}, found)
+    return list(found.values())
+
+
+def of_experts():
+    found = {}
+    gather(chosen(weight("q4_k", (3, 4, 256))[0]), {"x": np.zeros((2, 256), np.float32), "ids": np.zeros((2, 2), np.int64)}, found)
+    return list(found.values())
+
+
+def of_encoder(codec):
+    ways = [lane_encoder(codec, weighted) for weighted in (False, True)]
+    found = [(kernel_of(codec, weighted), ENCODED) for weighted, way in enumerate(ways) if isinstance(way, LaneEncoder) and way.weighted >= weighted]
+    return [*found, (mean_squares(), MEANS)] if any(getattr(way, "means", False) for way in ways) else found
+
+
+def halved(example, name):
+    """An example whose made-up floats are of half precision."""
+    inputs = tuple(item.replace("f32", name) if isinstance(item, str) else item for item in example.inputs)
+    return Example(inputs, example.attributes, example.outputs)
+
+
+def collect(operator, example, found):
+    made, feeds = model(operator, example)
+    gather(onnx_graph.graph_of(made), feeds, found)
+
+
+def gather(graph, feeds, found):
+    """The kernels of a plan for these inputs."""
+    upgrade(graph)
+    program = Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), None, {})
+    values = [(feeds.get(value.name), decides) for value, decides in zip(graph.inputs, program.decides, strict=True)]
+    plan = Planner(program, [described(*pair) for pair in values], frozenset()).made()
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            key = signature(step.arguments)
+            found.setdefault((step.kernel.function.__module__, key), (step.kernel, key))
+
+
+def compiled(kernel, kinds, chips):
+    """Its assembly for each compute capability; all but the last step is done once."""
+    from numba.cuda import compiler, types
+
+    arguments = tuple(types.Array(getattr(types, name[:-1]), 1, "C") if name.endswith("*") else getattr(types, name) for name in kinds)
+    library, _ = compiler._compile_pyfunc_with_fixup(
+        kernel.function, arguments, debug=None, lineinfo=False, device=False, fastmath=False, cc=chips[0], opt=None, abi="numba", abi_info=None,
+        forceinline=False, launch_bounds=None, lto=False,
+    )  # fmt: skip
+    return ["".join(library.get_asm_strs(cc=cc)) for cc in chips]
+
+
+def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
+    """What is wrong with a kernel's machine code, None when nothing is."""
+    fitting = [cc for cc in chips if cc >= kernel.least]
+    for cc, text in zip(fitting, compiled(kernel, kinds, fitting), strict=True):
+        if f".target sm_{cc[0]}{cc[1]}" not in text or ".entry" not in text:
+            return f"{kernel} {kinds}: no code for {cc}"
+        joined = [word for word in JOINED if word in text] if encoder else []
+        if joined:
+            return f"{kernel} for {cc}: {joined}"
+    return None
+
+
+@cache
+def toolkit():
+    """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call."""
+    called = [ROOT / "runtime" / "cuda" / f"{name}.py" for name in ("bits", "coded", "element", "exact", "lane", "warp", "fragment", "zip")]
+    parts = [importlib.metadata.version("numba-cuda"), repr(CHIPS), *(path.read_text() for path in called if path.exists())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def planners():
+    """A digest of all that decides which kernels there are."""
+    paths = sorted([*(ROOT / "runtime").rglob("*.py"), *(ROOT / "ops").rglob("*.py"), *Path(__file__).parents[2].glob("*.py")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def fingerprint(kernel, kinds):
+    text = Path(kernel.function.__code__.co_filename).read_text()
+    return hashlib.sha256(f"{toolkit()} {text} {kinds}".encode()).hexdigest()[:24]
+
+
+def swept(passed, seconds, report=lambda row: None):
+    """Compile what is left; counts, and whether all is done."""
+    known = set(passed.read_text().split("\n")) if passed.exists() else set()
+    end = time.monotonic() + seconds
+    counts = {"sources": 0, "kernels": 0, "new": 0, "left": 0, "wrong": []}
+    with open(passed, "a") as file:
+        for name, kernels_of in sources():
+            mark = hashlib.sha256(f"{planners()} {toolkit()} {name}".encode()).hexdigest()[:24]
+            counts["sources"] += 1
+            done = next((line for line in known if line.startswith(f"{mark} ")), None)
+            if done is not None:
+                counts["kernels"] += int(done.split()[1])
+                continue
+            if time.monotonic() > end:
+                counts["left"] += 1
+                continue
+            pairs, complete = kernels_of(), True
+            for kernel, kinds in pairs:
+                key = fingerprint(kernel, kinds)
+                if key in known:
+                    continue
+                if time.monotonic() > end:
+                    complete = False
+                    break
+                why = wrong(kernel, kinds, name.startswith("encoder"))
+                if why is not None:
+                    counts["wrong"].append(f"{name}: {why}")
+                    complete = False
+                    continue
+                counts["new"] += 1
+                known.add(key)
+                file.write(f"{key}\n")
+                file.flush()
+            if complete:
+                counts["kernels"] += len(pairs)
+                file.write(f"{mark} {len(pairs)} {name}\n")
+                file.flush()
+            else:
+                counts["left"] += 1
+    return counts
+
+
+def cache_file():
+    """Where what has passed is kept between runs."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "candle-convert"
+    base.mkdir(parents=True, exist_ok=True)
+    return base / "ptx-passed.txt"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=80)
+    parser.add_argument("--passed", type=Path, default=None)
+    arguments = parser.parse_args()
+    counts = swept(arguments.passed or cache_file(), arguments.seconds)
+    print(json.dumps(counts))
+    return 1 if counts["wrong"] else 2 if counts["left"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
