@@ -8,7 +8,6 @@ import numpy as np
 
 from .launch import ALIGNMENT, Room
 
-
 ORDERS: tuple[Callable[[Room], tuple[int, ...]], ...] = (
     lambda room: (-room.nbytes, room.first),
     lambda room: (-room.nbytes * (room.last - room.first + 1), room.first),

@@ -18,7 +18,7 @@ CASES = {
     "an input": ("a = Relu (x) y = Concat <axis = 1> (x, a)", ["y"], 1),
     "used afterwards": ("a = Relu (x) b = Exp (x) c = Concat <axis = 1> (a, b) d = Tanh (c) e = Slice (d, zero, four, one) y = Add (a, e)", ["y"], 1),
     "overwritten afterwards": (
-        "a = Relu (x) b = Exp (x) c = Concat <axis = 1> (a, b) d = ScatterElements <axis = 1> (c, places, news) e = Neg (a) y = Concat (d, e)", ["y"], 1,
+        "a = Relu (x) b = Exp (x) c = Concat (a, b) d = ScatterElements <axis = 1> (c, places, news) e = Neg (a) y = Concat (d, e)", ["y"], 1,
     ),
     "batch": (DENSE, ["y"], 2),
     "a view": ("a = Relu (x) s = Reshape (a, flat) t = Exp (s) c = Concat <axis = 0> (s, t) y = Neg (c)", ["y"], 1),
