@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dtype import F32
 from ...runtime.errors import FormatError, UsageError
@@ -78,29 +78,86 @@ class Importance:
         )
 
 
+@dataclass
+class Sums:
+    """What an importance matrix is computed from.
+
+    Attributes:
+        datasets: names of the texts.
+        sums: float64 [matrices, columns], the squares of what columns were multiplied with, by tensor name.
+        counts: float64 [matrices], the rows that they are sums of.
+    """
+
+    datasets: list[str] = field(default_factory=list)
+    sums: dict[str, np.ndarray] = field(default_factory=dict)
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
+
+
 def read(path: str) -> Importance:
     """The importance matrix in a file of either format."""
     source = Source(path)
-    importance = _read_gguf(path) if source.head(4) == b"GGUF" else _read_old(source, path)
+    importance = _read_gguf(path) if source.head(4) == b"GGUF" else _read_old(source, path)[0]
     if not importance.values:
         raise FormatError("E-IMATRIX-EMPTY", path, "holds no importance matrix", hint=EMPTY)
     _check(importance)
     return importance
 
 
-def _read_gguf(path: str) -> Importance:
+def read_sums(path: str, context: int) -> Sums:
+    """What a file of either format was computed from, to be added to.
+
+    Args:
+        context: tokens of a piece of the text that an older file counts as one.
+    """
+    source = Source(path)
+    if source.head(4) != b"GGUF":
+        old, calls = _read_old(source, path)
+        found = Sums(old.datasets)
+        for name, values in old.values.items():
+            count = max(1, calls[name]) * context
+            found.sums[name], found.counts[name] = _one_each(values * float(count)), _one_each(count)
+    else:
+        graph = read_file(Path(path), ReadOptions(), "gguf")
+        found = Sums(_datasets(graph))
+        for name, sums, counts in _pairs(graph, path):
+            found.counts[name] = counts.astype("f8")
+            found.sums[name] = sums.astype("f8").reshape(counts.size, -1)
+    if not found.sums:
+        raise FormatError("E-IMATRIX-EMPTY", path, "holds no importance matrix", hint=EMPTY)
+    for name, sums in found.sums.items():
+        _check_values(name, sums.reshape(-1), path)
+        _check_values(name, found.counts[name], path)
+    return found
+
+
+def _one_each(values: Any) -> np.ndarray:
     import numpy
 
-    graph = read_file(Path(path), ReadOptions(), "gguf")
-    datasets = graph.metadata.get("imatrix.datasets", [])
-    chunks = graph.metadata.get("imatrix.chunk_count", 0)
-    found = Importance(path)
-    found.datasets = [text for text in datasets if isinstance(text, str)] if isinstance(datasets, list) else []
-    found.chunks = int(chunks) if isinstance(chunks, int | numpy.integer) else 0
+    return numpy.asarray(values, numpy.float64).reshape(1, -1) if numpy.ndim(values) else numpy.array([float(values)])
+
+
+def _datasets(graph: Graph) -> list[str]:
+    said = graph.metadata.get("imatrix.datasets", [])
+    return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
+
+
+def _pairs(graph: Graph, path: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Sums and counts of each tensor, both flat."""
     for name in sorted({_owner(name) for name in graph.weights} - {""}):
         sums, counts = (_numbers(graph, name + suffix, path) for suffix in (SUMS, COUNTS))
         if not counts.size or sums.size % counts.size:
             raise FormatError("E-IMATRIX-COUNTS", path, f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not go together", hint=EMPTY)
+        yield name, sums, counts
+
+
+def _read_gguf(path: str) -> Importance:
+    import numpy
+
+    graph = read_file(Path(path), ReadOptions(), "gguf")
+    chunks = graph.metadata.get("imatrix.chunk_count", 0)
+    found = Importance(path, datasets=_datasets(graph))
+    found.chunks = int(chunks) if isinstance(chunks, int | numpy.integer) else 0
+    for name, sums, counts in _pairs(graph, path):
         rounded = numpy.trunc(counts + numpy.copysign(0.5, counts.astype(numpy.float64))).astype(numpy.float32).reshape(-1, 1)
         with numpy.errstate(all="ignore"):
             values = numpy.where(rounded > 0, sums.reshape(counts.size, -1) / rounded, numpy.float32(1))
@@ -126,7 +183,8 @@ def _numbers(graph: Graph, name: str, path: str) -> np.ndarray:
     return tensor.numpy().reshape(-1)
 
 
-def _read_old(source: Source, path: str) -> Importance:
+def _read_old(source: Source, path: str) -> tuple[Importance, dict[str, int]]:
+    """What a file says, and how often each tensor was used."""
     import numpy
 
     reader = _Reader(source)
@@ -135,10 +193,10 @@ def _read_old(source: Source, path: str) -> Importance:
         why = f"is said to have {count:,} entries"
         raise FormatError("E-IMATRIX-COUNT", path, why, at=0, expected=f"at most {(source.size - 4) // SMALLEST_ENTRY:,}", hint=EMPTY)
     source.budget.entry(count, "entries")
-    found = Importance(path)
+    found, used = Importance(path), {}
     for _ in range(count):
         name = reader.text("a name")
-        calls = reader.number("a number of calls")
+        used[name] = calls = reader.number("a number of calls")
         values = numpy.frombuffer(reader.bytes(4 * reader.number("a number of values", 1), "values"), "<f4").astype(numpy.float32)
         with numpy.errstate(all="ignore"):
             found.values[name] = values / numpy.float32(calls) if calls > 0 else values
@@ -146,7 +204,7 @@ def _read_old(source: Source, path: str) -> Importance:
         found.chunks = reader.number("the number of chunks")
         if reader.left:
             found.datasets = [reader.text("a data set's name")]
-    return found
+    return found, used
 
 
 class _Reader:
@@ -184,16 +242,22 @@ class _Reader:
         return self.bytes(length, what).decode(errors="replace")
 
 
+def _check_values(name: str, values: np.ndarray, path: str) -> None:
+    import numpy
+
+    wrong = ~(numpy.isfinite(values) & (values >= 0))
+    if wrong.any():
+        index = int(wrong.argmax())
+        why = f"the importance of {name!r} is {values[index]} at column {index:,}"
+        hint = "Make the importance matrix again"
+        raise FormatError("E-IMATRIX-VALUE", path, why, expected="a number that is not negative", hint=hint)
+
+
 def _check(importance: Importance) -> None:
     import numpy
 
     for name, values in importance.values.items():
-        wrong = ~(numpy.isfinite(values) & (values >= 0))
-        if wrong.any():
-            index = int(wrong.argmax())
-            why = f"the importance of {name!r} is {values[index]} at column {index:,}"
-            hint = "Make the importance matrix again"
-            raise FormatError("E-IMATRIX-VALUE", importance.path, why, expected="a number that is not negative", hint=hint)
+        _check_values(name, values, importance.path)
         if not values.any():
             importance.values[name] = numpy.ones_like(values)
             importance.notes.append(Note("W-IMATRIX-ZERO", name, "has no importance at all in the importance matrix; all columns count the same"))

@@ -23,7 +23,7 @@ from ...runtime.tensor import Tensor
 from ..mapping import mapped
 from ..modelling import Model, built
 from ..progress import NoProgress, Progress
-from .imatrix import COUNTS, SUMS
+from .imatrix import COUNTS, SUMS, Sums
 
 LAYERS, OUTPUT = "blk.", "output.weight"
 ONE_MATRIX, EXPERTS = ("MatMul", "Linear"), "MatMulExperts"
@@ -44,6 +44,22 @@ class Observed:
                 raise FormatError("E-NAN", None, f"what {name} is multiplied with is not finite", hint="Is the model whole? Try it in f32")
             self.sums[name] = self.sums.get(name, 0) + sums.astype(np.float64)
             self.counts[name] = self.counts.get(name, 0) + counts.astype(np.float64)
+
+    def merge(self, earlier: Sums, path: str) -> None:
+        """Add what a file says of another text. Raises FormatError where it is of matrices of another size."""
+        for name, sums in earlier.sums.items():
+            mine = self.sums.get(name)
+            if mine is None:
+                self.sums[name], self.counts[name] = sums, earlier.counts[name]
+                continue
+            counts = len(self.counts[name]), len(earlier.counts[name])
+            if mine.size != sums.size or (counts[0] != counts[1] and 1 not in counts):
+                why = f"the importance of {name!r} is of another matrix"
+                raise FormatError(
+                    "E-IMATRIX-SHAPE", path, why, expected=list(mine.shape), found=list(sums.shape), hint="Merge files of one model only"
+                )
+            self.sums[name] = mine.reshape(max(counts), -1) + sums.reshape(max(counts), -1)
+            self.counts[name] = self.counts[name] + earlier.counts[name]
 
     def graph(self, datasets: Sequence[str], chunks: int, context: int) -> Graph:
         """The file that holds it."""
