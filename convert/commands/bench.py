@@ -13,7 +13,6 @@ from ..output import current, human_size
 EPILOG = """\b
 Examples
   candle-convert bench model.onnx
-  candle-convert bench model.onnx --against onnxruntime --threads 2
   candle-convert bench model.onnx --input x=1x3x224x224 --runs 50 --json
   candle-convert bench model.onnx --device cuda --against onnxruntime
 """

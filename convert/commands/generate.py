@@ -21,7 +21,6 @@ EPILOG = """\b
 Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7
   candle-convert generate model_dir -p "Why is the sky blue?" --chat
-  candle-convert generate model.gguf -p "1, 2, 3" --temp 0 --stop 10 > a.txt
   candle-convert generate model.gguf -p Once --device cuda --gpu-layers auto
 """
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
