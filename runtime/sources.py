@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parents[1]
 _RUNTIME = frozenset(
     _ROOT / "runtime" / f"{name}.py" for name in (
         "checksum_kernel", "compiler", "element", "emit", "flat", "fusion", "half_calls", "halves", "keeping",
-        "kernel", "linking", "machine", "native", "paths", "scalar_math", "simd", "simd_types", "vector",
+        "kernel", "linking", "machine", "native", "paths", "scalar_math", "simd", "simd_types", "tiles", "vector",
     )
 )
 """Modules of `runtime` that machine code is made of, or with."""

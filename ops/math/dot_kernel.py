@@ -1,14 +1,13 @@
 """Products of many rows of activations with blocks as whole numbers, by instructions that multiply and add four bytes.
 
 Activations are rounded to 8 bits, each run of 32 neighbours with a step of its own, and stand in tiles: for each run the codes of all rows of
-the tile, then their steps, the numbers that their sums start from, and their sums. Rows of the weight are decoded to their codes, `COLUMNS` at
-a time and at most `CHUNK` elements of each, turned so that a vector has four elements of sixteen rows, and meet all tiles while they are in
-cache. Sums of whole numbers are exact; each run's is multiplied with its scale and its step and added in f32.
+the tile, then their steps, the numbers that their sums start from, and their sums. A piece of the weight is decoded once and meets them all.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,71 +15,36 @@ from llvmlite import ir
 
 from ...runtime.emit import EmittedKernel
 from ...runtime.paths import PROMPTS
-from ...runtime.vector import F32, I8, I32, I64, LANES, Code, Vector, vector_type
-from ..quants.products import Block, Codes, codes, runs
+from ...runtime.tiles import Emulated, Registers
+from ...runtime.vector import F32, I8, I32, I64, LANES, Code, vector_type
+from ..quants.products import codes
+from .dot_panel_kernel import CHUNK, COLUMNS, Panel, Tile
+from .dot_tiles_kernel import TiledPanel
 from .rows_kernel import Stored, _bias, _clear, smaller, spread, words
 from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
 
-ROWS = 6
-"""Rows of activations in a tile, at most."""
-COLUMNS = 32
-"""Rows of a weight, which are columns of the product, that are multiplied at a time."""
-CHUNK = 512
-"""Elements of a row that are decoded at a time; every block length divides it."""
-STRIDE = CHUNK + 64
-"""Bytes from one row of codes to the next: a line more, so that they do not meet in one set of the cache."""
-MEET = 128
-"""Tiles of activations that decoded rows meet."""
-WIDE_INTS, WIDE_BYTES = vector_type(I32), vector_type(I8, 64)
-QUAD = 4
+MEET = 768
+"""Rows of activations that decoded rows meet; every number of rows of a tile divides it."""
 
 
 @dataclass(frozen=True)
-class Tile:
-    """How a run of a tile of activations lies in memory.
+class Way:
+    """How tiles are multiplied.
 
     Attributes:
-        rows: of activations.
-        kind: the codes that they are multiplied with.
+        rows: of a tile, by the number of neighbours that share a scale.
     """
 
-    rows: int
-    kind: Codes
+    panel: Callable[[Code, Tile, Stored, Any], Panel]
+    rows: dict[int, int]
 
-    @property
-    def parts(self) -> int:
-        """Scales of a run of the weight."""
-        return RUN // self.kind.group
 
-    @property
-    def steps(self) -> int:
-        """Where the steps are, bytes; before them the codes of each row."""
-        return RUN * self.rows
-
-    @property
-    def starts(self) -> int:
-        """Where the whole numbers are that sums start from, `parts` for each row."""
-        return self.steps + 4 * self.rows
-
-    @property
-    def sums(self) -> int:
-        """Where the negative sums are that minima are multiplied with, `minima` for each row."""
-        return self.starts + (4 * self.rows * self.parts if self.kind.zero else 0)
-
-    @property
-    def minima(self) -> int:
-        """Minima of a run of the weight."""
-        return 0 if self.kind.minima is None else RUN // self.kind.group
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a run."""
-        return self.sums + 4 * self.rows * self.minima
-
-    @property
-    def scratch(self) -> int:
-        """Bytes that a part works in, but for `sums_nbytes`."""
-        return COLUMNS * (STRIDE + CHUNK + 4 * CHUNK // RUN * (self.parts + self.minima))
+WAYS = {
+    "VNNI": Way(Panel, {32: 6, 16: 4}),
+    "AMX": Way(functools.partial(TiledPanel, Registers), {32: 32, 16: 32}),
+    "emulated": Way(functools.partial(TiledPanel, Emulated), {32: 32, 16: 32}),
+}
+"""By the names of `paths.PROMPTS`; the last does what AMX does with vectors, for tests."""
 
 
 def available(name: str) -> bool:
@@ -88,28 +52,28 @@ def available(name: str) -> bool:
     return name in codes() and PROMPTS.taken() in ("AMX", "VNNI")
 
 
-def tile_of(name: str) -> Tile:
-    """The tile that products with a type are made of."""
+def tile_of(name: str, way: str) -> Tile:
+    """The tile that products with a type are made of, in one of `WAYS`."""
     kind = codes()[name]
-    return Tile(ROWS if kind.group == RUN else 4, kind)
+    return Tile(WAYS[way].rows[kind.group], kind)
 
 
-def tiles_nbytes(name: str, tokens: int, length: int) -> int:
+def tiles_nbytes(name: str, way: str, tokens: int, length: int) -> int:
     """Bytes of rows of activations in tiles."""
-    tile = tile_of(name)
+    tile = tile_of(name, way)
     return -(-tokens // tile.rows) * (length // RUN) * tile.nbytes
 
 
-def scratch_nbytes(name: str, tokens: int) -> int:
+def scratch_nbytes(name: str, way: str, tokens: int) -> int:
     """Bytes that a part works in."""
-    tile = tile_of(name)
-    return tile.scratch + min(MEET, -(-tokens // tile.rows)) * tile.rows * COLUMNS * 4
+    tile = tile_of(name, way)
+    return tile.scratch + min(MEET // tile.rows, -(-tokens // tile.rows)) * tile.rows * COLUMNS * 4
 
 
 @functools.cache
-def tiling(name: str) -> EmittedKernel:
+def tiling(name: str, way: str) -> EmittedKernel:
     """Rounds rows of f32 and puts them into tiles: from, to, rows, elements of a row. Rows behind the last one are zeros."""
-    tile = tile_of(name)
+    tile = tile_of(name, way)
 
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
@@ -157,26 +121,26 @@ def _round_run(code: Code, tile: Tile, x: Any, to: Any, row: Any) -> None:
 
 
 @functools.cache
-def dots(name: str) -> EmittedKernel:
+def dots(name: str, way: str) -> EmittedKernel:
     """``y[t, row] = x[t] . W[row] + bias[row]`` for x in tiles.
 
     Arguments: W, tiles, y, bias (0 for none), rows, bytes of a row, elements of a row, rows of x, and scratch (`scratch_nbytes` for each part).
     """
-    tile, stored = tile_of(name), Stored(name)
+    tile, stored = tile_of(name, way), Stored(name)
 
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
         weight, tiles, y, bias, count, row_bytes, length, tokens, scratch = words(code, arguments, 9)
         whole = builder.sdiv(builder.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
         line = code.word(tile.rows * COLUMNS * 4)
-        room = builder.add(code.word(tile.scratch), builder.mul(smaller(code, whole, code.word(MEET)), line))
-        panel = Panel(code, tile, stored, builder.add(scratch, builder.mul(part, room)))
+        room = builder.add(code.word(tile.scratch), builder.mul(smaller(code, whole, code.word(MEET // tile.rows)), line))
+        panel = WAYS[way].panel(code, tile, stored, builder.add(scratch, builder.mul(part, room)))
         run_bytes = builder.mul(builder.sdiv(length, code.word(RUN)), code.word(tile.nbytes))
         with code.loop(*spread(code, builder.sdiv(builder.add(count, code.word(COLUMNS - 1)), code.word(COLUMNS)), part, parts)) as unit:
             row = builder.mul(unit, code.word(COLUMNS))
             height = smaller(code, code.word(COLUMNS), builder.sub(count, row))
-            with code.loop(code.word(0), whole, MEET) as begin:
-                end = smaller(code, builder.add(begin, code.word(MEET)), whole)
+            with code.loop(code.word(0), whole, MEET // tile.rows) as begin:
+                end = smaller(code, builder.add(begin, code.word(MEET // tile.rows)), whole)
                 _clear(code, panel.sums, builder.mul(builder.sub(end, begin), line))
                 with code.loop(code.word(0), length, CHUNK) as start:
                     depth = smaller(code, code.word(CHUNK), builder.sub(length, start))
@@ -196,136 +160,9 @@ def dots(name: str) -> EmittedKernel:
                 first = builder.mul(begin, code.word(tile.rows))
                 _out(code, panel.sums, y, bias, first, smaller(code, tokens, builder.mul(end, code.word(tile.rows))), row, height, count)
 
-    return EmittedKernel(f"{name}_dots_{tile.rows}", write)
+        panel.end()
 
-
-class Panel:
-    """Rows of a weight as codes, turned, with their scales and minima [.., COLUMNS], and the sums of all tiles [.., rows, COLUMNS]."""
-
-    def __init__(self, code: Code, tile: Tile, stored: Stored, scratch: Any) -> None:
-        build = code.builder
-        self.code, self.tile, self.stored = code, tile, stored
-        self.lines = scratch
-        self.codes = build.add(scratch, code.word(COLUMNS * STRIDE))
-        self.scales = build.add(self.codes, code.word(COLUMNS * CHUNK))
-        self.minima = build.add(self.scales, code.word(COLUMNS * 4 * CHUNK // RUN * tile.parts))
-        self.sums = build.add(scratch, code.word(tile.scratch))
-
-    def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
-        """Elements from `start` of some rows; those behind the last row are what they are."""
-        code, build, length = self.code, self.code.builder, self.stored.length
-        skipped = build.mul(build.sdiv(start, code.word(length)), code.word(self.stored.size))
-        taken = build.mul(build.sdiv(depth, code.word(length)), code.word(self.stored.size))
-        rest = build.sub(row_bytes, build.add(skipped, taken))
-        following = build.sub(build.mul(row_bytes, code.word(COLUMNS)), skipped)
-        ahead = build.select(build.icmp_signed(">", rest, code.word(0)), taken, following)
-        with code.loop(code.word(0), height) as row:
-            address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
-            self.stored.blocks(code, address, build.sdiv(depth, code.word(length)), functools.partial(self._decode_block, row, ahead))
-        with code.loop(code.word(0), build.shl(depth, code.word(5)), COLUMNS * LANES * QUAD) as offset:
-            self._turn(offset)
-
-    def _decode_block(self, row: Any, ahead: Any, address: Any, element: Any) -> None:
-        """A block of a row; the bytes that are as far `ahead` are asked of the memory, which will be wanted next."""
-        code, build, tile = self.code, self.code.builder, self.tile
-        for offset in range(0, self.stored.size, 64):
-            code.prefetch(build.add(address, ahead), offset)
-        block = Block(code, address)
-        to = build.add(build.add(self.lines, build.mul(row, code.word(STRIDE))), element)
-        run_number = build.sdiv(element, code.word(RUN))
-        column = build.shl(row, code.word(2))
-
-        def keep(vector: Any, lane: int, base: Any, each: int, index: int) -> None:
-            place = build.add(build.add(base, build.mul(run_number, code.word(4 * COLUMNS * each))), column)
-            code.store(build.extract_element(vector, ir.Constant(I32, lane)), place, 4 * COLUMNS * index)
-
-        for index, run in enumerate(runs(tile.kind, block)):
-            code.store(run.codes.value, to, RUN * index)
-            for part, lane in enumerate((run.first, run.second)[: tile.parts]):
-                keep(run.scales, lane, self.scales, tile.parts, tile.parts * index + part)
-        if tile.kind.minima is not None:
-            minima = tile.kind.minima([block])
-            for index in range(self.stored.length // tile.kind.group):
-                keep(minima, index, self.minima, tile.minima, index)
-
-    def _turn(self, offset: Any) -> None:
-        """64 codes of each row, so that rows stand side by side: [element / 4, COLUMNS, 4]; `offset` is that of the result."""
-        code, build = self.code, self.code.builder
-        source = build.add(self.lines, build.sdiv(offset, code.word(COLUMNS)))
-        target = build.add(self.codes, offset)
-        for half in range(COLUMNS // LANES):
-            held = [code.load(source, WIDE_INTS, STRIDE * (LANES * half + row)) for row in range(LANES)]
-            for quad, vector in enumerate(transposed(code, held)):
-                code.store(vector, target, COLUMNS * QUAD * quad + LANES * QUAD * half)
-
-    def multiply(self, x: Any, runs: Any, sums: Any, rows: int) -> None:
-        """Add the products with the first rows of a tile to its sums."""
-        code, build, tile = self.code, self.code.builder, self.tile
-        places = [(row, half) for row in range(rows) for half in range(COLUMNS // LANES)]
-        held = [code.variable(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value) for row, half in places]
-        for (row, half), place in zip(places, held, strict=True):
-            build.store(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value, place)
-        with code.loop(code.word(0), runs) as run:
-            at = build.add(x, build.mul(run, code.word(tile.nbytes)))
-            totals = [Vector(code, build.load(place)) for place in held]
-            products: list[Vector] = []
-            for part in range(tile.parts):
-                found = [Vector(code, whole).as_float() for whole in self._whole(at, run, part, places)]
-                scales = self._columns(self.scales, run, tile.parts, part)
-                if part:
-                    products = [code.fma(each, scales[half], known) for each, known, (_, half) in zip(found, products, places, strict=True)]
-                else:
-                    products = [each * scales[half] for each, (_, half) in zip(found, places, strict=True)]
-            steps = [code.splat(code.load(at, F32, tile.steps + 4 * row)) for row, _ in places]
-            totals = [code.fma(*each) for each in zip(products, steps, totals, strict=True)]
-            for part in range(tile.minima):
-                minima = self._columns(self.minima, run, tile.minima, part)
-                for index, (row, half) in enumerate(places):
-                    total = code.splat(code.load(at, F32, tile.sums + 4 * (tile.rows * part + row)))
-                    totals[index] = code.fma(minima[half], total, totals[index])
-            for total, place in zip(totals, held, strict=True):
-                build.store(total.value, place)
-        for (row, half), place in zip(places, held, strict=True):
-            code.store(build.load(place), sums, 4 * (COLUMNS * row + LANES * half))
-
-    def _columns(self, base: Any, run: Any, each: int, index: int) -> list[Vector]:
-        code, build = self.code, self.code.builder
-        place = build.add(base, build.mul(run, code.word(4 * COLUMNS * each)))
-        return [code.floats(place, 4 * (COLUMNS * index + LANES * half)) for half in range(COLUMNS // LANES)]
-
-    def _whole(self, at: Any, run: Any, part: int, places: list[tuple[int, int]]) -> list[Any]:
-        """The sums of whole numbers of a part of a run."""
-        code, build, tile = self.code, self.code.builder, self.tile
-        nothing = ir.Constant(WIDE_INTS, [0] * LANES)
-        found = [
-            code.splat(code.load(at, I32, tile.starts + 4 * (tile.rows * part + row))).value if tile.kind.zero else nothing for row, _ in places
-        ]
-        line = build.add(self.codes, build.mul(run, code.word(COLUMNS * RUN)))
-        for quad in range(RUN // QUAD // tile.parts * part, RUN // QUAD // tile.parts * (part + 1)):
-            columns = [code.load(line, WIDE_INTS, COLUMNS * QUAD * quad + LANES * QUAD * half) for half in range(COLUMNS // LANES)]
-            for index, (row, half) in enumerate(places):
-                element = code.splat(code.load(at, I32, RUN * row + QUAD * quad)).value
-                found[index] = dot(code, found[index], columns[half], element)
-        return found
-
-
-def dot(code: Code, start: Any, unsigned: Any, signed: Any) -> Any:
-    """Sixteen sums of four products of bytes, added to `start`."""
-    return code.call("llvm.x86.avx512.vpdpbusd.512", WIDE_INTS, start, unsigned, signed)
-
-
-def transposed(code: Code, lines: list[Any]) -> list[Any]:
-    """Sixteen vectors of sixteen lanes, lanes and vectors exchanged."""
-    build = code.builder
-    for width in (8, 4, 2, 1):
-        low = [lane + (LANES - width if lane // width % 2 else 0) for lane in range(LANES)]
-        high = [lane + (LANES if lane // width % 2 else width) for lane in range(LANES)]
-        made: list[Any] = [None] * LANES
-        for one in (line for line in range(LANES) if not line // width % 2):
-            for line, order in ((one, low), (one + width, high)):
-                made[line] = build.shuffle_vector(lines[one], lines[one + width], ir.Constant(vector_type(I32), order))
-        lines = made
-    return lines
+    return EmittedKernel(f"{name}_dots_{way}", write)
 
 
 def _out(code: Code, sums: Any, y: Any, bias: Any, first: Any, last: Any, row: Any, height: Any, count: Any) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, share
+from ...runtime.paths import PROMPTS
 from ..quants.products import rows
 from . import dot_kernel
+from .dot_panel_kernel import COLUMNS
 from .linear import linear
 from .rows_kernel import PANEL, TILE, Floats, Products, few, many, scratch_nbytes, summed, sums_group
 from .whole_kernel import RUN, Digits, Whole, available, rounded_floats, rounded_nbytes, rounding
@@ -99,12 +101,12 @@ def _in_tiles(step: Step, x: Buffer, name: str, operands: tuple[Buffer, Buffer, 
     """Products of many rows as whole numbers; operands are weight, y, bias, rows of the weight and bytes of one."""
     weight, y, bias, count, row_bytes = operands
     length = x.shape[-1]
-    tokens = x.count // length
-    tiles = step.scratch(dot_kernel.tiles_nbytes(name, tokens, length))
-    tiling = Launch(dot_kernel.tiling(name), (x, tiles, tokens, length), step.parts(-(-tokens // dot_kernel.ROWS), x.count / 4))
-    parts = step.parts(-(-count // dot_kernel.COLUMNS), tokens * count * length / 32)
-    room = step.scratch(parts * dot_kernel.scratch_nbytes(name, tokens))
-    return [tiling, Launch(dot_kernel.dots(name), (weight, tiles, y, bias, count, row_bytes, length, tokens, room), parts)]
+    tokens, way = x.count // length, PROMPTS.taken()
+    tiles = step.scratch(dot_kernel.tiles_nbytes(name, way, tokens, length))
+    tiling = Launch(dot_kernel.tiling(name, way), (x, tiles, tokens, length), step.parts(tokens, x.count / 4))
+    parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)
+    room = step.scratch(parts * dot_kernel.scratch_nbytes(name, way, tokens))
+    return [tiling, Launch(dot_kernel.dots(name, way), (weight, tiles, y, bias, count, row_bytes, length, tokens, room), parts)]
 
 
 def prepared(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer, int, Products]:

@@ -1,5 +1,8 @@
 """Products of many rows of activations with the whole numbers of blocks, against NumPy's integers and gguf-py's decoders."""
 
+import ctypes
+import re
+
 import gguf
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from candle_convert.runtime.graph import Graph, Value
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
+from llvmlite import binding
 
 ONES = {
     "q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q2_k": [80, 82], "q3_k": [108], "q4_k": [0, 2], "q5_k": [0, 2],
@@ -75,3 +79,55 @@ def test_many_rows_and_long_rows(rows, count, columns):
     one, three = (linear(tensor, threads=threads).run(None, {"x": x.astype(np.float32)})[0] for threads in (1, 3))
     np.testing.assert_array_equal(one, (x @ numbers.T).astype(np.float32))
     np.testing.assert_array_equal(three, one)
+
+
+def launched(kernel, *words):
+    """Run a kernel as two parts."""
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(kernel.address)
+    block = np.array(words, np.int64)
+    for part in range(2):
+        call(block.ctypes.data, part, 2)
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q4_k", "q6_k", "q2_k"])
+def test_tiles_in_vectors_multiply_exactly(name):
+    """What kernels do with registers of tiles, on a processor that need not have them."""
+    tensor, numbers = whole_weight(name, 43, 256)
+    weight, way = np.frombuffer(tensor.raw(), np.uint8), "emulated"
+    bias = np.arange(43, dtype=np.float32)
+    for rows in (5, 16, 17, 50):
+        x = whole_rows(rows, 256)
+        given, y = x.astype(np.float32), np.full((rows, 43), np.nan, np.float32)
+        tiles = np.empty(dot_kernel.tiles_nbytes(name, way, rows, 256), np.uint8)
+        scratch = np.full(2 * dot_kernel.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
+        launched(dot_kernel.tiling(name, way), given.ctypes.data, tiles.ctypes.data, rows, 256)
+        words = (weight, tiles, y, bias)
+        launched(dot_kernel.dots(name, way), *(each.ctypes.data for each in words), 43, weight.size // 43, 256, rows, scratch.ctypes.data)
+        np.testing.assert_array_equal(y, (x @ numbers.T + np.arange(43)).astype(np.float32))
+
+
+INSTRUCTIONS = {
+    "ldtilecfg": rb"\xc4[\xc2\xe2]\x78\x49[\x00-\x7f]", "tilerelease": rb"\xc4\xe2\x78\x49\xc0", "tilezero": rb"\xc4\xe2\x7b\x49[\xc0-\xff]",
+    "tileloadd": rb"\xc4[\x82\xa2\xc2\xe2]\x7b\x4b", "tilestored": rb"\xc4[\x82\xa2\xc2\xe2]\x7a\x4b",
+    "tdpbsud": rb"\xc4\xe2[\x40-\x7f]\x5e[\xc0-\xff]",
+}
+"""How they begin in machine code: three bytes of VEX, the operation, and where registers are named, these."""
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q6_k"])
+def test_instructions_of_tiles_are_assembled(name):
+    """For a processor that has them; none was there to run them."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    binding.initialize_native_asmparser()
+    text = dot_kernel.dots(name, "AMX").text()
+    if "x86_64" not in text:
+        pytest.skip("the assembler is that of another processor")
+    machine = binding.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine("sapphirerapids", opt=2, reloc="pic")
+    module = binding.parse_assembly(text)
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(module, builder)
+    written, code = machine.emit_assembly(module), machine.emit_object(module)
+    for word, pattern in INSTRUCTIONS.items():
+        assert word in written
+        assert len(re.findall(pattern, code, re.DOTALL)) == len(re.findall(rf"\b{word}\b", written)), word
