@@ -10,7 +10,7 @@ from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ..math.lane_kernel import KINDS
 from ..math.tile_kernel import PANEL, ROWS
 from ..shape.layout_kernel import copy
-from . import blocked_kernel, decode_kernel
+from . import blocked_kernel, decode_kernel, group_kernel
 from .attention import attention, softmax_dtype
 from .score_kernel import ADDED, HIDING, NO_MASK
 
@@ -110,10 +110,10 @@ def _mask(mask: Buffer | None, lengths: tuple[int, int, int]) -> tuple[Buffer | 
 
 def _over_cache(step: Step, k: Heads, v: Heads, arguments: tuple[Buffer | int | float, ...], work: float) -> list[Launch]:
     batch, heads, groups, queries, keys, size, width = (int(item) for item in arguments[10:17])  # type: ignore[arg-type]
-    rows, units = heads // groups * queries, batch * groups * -(-keys // decode_kernel.KEYS)
+    rows, units = heads // groups * queries, batch * groups * -(-keys // group_kernel.KEYS)
     parts = step.parts(units, work)
     partial = step.scratch(units * 4 * rows * (width + 2))
-    room = step.scratch(parts * 4 * rows * (size + decode_kernel.KEYS))
+    room = step.scratch(parts * 4 * rows * (size + group_kernel.KEYS))
     whole = (*arguments, *k.arguments, *v.arguments, partial, room)
     return [
         Launch(decode_kernel.attended_cache, whole, parts),

@@ -9,61 +9,13 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.native import f32, number, share, u8
 from ...runtime.scalar_math import exp
-from ...runtime.simd import LANES, splat
-from ..math.lane_kernel import BRAIN, HALF, fma, load_brain, load_half, load_one, load_single, narrow, store_single, total, widen
+from ...runtime.simd import LANES
+from ..math.lane_kernel import BRAIN, HALF, SINGLE, load_one, narrow, widen
+from .group_kernel import KEYS, dots_of, sums_of
 from .score_kernel import HIDING, keys_of, sight_of, weigh
 
-KEYS = 256
-"""Keys of a block."""
-
-
-def _dots(load: Any, width: int) -> Any:
-    @inner
-    def dots(keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any) -> None:
-        """Products of `rows` queries, f32 [rows, size], with `count` keys `step` bytes apart, into f32 [rows, KEYS]."""
-        whole = size - size % LANES
-        for j in range(0, count, 4):
-            one, two = keys + j * step, keys + min(j + 1, count - 1) * step
-            three, four = keys + min(j + 2, count - 1) * step, keys + min(j + 3, count - 1) * step
-            for row in range(rows):
-                query = queries + 4 * size * row
-                a, b, c, d = splat(np.float32(0)), splat(np.float32(0)), splat(np.float32(0)), splat(np.float32(0))
-                for k in range(0, whole, LANES):
-                    wanted = load_single(query + 4 * k)
-                    a = fma(wanted, load(one + width * k), a)
-                    b = fma(wanted, load(two + width * k), b)
-                    c = fma(wanted, load(three + width * k), c)
-                    d = fma(wanted, load(four + width * k), d)
-                line = f32(scores + 4 * (KEYS * row + j))
-                line[0], line[1], line[2], line[3] = total(a), total(b), total(c), total(d)
-
-    return dots
-
-
-def _mixed(load: Any, width: int) -> Any:
-    @inner
-    def mixed(values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any) -> None:
-        """Add `count` values `step` bytes apart, each times its power of f32 [rows, KEYS], to f32 [rows, size]."""
-        whole = size - size % LANES
-        for j in range(0, count, 4):
-            one, two = values + j * step, values + min(j + 1, count - 1) * step
-            three, four = values + min(j + 2, count - 1) * step, values + min(j + 3, count - 1) * step
-            for row in range(rows):
-                line = f32(powers + 4 * (KEYS * row + j))
-                a, b = splat(line[0]), splat(line[1] if j + 1 < count else np.float32(0))
-                c, d = splat(line[2] if j + 2 < count else np.float32(0)), splat(line[3] if j + 3 < count else np.float32(0))
-                place = sums + 4 * size * row
-                for k in range(0, whole, LANES):
-                    made = fma(a, load(one + width * k), load_single(place + 4 * k))
-                    made = fma(b, load(two + width * k), made)
-                    made = fma(c, load(three + width * k), made)
-                    store_single(place + 4 * k, fma(d, load(four + width * k), made))
-
-    return mixed
-
-
-_dots_single, _dots_half, _dots_brain = _dots(load_single, 4), _dots(load_half, 2), _dots(load_brain, 2)
-_mixed_single, _mixed_half, _mixed_brain = _mixed(load_single, 4), _mixed(load_half, 2), _mixed(load_brain, 2)
+_dots_single, _dots_half, _dots_brain = dots_of(SINGLE), dots_of(HALF), dots_of(BRAIN)
+_mixed_single, _mixed_half, _mixed_brain = sums_of(SINGLE), sums_of(HALF), sums_of(BRAIN)
 
 
 @inner

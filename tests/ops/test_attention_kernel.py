@@ -50,6 +50,16 @@ def test_drawn_attention(most):
         natively("Attention", drawn(rng, most), 25, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("each", [1, 2, 4, 7])
+@pytest.mark.parametrize("size", [64, 80, 144, 256])
+def test_a_query_over_a_cache(each, size):
+    """Heads that share keys are taken four, two and one at a time, elements of a head in vectors of several widths."""
+    rng = np.random.default_rng(size + each)
+    for queries, keys in ((1, 259), (2, 515)):
+        inputs = floats(rng, 1, 2 * each, queries, size), floats(rng, 1, 2, keys, size), floats(rng, 1, 2, keys, size)
+        natively("Attention", Example((*inputs, None, None, None, np.array([keys - 3])), {"is_causal": 1}), 25, rtol=2e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("queries", [1, 3, 60])
 @pytest.mark.parametrize("size", [16, 40])
 def test_f16_is_widened_and_rounded_once(queries, size):
