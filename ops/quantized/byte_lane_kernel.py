@@ -1,17 +1,19 @@
-"""Vectors of 16 bytes by address: loads that widen them to 32-bit integers, stores that keep the lowest bits, whole or for some lanes."""
+"""Vectors of 16 bytes or words by address: loads that widen bytes, stores that keep the lowest bits, for some lanes; bytes by a table."""
 
-# mypy: disable-error-code="misc, untyped-decorator"
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
 from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils, intrinsic, types
+from ...runtime.compiler import cgutils, features, intrinsic, types
 from ...runtime.compiler import simd_types as kinds
 from ...runtime.simd import LANES
 
 _BYTES, _WORDS, _BITS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (8, 32, 1))
+TABLES = "avx512vbmi" in features()
+"""Whether one instruction looks up bytes."""
 _ALIGN = ir.Constant(ir.IntType(32), 1)
 
 
@@ -57,3 +59,48 @@ def store_bytes(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, kinds.I32, types.int64), lower
+
+
+@intrinsic
+def load_words(typing: Any, address: Any) -> Any:
+    """Sixteen i32."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(builder.inttoptr(args[0], _WORDS.as_pointer()))
+        value.align = 4
+        return value
+
+    return kinds.I32(types.int64), lower
+
+
+@intrinsic
+def store_words(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+    """Write the lanes of i32 whose bits are set in the low 16 of `lanes`."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [_WORDS, _WORDS.as_pointer(), ir.IntType(32), _BITS])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{LANES}i32.p0")
+        builder.call(function, [args[1], builder.inttoptr(args[0], _WORDS.as_pointer()), _ALIGN, _mask(builder, args[2])])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.I32, types.int64), lower
+
+
+@intrinsic
+def looked_up_bytes(typing: Any, table: Any, source: Any, target: Any) -> Any:
+    """Sixty-four bytes by a table of 256."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        many = ir.VectorType(ir.IntType(8), 64)
+        load = lambda address, offset: builder.load(  # noqa: E731
+            builder.inttoptr(builder.add(address, ir.Constant(ir.IntType(64), offset)), many.as_pointer()), align=1
+        )
+        codes, parts = load(args[1], 0), [load(args[0], 64 * part) for part in range(4)]
+        kind = ir.FunctionType(many, [many] * 3)
+        permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
+        low, high = (builder.call(permute, [parts[2 * half], codes, parts[2 * half + 1]]) for half in range(2))
+        found = builder.select(builder.icmp_signed("<", codes, ir.Constant(many, [0] * 64)), high, low)
+        builder.store(found, builder.inttoptr(args[2], many.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), lower

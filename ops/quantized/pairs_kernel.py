@@ -15,7 +15,7 @@ from ...runtime.native import number, share, u8
 from ...runtime.simd import LANES, splat, to_float
 from ..contrib.qlinear import fixed_part, qlinear_add, qlinear_concat, qlinear_leaky_relu, qlinear_mul, qlinear_sigmoid, real, stored
 from ..math.lane_kernel import fma
-from .byte_lane_kernel import load_signed, load_unsigned, store_bytes
+from .byte_lane_kernel import TABLES, load_signed, load_unsigned, looked_up_bytes, store_bytes
 from .result_kernel import byte_at, byte_lanes
 
 F32, BYTES = np.dtype(np.float32), (np.dtype(np.uint8), np.dtype(np.int8))
@@ -77,7 +77,12 @@ def looked_up(args: Any, part: Any, parts: Any) -> None:
     for unit in range(first, last):
         row, begin = unit // pieces, unit % pieces * PIECE
         x, y = u8(args[0] + row * length), u8(args[2] + row * args[5])
-        for j in range(begin, min(length, begin + PIECE)):
+        end, done = min(length, begin + PIECE), begin
+        if TABLES:
+            done = begin + (end - begin) // 64 * 64
+            for j in range(begin, done, 64):
+                looked_up_bytes(args[1], args[0] + row * length + j, args[2] + row * args[5] + j)
+        for j in range(done, end):
             y[j] = table[x[j]]
 
 

@@ -9,9 +9,12 @@ import numpy as np
 from ...runtime.kernel import inlined, inner
 from ...runtime.native import f32, i8, i32, u8
 from ...runtime.scalar_math import rint
-from ...runtime.simd import select, to_int
-from ..math.lane_kernel import nearest
+from ...runtime.simd import LANES, bits, select, splat, to_float
+from ..math.lane_kernel import load_some, store_some
+from .byte_lane_kernel import load_words, store_bytes, store_words
 
+MAGIC = np.float32(3 << 22)
+"""Added to a small number it leaves the nearest whole one (half to even) in the lowest bits."""
 INTEGERS, REALS, BYTES, SIGNED_BYTES = range(4)
 """Forms of results."""
 
@@ -34,10 +37,11 @@ def rounded(value: Any, zero: Any, low: Any, high: Any) -> Any:
 
 @inlined
 def byte_lanes(values: Any, zero: Any, low: Any, high: Any) -> Any:
-    """As `rounded`, for vectors."""
-    whole = nearest(values) + zero
-    whole = select(whole > low, whole, low)
-    return to_int(select(whole < high, whole, high))
+    """As `rounded`, for vectors; what they hold is in the lowest byte of every lane."""
+    least, most = low - zero, high - zero
+    kept = select(values > least, values, least)
+    kept = select(kept < most, kept, most)
+    return bits(kept + MAGIC) + np.int32(zero)
 
 
 @inner
@@ -54,47 +58,53 @@ def results(
         integers, reals: i32 added to sums, and f32 added to real results, laid out as the multipliers; 0 for none.
         zero: zero point of the results.
     """
+    low, high = (np.float32(-128), np.float32(127)) if form == SIGNED_BYTES else (np.float32(0), np.float32(255))
+    for begin in range(0, width, LANES):
+        lanes = (1 << min(LANES, width - begin)) - 1
+        zeros, terms = bits(load_some(column_zeros + 4 * begin, lanes)), bits(load_some(column_terms + 4 * begin, lanes))
+        factors = splat(np.float32(0)) if by_row != 0 or form == INTEGERS else load_some(multipliers + 4 * begin, lanes)
+        shifts = bits(load_some(integers + 4 * begin, lanes)) if by_row == 0 and integers != 0 else zeros - zeros
+        added = load_some(reals + 4 * begin, lanes) if form == REALS and reals != 0 else splat(np.float32(0))
+        for row in range(rows):
+            own = i32(row_zeros)[row]
+            line = load_words(sums + 128 * row + 4 * begin) - zeros * splat(i32(row_sums)[row])
+            if own != 0:
+                line = line - terms * splat(own)
+            if by_row != 0 and integers != 0:
+                line = line + splat(i32(integers)[row])
+            line = line + shifts
+            at = y + row * y_row
+            if form == INTEGERS:
+                store_words(at + 4 * begin, line, lanes)
+                continue
+            real = to_float(line) * (splat(f32(multipliers)[row]) if by_row != 0 else factors)
+            if form == REALS:
+                store_some(at + 4 * begin, real + added if reals != 0 else real, lanes)
+            else:
+                store_bytes(at + begin, byte_lanes(real, zero, low, high), lanes)
+
+
+@inner
+def finished_rows(
+    sums: Any, rows: Any, width: Any, form: Any, zeros: Any, terms: Any, shifts: Any, multipliers: Any, zero: Any, y: Any, y_row: Any
+) -> None:
+    """Rows of sums [rows, 32] as results `y_row` bytes apart.
+
+    Args:
+        zeros: i32 for each row, its zero point; 0 for none.
+        terms: i32 for each column, its sum less its zero point for each element.
+        shifts, multipliers: i32 and f32 for each row: what is added to its sums, and what these are multiplied by.
+        zero: zero point of the results.
+    """
+    low, high = (np.float32(-128), np.float32(127)) if form == SIGNED_BYTES else (np.float32(0), np.float32(255))
     for row in range(rows):
-        line = i32(sums + 128 * row)
-        own, total = i32(row_zeros)[row], i32(row_sums)[row]
-        zeros, terms = i32(column_zeros), i32(column_terms)
-        for j in range(width):
-            line[j] = line[j] - zeros[j] * total - own * terms[j]
-        if integers != 0:
-            more = i32(integers)
-            if by_row != 0:
-                for j in range(width):
-                    line[j] += more[row]
+        shift, at = splat(i32(shifts)[row]), y + row * y_row
+        for begin in range(0, width, LANES):
+            lanes = (1 << min(LANES, width - begin)) - 1
+            line = load_words(sums + 128 * row + 4 * begin) + shift
+            if zeros != 0:
+                line = line - load_words(terms + 4 * begin) * splat(i32(zeros)[row])
+            if form == INTEGERS:
+                store_words(at + 4 * begin, line, lanes)
             else:
-                for j in range(width):
-                    line[j] += more[j]
-        if form == INTEGERS:
-            out = i32(y + row * y_row)
-            for j in range(width):
-                out[j] = line[j]
-            continue
-        real = f32(sums + 128 * row)
-        factors = f32(multipliers)
-        if by_row != 0:
-            factor = factors[row]
-            for j in range(width):
-                real[j] = np.float32(line[j]) * factor
-        else:
-            for j in range(width):
-                real[j] = np.float32(line[j]) * factors[j]
-        if form == REALS:
-            out = f32(y + row * y_row)
-            if reals != 0:
-                for j in range(width):
-                    out[j] = real[j] + f32(reals)[j]
-            else:
-                for j in range(width):
-                    out[j] = real[j]
-        elif form == BYTES:
-            out = u8(y + row * y_row)
-            for j in range(width):
-                out[j] = rounded(real[j], zero, np.float32(0), np.float32(255))
-        else:
-            out = i8(y + row * y_row)
-            for j in range(width):
-                out[j] = rounded(real[j], zero, np.float32(-128), np.float32(127))
+                store_bytes(at + begin, byte_lanes(to_float(line) * splat(f32(multipliers)[row]), zero, low, high), lanes)
