@@ -7,8 +7,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils, features, intrinsic, types
+from ...runtime.compiler import cgutils, intrinsic, types
 from ...runtime.compiler import simd_types as kinds
+from ...runtime.paths import features
 from ...runtime.simd import LANES
 
 _BYTES, _WORDS, _BITS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (8, 32, 1))
