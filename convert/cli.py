@@ -12,9 +12,10 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..runtime import registry
+from ..runtime import registry, waiting
 from ..runtime.errors import Error
 from .output import current
+from .progress import Compiling
 
 COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
@@ -76,6 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    waiting.compiling.set(Compiling())
     named = [word for word in words[:1] if word in registry.names(COMMANDS)]
     current().reset(*named, json="--json" in words)
     try:

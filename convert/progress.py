@@ -115,6 +115,30 @@ class JsonProgress(_Lines):
         print(json.dumps(line), file=sys.stderr)
 
 
+class Compiling:
+    """Tells on standard error that kernels are compiled: a bar on a terminal, one line elsewhere, nothing where little is to be said."""
+
+    def __init__(self) -> None:
+        self._bar: RichProgress | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        from .output import current
+
+        if current().json or current().quiet:
+            return
+        if done == 0 and not sys.stderr.isatty():
+            print(f"compiling {total} kernels for this processor; later runs find them in the cache", file=sys.stderr)
+        elif done == 0:
+            self._bar = RichProgress()
+            self._bar.phase("compiling")
+            self._bar.start(total, unit="kernels")
+        elif self._bar is not None:
+            self._bar.advance(1)
+            if done == total:
+                self._bar.finish()
+                self._bar = None
+
+
 STYLES: dict[str, Callable[[], Progress]] = {"bar": RichProgress, "plain": PlainProgress, "json": JsonProgress, "none": NoProgress}
 
 

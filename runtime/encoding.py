@@ -45,6 +45,12 @@ def encoded(planner: Planner) -> Plan:
     frees: list[list[int | Value]] = [[] for _ in range(last + 1)]
     for thing, position in ends.items():
         frees[position].append(thing)
+    launched = [item.kernel for item in items if isinstance(item, Launch)]
+    if launched:
+        from .native import help_team, walk
+        from .preparing import prepare
+
+        prepare([*launched, walk, help_team])
     _Encoder(plan, items, nodes, frees).run()
     return plan
 

@@ -7,6 +7,7 @@ Numba's cache, and a note of that is kept.
 from __future__ import annotations
 
 import types
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,14 +41,28 @@ class Kernel(Protocol):
 
 def address_of(kernel: Kernel) -> int | None:
     """The address of a kernel's code, which is compiled and kept where this machine has not done so; None where it cannot be kept."""
-    path = machine.file_of(kernel.name, lambda: described(kernel.made_of))
+    code = machine.read_code(_place(kernel)) or keep(kernel)
+    return None if code is None or code == OUTSIDE else machine.placed(code)
+
+
+def missing(kernel: Kernel) -> bool:
+    """Whether a kernel would be kept, and is not yet."""
+    path = _place(kernel)
+    return path is not None and not path.exists()
+
+
+def keep(kernel: Kernel) -> bytes | None:
+    """Compile a kernel and keep its code, which is returned; None where it cannot be kept."""
+    path = _place(kernel)
     if path is None:
         return None
-    code = machine.read_code(path)
-    if code is None:
-        code = kernel.code() or OUTSIDE
-        machine.write_code(path, code)
-    return None if code == OUTSIDE else machine.placed(code)
+    code = kernel.code() or OUTSIDE
+    machine.write_code(path, code)
+    return code
+
+
+def _place(kernel: Kernel) -> Path | None:
+    return machine.file_of(kernel.name, lambda: described(kernel.made_of))
 
 
 def described(value: Any) -> str:

@@ -19,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
 """IEEE arithmetic as written: no reordering, no contraction, no exception on division by zero."""
 
+INNER = {**EXACT, "no_cfunc_wrapper": True}
+"""Of functions that only kernels call."""
 _ENTRY = """
 define void @{entry}(ptr %args, i64 %part, i64 %parts) {{
   %result = alloca ptr
@@ -33,12 +35,12 @@ _compiling = threading.RLock()
 
 def inner(function: F) -> F:
     """Mark a function that kernels call; it stays a plain Python function outside of them."""
-    return compiler.jitable(function, **EXACT)
+    return compiler.jitable(function, **INNER)
 
 
 def inlined(function: F) -> F:
     """As `inner`, but copied into its callers however long it is, so that their loops become vector code."""
-    return compiler.jitable(function, forceinline=True, **EXACT)
+    return compiler.jitable(function, forceinline=True, **INNER)
 
 
 class RangeKernel:

@@ -98,6 +98,13 @@ class Program:
         last, kinds = self._last, [(feed.dtype, feed.shape) if type(feed) is np.ndarray else None for feed in feeds]
         if last and last[0] == kinds and last[1:3] == (run.native, run.taps) and not current().chosen:
             return self._run(last[3], feeds, run)
+        runner = self.prepare(feeds, run)
+        if not self._steering and None not in kinds:
+            self._last = (kinds, run.native, run.taps, runner)
+        return self._run(runner, feeds, run)
+
+    def prepare(self, feeds: Sequence[Any], run: Run) -> Runner:
+        """The runner of a plan for the dtypes and shapes of some feeds."""
         signatures = tuple(map(_signature, feeds))
         if self._steering:
             signatures = self._steered(signatures, feeds)
@@ -111,9 +118,7 @@ class Program:
                     self._plans.popitem(last=False)
         elif current().chosen:
             check(runner.plan, run.threads)
-        if not self._steering and None not in kinds:
-            self._last = (kinds, run.native, run.taps, runner)
-        return self._run(runner, feeds, run)
+        return runner
 
     def _run(self, runner: Runner, feeds: Sequence[Any], run: Run) -> list[Any]:
         try:

@@ -141,6 +141,14 @@ class Session:
             found = self.program.run([arrays[place] for place in self._places], run)
         return found if names is None else self._chosen(names, found)
 
+    def prepare(self, feeds: Mapping[str, Any]) -> None:
+        """Plan a run for the dtypes and shapes of some feeds, and compile what it needs; on the CPU."""
+        from .feeding import checked
+        from .program import Run
+
+        arrays = self._fitting(checked(self.graph, feeds, self._defaults))
+        self.program.prepare(arrays, Run(self.threads, self._compiled(arrays)))
+
     def _first(self, feeds: Mapping[str, Any], clock: Clock | None, kinds: tuple[Any, ...]) -> list[Any]:
         """Outputs for feeds that have to be looked at; others of these dtypes and shapes need not be."""
         from .feeding import checked

@@ -159,7 +159,22 @@ class LanguageModel:
         found = self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None)
         return found[:, -1]
 
+    def prepare(self, lengths: Sequence[int]) -> None:
+        """Plan runs over prompts of some lengths and over the token behind each, and compile what they need; on the CPU."""
+        for length in lengths:
+            cache = self.start(1)
+            for count in (length, 1):
+                self.session(self._last).prepare(self._feeds(np.zeros((1, count), np.int64), cache, None, None))
+
     def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> np.ndarray:
+        feeds = self._feeds(tokens, cache, mask, positions)
+        result, *states = self._results(self.session(output), [output, *self._kept.values()], feeds)
+        cache.states = dict(zip(self._kept, states, strict=True))
+        found: np.ndarray = result if isinstance(result, np.ndarray) else result.numpy()
+        return found
+
+    def _feeds(self, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> dict[str, Any]:
+        """What a run over some more tokens is fed; the cache has marked them."""
         before = cache.length
         room = _room(before + tokens.shape[1]) if self._fixed else before + tokens.shape[1]
         marks = np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
@@ -171,11 +186,7 @@ class LanguageModel:
                     cache.states[value.name] = grown(held if isinstance(held, np.ndarray) else held.numpy(), shape)
         places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {"input_ids": tokens, "attention_mask": cache.marks, "position_ids": places, PLACE: np.array(before, np.int64)}
-        feeds = {name: array for name, array in feeds.items() if name in self._names} | cache.states
-        result, *states = self._results(self.session(output), [output, *self._kept.values()], feeds)
-        cache.states = dict(zip(self._kept, states, strict=True))
-        found: np.ndarray = result if isinstance(result, np.ndarray) else result.numpy()
-        return found
+        return {name: array for name, array in feeds.items() if name in self._names} | cache.states
 
     def _results(self, session: Session, names: list[str], feeds: dict[str, Any]) -> list[Any]:
         if session.device == "cpu":

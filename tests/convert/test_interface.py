@@ -153,11 +153,14 @@ SUCCESS = [
     (["types"], {"types": LIST}),
     (["formats"], {"formats": LIST}),
     (["doctor"], {"packages": LIST, "hardware": OBJECT, "kernels": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST}),
+    (["cache", "info"], {"folder": TEXT, "folders": LIST, "bytes": NUMBER}),
+    (["cache", "warm", "net.onnx"], {"models": LIST}),
+    (["cache", "clear", "--unused", "100000"], {"files": NUMBER, "bytes": NUMBER}),
     (["completion", "bash"], {"shell": TEXT, "script": TEXT}),
 ]
 
 
-GROUPS = ("metadata", "recipes", "graph", "tokenizer", "template", "models")
+GROUPS = ("metadata", "recipes", "graph", "tokenizer", "template", "models", "cache")
 
 
 def schema(words, properties):

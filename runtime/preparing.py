@@ -1,0 +1,97 @@
+"""Preparing: kernels that this machine has not compiled yet are compiled on all cores, in processes of their own, before a plan needs them.
+
+This process then finds them in the cache, and loads no compiler itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from . import keeping, machine
+from .launch import cores
+from .waiting import compiling
+
+LEAST = 3
+"""Kernels below which processes are not worth their start."""
+
+
+def prepare(kernels: Iterable[Any]) -> None:
+    """Compile what is missing of some kernels; what cannot be compiled beforehand is left to the moment when it is called."""
+    waiting = [kernel for kernel in dict.fromkeys(kernels) if "address" not in vars(kernel) and keeping.missing(kernel)]
+    if len(waiting) < LEAST:
+        return
+    waiting.sort(key=_weight, reverse=True)
+    do_all([functools.partial(keeping.keep, kernel) for kernel in waiting])
+
+
+def do_all(tasks: Sequence[Callable[[], Any]]) -> None:
+    """Do things that only leave something in the cache, on all cores."""
+    say, count = compiling.get() or _nobody, min(cores(), len(tasks))
+    if count > 1 and _alone():
+        _in_processes(tasks, count, say)
+        return
+    say(0, len(tasks))
+    for number, task in enumerate(tasks, 1):
+        task()
+        say(number, len(tasks))
+
+
+def _nobody(done: int, total: int) -> None:
+    pass
+
+
+def _weight(kernel: Any) -> int:
+    """About how long compiling takes: what is written by hand has loops of its own and calls others."""
+    function = getattr(kernel, "function", None)
+    return 0 if function is None else len(function.__code__.co_code) * (1 if function.__module__.startswith("elementwise_") else 8)
+
+
+def _alone() -> bool:
+    """Whether no other thread of Python's does anything that a copy of this process could find half done."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    return machine.supported() and all(thread.name.startswith("candle-convert helper") for thread in others)
+
+
+def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, say: Callable[[int, int], None]) -> None:
+    """Each process takes the number of the next task from one pipe, and says in another that it is done."""
+    numbers, given = os.pipe()
+    finished, ended = os.pipe()
+    os.write(given, b"".join(number.to_bytes(2, "little") for number in range(len(tasks))))
+    os.close(given)
+    workers = [_forked(tasks, numbers, ended) for _ in range(count)]
+    os.close(numbers)
+    os.close(ended)
+    try:
+        say(0, len(tasks))
+        for number in range(1, len(tasks) + 1):
+            if not os.read(finished, 1):
+                say(len(tasks), len(tasks))
+                break
+            say(number, len(tasks))
+    finally:
+        os.close(finished)
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+            os.waitpid(worker, 0)
+
+
+def _forked(tasks: Sequence[Callable[[], Any]], numbers: int, ended: int) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads that are not Python's sleep meanwhile
+        worker = os.fork()
+    if worker:
+        return worker
+    try:
+        while number := os.read(numbers, 2):
+            tasks[int.from_bytes(number, "little")]()
+            os.write(ended, b".")
+    finally:
+        os._exit(0)

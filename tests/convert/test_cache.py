@@ -1,0 +1,90 @@
+"""The cache: warmed for a model, no run of any length compiles or loads the compiler; what lies there is counted and cleared."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from candle_convert.convert.cli import run
+from candle_convert.convert.warming import FAMILIES, made_up
+from candle_convert.runtime import machine, preparing
+from candle_convert.runtime.waiting import compiling
+from language_files import written
+
+AGAIN = """
+import sys
+import candle_convert as cc
+
+model = cc.models.load(sys.argv[1])
+for text in ("H", "Hello there", "Hello there " * 9, "there " * 40):
+    model.generate(text, max_tokens=4, temperature=0)
+assert not {"numba", "llvmlite.binding"} & set(sys.modules)
+"""
+
+
+def command(words, folder):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
+    done = subprocess.run([sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.skipif(not machine.supported(), reason="kernels are kept for Linux on x86-64")
+def test_after_warming_nothing_is_compiled_for_any_shape(tmp_path):
+    model = written(tmp_path / "lm.gguf")
+    warm = command(["-m", "candle_convert.convert", "cache", "warm", model], tmp_path)
+    assert "lm.gguf: " in warm.stdout
+    assert "kernels for this processor" in warm.stderr
+    kept = sorted((tmp_path / "candle-convert" / "kernels").iterdir())
+    assert len(kept) > 10
+    command(["-c", AGAIN, model], tmp_path)
+    assert sorted((tmp_path / "candle-convert" / "kernels").iterdir()) == kept
+    again = command(["-m", "candle_convert.convert", "cache", "warm", model, "--json"], tmp_path)
+    assert json.loads(again.stdout)["models"][0]["files"] == 0
+    assert again.stderr == ""
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_models_of_the_library_are_whole(name):
+    model = made_up(name, "q8_0")
+    assert model.vocabulary == 512
+    assert len(model.graph.nodes) > 20
+
+
+def test_info_and_clear(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "candle-convert" / "kernels" / "old"
+    folder.mkdir(parents=True)
+    (tmp_path / "keep").write_bytes(b"not ours")
+    (folder / "one").write_bytes(b"123")
+    (folder.parent / "two").write_bytes(b"12345")
+    (folder.parent / "link").symlink_to(tmp_path / "keep")
+    os.utime(folder / "one", (time.time() - 9 * 86400,) * 2)
+    assert run(["cache", "info", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folders"] == [{"name": "kernels", "files": 3, "bytes": 8 + (folder.parent / "link").lstat().st_size}]
+    assert run(["cache", "clear", "--unused", "5"]) == 0
+    assert not folder.exists()
+    assert (folder.parent / "two").exists()
+    assert run(["cache", "clear"]) == 0
+    assert list(tmp_path.iterdir()) == [tmp_path / "candle-convert", tmp_path / "keep"] or not (folder.parent / "two").exists()
+    assert (tmp_path / "keep").read_bytes() == b"not ours"
+
+
+@pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
+def test_tasks_are_done_in_other_processes_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(preparing, "cores", lambda: 2)
+    told = []
+    token = compiling.set(lambda done, total: told.append((done, total)))
+
+    def task(number):
+        (tmp_path / str(number)).write_text(str(os.getpid()))
+        assert number != 3
+
+    preparing.do_all([lambda number=number: task(number) for number in range(6)])
+    compiling.reset(token)
+    assert sorted(path.name for path in tmp_path.iterdir()) == list("012345")
+    assert str(os.getpid()) not in {path.read_text() for path in tmp_path.iterdir()}
+    assert told[0] == (0, 6)
+    assert told[-1] == (6, 6)
