@@ -129,7 +129,7 @@ def _in_blocks(step: Step, k: Heads, v: Heads, arguments: tuple[Buffer | int | f
     zero = step.held(np.zeros(PANEL, np.float32))
     units = batch * heads * -(-queries // blocked_kernel.QUERIES)
     parts = step.parts(units, work)
-    room = step.scratch(parts * 4 * (blocked_kernel.QUERIES * (size + blocked_kernel.KEYS + 2 * columns * PANEL + 2) + ROWS * PANEL))
+    room = step.scratch(parts * 4 * (blocked_kernel.QUERIES * (size + blocked_kernel.KEYS + 2 * columns * PANEL + 4) + ROWS * PANEL))
     lengths = (batch, groups, keys)
     return [
         Launch(blocked_kernel.packed_keys, (*k.arguments, packed_k, *lengths, size), step.parts(batch * groups * panels, k.buffer.count)),

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
-from ...runtime.native import f32, number, share
+from ...runtime.native import f32, i32, number, share
 from ...runtime.scalar_math import exp
 from ...runtime.simd import LANES
 from ..math.lane_kernel import load_one, load_single, narrow, store_single, widen
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles
-from .score_kernel import keys_of, sight_of, weigh
+from .score_kernel import HIDING, keys_of, shown, sight_of, weigh
 
 QUERIES = 48
 """Queries of a block."""
@@ -84,13 +84,14 @@ def attended_blocks(args: Any, part: Any, parts: Any) -> None:
     panels_k, blocks_v = (keys + PANEL - 1) // PANEL, (keys + KEYS - 1) // KEYS
     panels_v = (width + PANEL - 1) // PANEL
     wide = panels_v * PANEL
-    wanted = room + part * 4 * (QUERIES * (size + KEYS + 2 * wide + 2) + ROWS * PANEL)
+    wanted = room + part * 4 * (QUERIES * (size + KEYS + 2 * wide + 4) + ROWS * PANEL)
     scores = wanted + 4 * QUERIES * size
     product = scores + 4 * QUERIES * KEYS
     sums = product + 4 * QUERIES * wide
     tops = f32(sums + 4 * QUERIES * wide)
     totals = f32(sums + 4 * QUERIES * (wide + 1))
-    spare = sums + 4 * QUERIES * (wide + 2)
+    sights = i32(sums + 4 * QUERIES * (wide + 2))
+    spare = sums + 4 * QUERIES * (wide + 4)
     count = (queries + QUERIES - 1) // QUERIES
     minus, infinite = np.float32(-np.inf), np.float32(np.inf)
     for unit in range(part, batch * heads * count, parts):
@@ -104,6 +105,10 @@ def attended_blocks(args: Any, part: Any, parts: Any) -> None:
         for i in range(rows):
             widen(q_kind, q + image * q_batch + head * q_head + (start + i) * q_row, wanted + 4 * size * i, size, scale)
             first, last = sight_of(offset + start + i, length, causal, left, right)
+            if form == HIDING:
+                last = max(first, min(last, masked))
+                first, last = shown(mask + image * mask_batch + head * mask_head + (start + i) * mask_row, first, last)
+            sights[2 * i], sights[2 * i + 1] = first, last
             lowest, highest = min(lowest, first), max(highest, last)
             tops[i], totals[i] = minus, np.float32(0)
             if sink != 0:
@@ -120,7 +125,7 @@ def attended_blocks(args: Any, part: Any, parts: Any) -> None:
                     scores + panel * PANEL * 4, 4 * KEYS, 0, rows, PANEL, zero, 0, zero, minus, infinite, spare,
                 )
             for i in range(rows):
-                first, last = sight_of(offset + start + i, length, causal, left, right)
+                first, last = np.int64(sights[2 * i]), np.int64(sights[2 * i + 1])
                 line = mask + image * mask_batch + head * mask_head + (start + i) * mask_row + begin * (1 if form == 1 else 4)
                 top, power = weigh(scores + 4 * KEYS * i, depth, first - begin, last - begin, softcap, form, line, masked - begin, tops[i])
                 factor = _power(tops[i], top)

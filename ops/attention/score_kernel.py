@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.kernel import inner
 from ...runtime.native import f32, i32, i64, u8
-from ...runtime.simd import LANES, lane_numbers, load, room, select, splat
+from ...runtime.simd import LANES, lane_bits, lane_numbers, load, room, select, splat
 from ..math.lane_kernel import exp16, flags, larger, largest, load_single, store_single, tanh16, total
 
 NO_MASK, HIDING, ADDED = 0, 1, 2
@@ -34,6 +34,20 @@ def sight_of(position: Any, keys: Any, causal: Any, left: Any, right: Any) -> An
         last = min(last, position + right + 1)
     last = max(last, np.int64(0))
     first = min(last, max(np.int64(0), position - left)) if left >= 0 else np.int64(0)
+    return first, last
+
+
+@inner
+def shown(mask: Any, first: Any, last: Any) -> Any:
+    """The range of keys without those at its ends that a row of truth values hides."""
+    while last - first >= LANES and lane_bits(flags(mask + last - LANES)) == 0:
+        last -= LANES
+    while last > first and u8(mask)[last - 1] == 0:
+        last -= 1
+    while last - first >= LANES and lane_bits(flags(mask + first)) == 0:
+        first += LANES
+    while last > first and u8(mask)[first] == 0:
+        first += 1
     return first, last
 
 
