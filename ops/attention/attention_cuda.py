@@ -18,6 +18,7 @@ from ...runtime.cuda.zip import Chain, applied, copied, identical, mapped, zippe
 from ...runtime.launch import Buffer
 from .attention import attention, softmax_dtype, working
 from .flash_cuda import Heads, Rule, fits, flash
+from .prompt_cuda import prompt, tensor_kind
 from .rotary import rotary_embedding
 
 INF = math.inf
@@ -103,7 +104,8 @@ def attended(
     each = heads // groups
     if work == np.float32 and precision in (None, work) and not sight.captures and fits(size, width):
         rule = Rule(scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask)
-        return [flash(q, k, v, y, rule)]
+        kind = tensor_kind(q, k, v)
+        return [prompt(q, k, v, y, rule, kind)] if kind is not None else [*flash(q, k, v, y, rule)]
     scores = step.temporary(work, (n, heads, queries, keys))
     launches: list[Launch | Chain] = [product(
         q.buffer, k.buffer, scores,

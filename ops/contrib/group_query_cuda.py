@@ -33,7 +33,7 @@ def _zero(place: int) -> float:
     return 0
 
 
-def _packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]:
+def packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]:
     """Queries, keys and values that lie beside each other in one array."""
     n, length, width = query.shape
     size = width // (heads + 2 * groups)
@@ -60,7 +60,7 @@ def group_query_on_device(step: Step) -> Planned:
     query, key, value = step.input(0), step.given(1), step.given(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
-        q, k, v = _packed(query, heads, groups)
+        q, k, v = packed(query, heads, groups)
     else:
         q, k, v = in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
     n, _, length, size = q.shape

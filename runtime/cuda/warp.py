@@ -47,6 +47,17 @@ if SIMULATED:
 
         return tuple(exchange().shared(int(place), whole)[lane])
 
+    def load_four_turned(array: Any, place: Any) -> Any:
+        """The same of four matrices of 8 by 8 halves, each transposed."""
+        lane = threading.current_thread().thread_id % LANES  # type: ignore[attr-defined]
+
+        def whole(places: Any) -> Any:
+            rows = np.array([np.asarray(array[start : start + 4]) for start in places], np.int32).view(np.uint16).reshape(4, 8, 8)
+            turned = np.ascontiguousarray(rows.transpose(0, 2, 1)).reshape(4, -1).view(np.int32)
+            return turned.reshape(4, LANES).T
+
+        return tuple(exchange().shared(int(place), whole)[lane])
+
     def copy_sixteen(target: Any, place: Any, source: Any, start: Any, there: Any) -> None:
         """Four words of a shared array from four of a device array, zeros where `there` is false; done after `await_copies`."""
         for item in range(4):
@@ -167,20 +178,28 @@ else:
         found = builder.gep(context.make_array(kind)(context, builder, array).data, [place])
         return builder.ptrtoint(found, _I64)
 
-    _SHARED = "{ .reg .u64 at; cvta.to.shared.u64 at, $%d; "
+    _SHARED = "{ .reg .u64 at; .reg .u32 low; cvta.to.shared.u64 at, $4; cvt.u32.u64 low, at; mad.lo.u32 low, $5, 4, low; "
     _GLOBAL = "{ .reg .u64 at, from; cvta.to.shared.u64 at, $0; cvta.to.global.u64 from, $1; "
+
+    def _four(turned: str) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            start = builder.ptrtoint(context.make_array(sig.args[0])(context, builder, args[0]).data, _I64)
+            text = _SHARED + f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [low]; }}"
+            where = [start, builder.trunc(args[1], _I32)]
+            found = _called(builder, text, "=r,=r,=r,=r,l,r,~{memory}", ir.LiteralStructType([_I32] * 4), where)
+            return _tuple(builder, [builder.extract_value(found, item) for item in range(4)])
+
+        return lower
 
     @intrinsic
     def load_four(typing: Any, array: Any, place: Any) -> Any:
         """Four matrices of 8 rows of 16 bytes; thread ``l`` gives the place of row ``l % 8`` of matrix ``l // 8``."""
+        return types.UniTuple(types.int32, 4)(array, types.intp), _four("")
 
-        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            where = _address(context, builder, sig.args[0], *args)
-            text = _SHARED % 4 + "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [at]; }"
-            found = _called(builder, text, "=r,=r,=r,=r,l,~{memory}", ir.LiteralStructType([_I32] * 4), [where])
-            return _tuple(builder, [builder.extract_value(found, item) for item in range(4)])
-
-        return types.UniTuple(types.int32, 4)(array, types.intp), lower
+    @intrinsic
+    def load_four_turned(typing: Any, array: Any, place: Any) -> Any:
+        """The same of four matrices of 8 by 8 halves, each transposed."""
+        return types.UniTuple(types.int32, 4)(array, types.intp), _four(".trans")
 
     @intrinsic
     def copy_sixteen(typing: Any, target: Any, place: Any, source: Any, start: Any, there: Any) -> Any:

@@ -2,6 +2,9 @@
 
 import ml_dtypes
 import numpy as np
+from candle_convert.ops.attention.attention_cuda import in_heads
+from candle_convert.ops.attention.flash_cuda import Pages, Rule, flash
+from candle_convert.ops.attention.prompt_cuda import prompt, tensor_kind
 from candle_convert.runtime.blocks import held
 from candle_convert.runtime.cuda.coded import coded, seen_as
 from candle_convert.runtime.cuda.group import Axes
@@ -74,6 +77,19 @@ def integers(name, rows, columns, tiling=None):
     return row_product(given[0], given[1], w, buffer(y)), y, expected, 1e-5
 
 
+def attention(queries, keys, size, dtype, pages=0):
+    """Attention of four heads over two, causal: prompts on tensor cores, others by tiles of keys, in pages of so many slots where given."""
+    shapes = ((4, queries), (2, keys), (2, keys), (4, queries))
+    q, k, v, y = (in_heads(buffer(np.zeros((1, heads, length, size), dtype)), None) for heads, length in shapes)
+    rule = Rule(0.1, 0.0, buffer(np.zeros(1, np.int64)), True, -1, -1, None, None)
+    kind = tensor_kind(q, k, v)
+    if kind is not None:
+        return prompt(q, k, v, y, rule, kind), None, None, 0
+    held = Pages(buffer(np.zeros((1, keys // pages), np.int32)), buffer(np.zeros(1, np.int64)), buffer(np.zeros(1, np.int64)), pages,
+                 buffer(np.zeros(1, np.uint8))) if pages else None  # fmt: skip
+    return flash(q, k, v, y, rule, held)[0], None, None, 0
+
+
 KERNELS = {
     "halves": lambda: dense(5, 9, 24, np.float16),
     "halves, odd": lambda: dense(17, 18, 13, BRAIN),
@@ -92,6 +108,8 @@ LARGE = {
     "halves": lambda: dense(256, 256, 64, np.float16), "brains": lambda: dense(256, 256, 64, BRAIN),
     "decoded": lambda: decoded("q4_k", 256, 8), "integers": lambda: integers("q4_k", 256, 8), "integers of 16": lambda: integers("q2_k", 256, 8),
     "few rows": lambda: integers("q4_k", 4, 8),
+    "prompt": lambda: attention(256, 256, 128, np.float16), "prompt of brains": lambda: attention(99, 99, 64, BRAIN),
+    "decoding": lambda: attention(1, 4096, 128, np.float32), "decoding in pages": lambda: attention(1, 4096, 128, np.float16, 16),
 }
 """Of the sizes that a card is given, so that the text is that of its tilings."""
 
