@@ -24,6 +24,8 @@ SMALL_GRAPH = 8
 """Nodes below which a graph of little data runs in NumPy rather than pay for compiled kernels."""
 MOST_SEEN = 64
 """Sets of dtypes and shapes of feeds that are known to fit."""
+UNASKED = np.zeros(0, np.uint8)
+"""In place of a default that the program does not ask for."""
 MOST_FOLDED = 1 << 30
 """Bytes of a constant that is computed ahead, where an eighth of the free memory is not less."""
 SMALL_DATA = 1 << 14
@@ -101,6 +103,7 @@ class Session:
         self.program = self._program(made)
         self._names = [value.name for value in self.graph.inputs]
         self._places = self._fitting(list(range(len(self._names))))
+        self._fallbacks: dict[str, np.ndarray] | None = None
         self._runs: dict[Any, Any] = {}
         self._plain = graph
         self._whole = self.program if made is graph else None
@@ -132,7 +135,7 @@ class Session:
 
         Raises UsageError for inputs that are missing, unknown, or not what the model takes.
         """
-        arrays = list(map(feeds.get, self._names)) if len(feeds) == len(self._names) else []
+        arrays = list(map(feeds.get, self._names)) if len(feeds) == len(self._names) else self._with_defaults(feeds)
         kinds = tuple([(array.dtype, array.shape) if type(array) is np.ndarray else None for array in arrays])
         run = self._runs.get(kinds)
         if run is None or clock is not None or current().chosen:
@@ -149,6 +152,12 @@ class Session:
         arrays = self._fitting(checked(self.graph, feeds, self._defaults))
         self.program.prepare(arrays, Run(self.threads, self._compiled(arrays)))
 
+    def _with_defaults(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Feeds and defaults in the order of the inputs; nothing where they are not all. Defaults that the program does not ask for are left out."""
+        if self._fallbacks is None or len(feeds) + len(self._fallbacks) != len(self._names) or not self._fallbacks.keys().isdisjoint(feeds):
+            return []
+        return [self._fallbacks[name] if name in self._fallbacks else feeds.get(name) for name in self._names]
+
     def _first(self, feeds: Mapping[str, Any], clock: Clock | None, kinds: tuple[Any, ...]) -> list[Any]:
         """Outputs for feeds that have to be looked at; others of these dtypes and shapes need not be."""
         from .feeding import checked
@@ -157,7 +166,11 @@ class Session:
         arrays = checked(self.graph, feeds, self._defaults)
         fitting = self._fitting(self._kept(arrays, feeds))
         found = self._results(self.program, fitting, clock=clock)
-        as_fed = all(feeds.get(name) is array for name, array in zip(self._names, arrays, strict=True))
+        fed = [(feeds.get(name), array) for name, array in zip(self._names, arrays, strict=True) if name in feeds or name not in self._defaults]
+        as_fed = all(one is array for one, array in fed)
+        if self.device == "cpu" and self._defaults and self._fallbacks is None:
+            asked = {self._names[place] for place in self._places}
+            self._fallbacks = {name: tensor.numpy() if name in asked else UNASKED for name, tensor in self._defaults.items()}
         if self.device == "cpu" and kinds and None not in kinds and as_fed:
             if len(self._runs) >= MOST_SEEN:
                 self._runs = {}

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import queue
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from .launch import CALL, UNLESS, cores
 from .native import CLOCK, DONE, GIVE_WAY, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
+
+
+class Helper:
+    """One thread that helps.
+
+    Attributes:
+        thread: its number with the system.
+        core: where it was when its last help ended, -1 for unknown.
+        kept: the cores that it may use once it is awake, None where it was not sent away.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self.core = -1
+        self.kept: set[int] | None = None
 
 
 class Helpers:
@@ -21,30 +38,65 @@ class Helpers:
         self._calls: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0
+        self._known: list[Helper] = []
         self._process = os.getpid()
 
     def call(self, team: np.ndarray, count: int) -> None:
         """Ask `count` threads to help a team; those that come too late find it closed."""
         if self._count < count or self._process != os.getpid():
             self._start(count)
+        here = CURRENT_CORE()
+        for helper in self._known:
+            if helper.core == here >= 0:
+                _send_away(helper, here)
         for _ in range(count):
             self._calls.put(team)
 
     def _start(self, count: int) -> None:
         with self._lock:
             if self._process != os.getpid():
-                self._calls, self._count, self._process = queue.SimpleQueue(), 0, os.getpid()
+                self._calls, self._count, self._known, self._process = queue.SimpleQueue(), 0, [], os.getpid()
             while self._count < count:
                 threading.Thread(target=self._serve, args=(self._calls,), name="candle-convert helper", daemon=True).start()
                 self._count += 1
 
     def _serve(self, calls: queue.SimpleQueue[np.ndarray]) -> None:
+        own = Helper(threading.get_native_id())
+        self._known.append(own)
         while True:
             team = calls.get()
+            if own.kept is not None:
+                cores, own.kept = own.kept, None
+                _allow(0, cores)
             block = (ctypes.c_int64 * 2)(team.ctypes.data, GIVE_WAY)
             help_team.call(ctypes.addressof(block), 0, 1)
+            own.core = CURRENT_CORE()
 
 
+def _send_away(helper: Helper, here: int) -> None:
+    """Let a helper wake up on another core than the caller's, where the system would let it wait for milliseconds beside an idle one."""
+    cores = os.sched_getaffinity(0)
+    if len(cores) > 1:
+        helper.kept, helper.core = cores, -1
+        _allow(helper.thread, cores - {here})
+
+
+def _allow(thread: int, cores: set[int]) -> None:
+    """The cores that a thread may use; it stays as it is where the system has taken them away meanwhile."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(thread, cores)
+
+
+def _current_core() -> Callable[[], int]:
+    """What tells the core that the calling thread is on, -1 where the system does not say."""
+    if hasattr(os, "sched_setaffinity") and sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # a C library without it
+            found: Callable[[], int] = ctypes.PyDLL(None).sched_getcpu
+            return found
+    return lambda: -1
+
+
+CURRENT_CORE = _current_core()
 HELPERS = Helpers()
 
 

@@ -234,3 +234,19 @@ def test_lent_inputs_are_written_in_place_and_others_are_not():
         np.testing.assert_allclose(total, want.sum(), rtol=1e-5)
         assert (present is past) == bool(lent)
         assert (past == want).all() == bool(lent)
+
+
+DEFAULTED = """
+<ir_version: 9, opset_import: ["" : 18]> g (float[n,4] x, float[4] w) => (float[n,4] y) <float[4] w = {1.0, 2.0, 3.0, 4.0}> { y = Mul (x, w) }
+"""
+
+
+def test_inputs_with_defaults_are_fed_or_not():
+    session = Session(graph_of(onnx.parser.parse_model(DEFAULTED)), native=True, threads=1)
+    ones, twos = np.ones((2, 4), "f4"), np.full(4, 2, "f4")
+    for _ in range(3):
+        np.testing.assert_array_equal(session.run(None, {"x": ones})[0], [[1, 2, 3, 4]] * 2)
+        np.testing.assert_array_equal(session.run(None, {"x": ones, "w": twos})[0], [[2] * 4] * 2)
+        np.testing.assert_array_equal(session.run(None, {"x": ones[:1]})[0], [[1, 2, 3, 4]])
+        with pytest.raises(cc.UsageError, match="E-RUN-INPUT"):
+            session.run(None, {"w": twos})
