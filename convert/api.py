@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, overload
 from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
-from ..runtime.passes.weights import collected
 from ..runtime.tensor import Tensor
-from . import hashing, opening, pipeline
-from . import plan as planning
-from .options import Options, changed
-from .progress import Progress
+from . import opening
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from . import pipeline
+    from . import plan as planning
+    from .options import Options
+    from .progress import Progress
     from .quantizing.library import QuantizationPlan, Recipe
 
 PathLike = str | os.PathLike[str]
@@ -50,6 +50,8 @@ def plan(
     inputs: PathLike | Graph | Sequence[PathLike], output: PathLike | Recipe, options: Options | None = None, **changes: Any
 ) -> planning.Plan | QuantizationPlan:
     """What `convert` would do, from headers alone; with a `Recipe` in place of the output, what quantizing would do."""
+    from . import plan as planning
+    from .options import changed
     from .quantizing.library import QuantizationPlan, Recipe
 
     if isinstance(output, Recipe):
@@ -66,16 +68,24 @@ def convert(
     inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, *, progress: Progress | None = None, **changes: Any
 ) -> pipeline.Report:
     """Convert `inputs` to `output`; keyword arguments are fields of `Options`, sizes may be text such as "2GiB"."""
+    from . import pipeline
+
     return pipeline.execute(plan(inputs, output, options, **changes), progress)
 
 
 def load_file(path: PathLike, *, key: str | None = None) -> dict[str, np.ndarray]:
     """All tensors of a file as numpy arrays (ml_dtypes for bfloat16 and float8). Never executes code from the file."""
+    from ..runtime.passes.weights import collected
+
     return {name: tensor.numpy() for name, tensor in collected(_as_stored(path, key)).items()}
 
 
 def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None) -> None:
     """Write arrays, torch tensors or `Tensor`s to a file, replacing it when complete. The same values give the same bytes."""
+    from . import pipeline
+    from . import plan as planning
+    from .options import Options
+
     graph = Graph(weights={name: _tensor(name, value) for name, value in tensors.items()}, metadata=dict(metadata or {}))
     made = planning.plan_graph(graph, Path(path), Options(to=format, force=True))
     pipeline.execute(made)
@@ -83,6 +93,8 @@ def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, st
 
 def hash(path: PathLike, *, key: str | None = None) -> str:
     """Content hash of a model: equal for equal names, dtypes, shapes and values in any format."""
+    from . import hashing
+
     return hashing.content_hash(_as_stored(path, key))
 
 

@@ -6,12 +6,14 @@ A graph names its communicator (the attribute ``group`` of AllReduce); `join` sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from .errors import FileAccessError, UsageError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 HEAD = 8
 """Bytes before an array: how many bytes it has."""
