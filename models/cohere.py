@@ -10,6 +10,7 @@ from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated
 from .layers.norm import bias_norm, own_head_norm
+from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
 from .layers.rope import Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYER_EPS, THETA, VALUE_DIM, Windows, act, matrix
@@ -28,7 +29,7 @@ KEYS: tuple[Row, ...] = (
     Key("logits", "logit_scale", "logit_scale", 0.0625, float),
 )  # fmt: skip
 COHERE_KEYS: tuple[Row, ...] = (
-    *KEYS, Key("theta", THETA.hf, THETA.gguf, 5e5, float), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    *KEYS, Key("theta", THETA.hf, THETA.gguf, 5e5, positive), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
     Key("normed", "use_qk_norm", (), lambda config: config.names != "hf", bool),
 )  # fmt: skip
 COHERE2_KEYS: tuple[Row, ...] = (

@@ -10,6 +10,7 @@ from .layers.decoder import Decoder
 from .layers.layouts import Plus
 from .layers.mlp import gated
 from .layers.norm import norm
+from .layers.numbers import positive
 from .layers.parts import EMBED, GATED, HEAD, attention
 from .layers.rope import PLAIN, Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
@@ -34,7 +35,7 @@ GEMMA3_KEYS = (
     *KEYS,
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6),
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
-    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, float),
+    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, positive),
     Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
         ("rope.freq_base_swa", "rope.local.freq_base"), 1e4, float),
     Scaling(section="full_attention"),

@@ -16,6 +16,7 @@ from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated_both
 from .layers.norm import norm
+from .layers.numbers import not_negative, positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.pieces import heads_rows
 from .layers.rope import Rotary, Scaling
@@ -31,7 +32,9 @@ class Ratio:
     name: str = "theta"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
-        return BASE * float(source.get("rope_ratio") or 1) if names == HF else float(source.get("rope.freq_base") or BASE)
+        said = source.get("rope_ratio" if names == HF else "rope.freq_base")
+        base = BASE if names == HF else 1.0
+        return BASE if said is None else base * positive(said)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {"rope_ratio": config.theta / BASE} if names == HF else {"rope.freq_base": config.theta}
@@ -66,7 +69,7 @@ def _plain(name: str) -> Key:
 
 
 HEAD_SIZE = Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads)
-EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, float)
+EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, not_negative)
 REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY, DOUBLE)
 KEYS = (*DECODER, KV_HEADS, HEAD_SIZE, EPS, *REST)
 GLM4_KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, EPS, *REST)
@@ -74,7 +77,7 @@ CHAT_KEYS = (
     Key("task", (), (), "lm", str), Key("vocab", ("padded_vocab_size", "vocab_size")), *DECODER[2:], Groups(),
     Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads),
     Key("intermediate", "ffn_hidden_size", "feed_forward_length"),
-    Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, float),
+    Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, not_negative),
     Ratio(), Scaling(), act("silu"), partial(0.5), ROTARY, FUSED, DOUBLE,
     _plain("apply_residual_connection_post_layernorm"), _plain("add_bias_linear"),
 )  # fmt: skip

@@ -8,12 +8,13 @@ from .layers.decoder import Decoder
 from .layers.layouts import Ordered, grouped
 from .layers.mlp import plain
 from .layers.norm import bias_norm
+from .layers.numbers import positive
 from .layers.rope import Rotary, Scaling
 from .layers.rows import DECODER, FUSED, INTERMEDIATE, LAYER_EPS, ROTARY, act, matrix, partial
 
 KEYS = (
     *DECODER, Key("kv_heads", (), (), lambda config: config.heads), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
-    INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float),
+    INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, positive),
     Scaling(), act("gelu"), partial(0.25), ROTARY, Key("part", "rotary_pct", (), lambda config: config.turned, float),
     Key("parallel", "use_parallel_residual", "use_parallel_residual", True, bool), FUSED,
 )  # fmt: skip

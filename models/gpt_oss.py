@@ -18,6 +18,7 @@ from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.moe import matmul_experts, top
 from .layers.norm import norm
+from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, NORM, attention
 from .layers.pieces import Every, Upright
 from .layers.rope import Rotary, Scaling
@@ -46,7 +47,7 @@ class Fixed:
 KEYS: tuple[Row, ...] = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, Key("intermediate", "intermediate_size", "feed_forward_length"),
     Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate), RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, float), Scaling(),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, positive), Scaling(),
     Windows(lambda config, i: i % 2 == 0, period=2),
     Key("experts", "num_local_experts", "expert_count"), Key("experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count"),
     Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),

@@ -14,6 +14,7 @@ from .layers.layouts import Reshaped
 from .layers.linear import linear
 from .layers.mlp import gated
 from .layers.norm import norm
+from .layers.numbers import not_negative, positive
 from .layers.parts import EMBED, HEAD
 from .layers.recurrence import own_mask, short_conv
 from .layers.rope import Rotary, Scaling
@@ -81,8 +82,8 @@ class FeedForward:
 KEYS = (
     *DECODER, Attending(), KeyHeads(), FeedForward(), Scaling(),
     Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
-    Key("eps", "norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, float),
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, float),
+    Key("eps", "norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, not_negative),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, positive),
     Key("taps", "conv_L_cache", "shortconv.l_cache", 3),
     Key("tokens", (), "vocab_size", lambda config: config.vocab),
     Key("act", (), (), "silu", str),

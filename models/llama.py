@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ..runtime.arch import Architecture, Config, Key, Weight
+from ..runtime.errors import FormatError
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
@@ -31,7 +34,10 @@ def rope_factors(config: Config) -> Tensor | None:
 def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
     """Take the scaling from the factors."""
     if "rope.factors" in weights and config.scaling["type"] == "default":
-        config.values["scaling"] = llama3_scaling(weights["rope.factors"].numpy(), config.rotary, config.theta)
+        factors = weights["rope.factors"].numpy()
+        if not (np.isfinite(factors) & (factors > 0)).all():
+            raise FormatError("E-ARCH-ROPE", config.path, "rope_freqs.weight has elements that are no finite numbers above 0")
+        config.values["scaling"] = llama3_scaling(factors, config.rotary, config.theta)
 
 
 WEIGHTS = (

@@ -15,6 +15,7 @@ from .layers.linear import linear
 from .layers.mlp import ACTIVATIONS
 from .layers.net import Net
 from .layers.norm import norm
+from .layers.numbers import not_negative
 from .layers.recurrence import own_mask, scan
 from .layers.rows import matrix
 from .layers.state_space import INNER, MIXER, NEGATED, PREFIXES, STATE_SPACE, convolved, named, weights
@@ -40,7 +41,7 @@ KEYS = (
 )  # fmt: skip
 FALCON_KEYS = (
     *KEYS[:-1], Key("normed", (), "ssm.dt_b_c_rms", True, bool),
-    Key("inner_eps", "mixer_rms_eps", (), lambda config: 1e-6 if config.names == HF else config.eps, float),
+    Key("inner_eps", "mixer_rms_eps", (), lambda config: 1e-6 if config.names == HF else config.eps, not_negative),
 )  # fmt: skip
 
 WEIGHTS = weights(

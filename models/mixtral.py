@@ -8,6 +8,7 @@ from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.moe import gated_experts, softmax_router
 from .layers.norm import norm
+from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, VALUE_DIM, Windows, act, experts, matrix
@@ -15,7 +16,7 @@ from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, V
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), Windows(), act("silu"),
     RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, float),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, positive),
     Key("experts", "num_local_experts", "expert_count"),
     Key("experts_used", "num_experts_per_tok", "expert_used_count"),
     Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),

@@ -14,6 +14,7 @@ from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import plain
 from .layers.norm import bias_norm
+from .layers.numbers import count, not_negative
 from .layers.rows import CLASSES, Task, Vocabulary, layers, matrix
 
 KINDS = {"multihead_attention": None, "grouped_query_attention": None, "multiquery_attention": 1}
@@ -42,13 +43,6 @@ class KeyHeads:
         return {"attn_config.attn_type": "grouped_query_attention", "attn_config.kv_n_heads": config.kv_heads}
 
 
-def some(value: Any) -> int:
-    """A number of heads. ValueError where there are none."""
-    if int(value) < 1:
-        raise ValueError(f"{value} heads")
-    return int(value)
-
-
 def needed(value: Any) -> Any:
     """What says that there is ALiBi. ValueError where there is none."""
     if not value:
@@ -59,7 +53,7 @@ def needed(value: Any) -> Any:
 KEYS = (
     Task(), *CLASSES, Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
     Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count", kind=layers),
-    Key("heads", "n_heads", "attention.head_count", kind=some),
+    Key("heads", "n_heads", "attention.head_count", kind=count),
     Key("ratio", "expansion_ratio", (), 4),
     Key("intermediate", (), "feed_forward_length", lambda config: config.ratio * config.hidden), KeyHeads(),
     Key("head_dim", (), (), lambda config: config.hidden // config.heads),
@@ -68,7 +62,7 @@ KEYS = (
     Key("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, lambda value: float(needed(value))),
     Key("clip", "attn_config.clip_qkv", "attention.clamp_kqv", None, float),
     Key("scale", "attn_config.softmax_scale", (), None, float),
-    Key("eps", "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, float),
+    Key("eps", "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, not_negative),
 )  # fmt: skip
 BLOCK = "transformer.blocks.{i}."
 WEIGHTS = (

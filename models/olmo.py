@@ -10,6 +10,7 @@ from .layers.linear import linear
 from .layers.mlp import gated
 from .layers.net import Net
 from .layers.norm import layer_norm, norm
+from .layers.numbers import not_negative, positive
 from .layers.parts import EMBED, GATED, HEAD, NORM, QK_NORM, attention
 from .layers.rope import PLAIN, Rotary, Scaling
 from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, Windows, act, matrix
@@ -17,10 +18,12 @@ from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, Wind
 KEYS = (
     *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, Scaling(), act("silu"),
 )  # fmt: skip
-OLMO_KEYS = (*KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, float))
+OLMO_KEYS = (
+    *KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, not_negative),
+)  # fmt: skip
 OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
 OLMO3_KEYS = (
-    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, float),
+    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, positive),
     RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)

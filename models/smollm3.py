@@ -11,6 +11,7 @@ from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated
 from .layers.norm import norm
+from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, RMS_EPS, VALUE_DIM, Windows, act
@@ -35,7 +36,7 @@ class Turned:
 
 KEYS = (
     *DECODER, Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", 4), HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 2e6, float), Scaling(), Windows(), act("silu"), Turned(),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 2e6, positive), Scaling(), Windows(), act("silu"), Turned(),
     Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
     Key("tokens", (), "vocab_size", lambda config: config.vocab),
 )  # fmt: skip

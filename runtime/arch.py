@@ -241,7 +241,9 @@ class Architecture:
             except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
                 if missing:
                     break
-                raise FormatError("E-ARCH-KEY", path, f"the parameter {row.name} of a {self.name} model cannot be read: {error}") from error
+                said = row.keys(names)[:1] if isinstance(row, Key) else ()
+                why = f"the parameter {said[0] if said else row.name} of a {self.name} model cannot be read: {error}"
+                raise FormatError("E-ARCH-KEY", path, why, hint="Its config.json, or the GGUF file's metadata, says it") from error
         if missing:
             raise FormatError("E-ARCH-KEYS", path, f"a {self.name} model needs {', '.join(missing)}", hint="Is its configuration whole?")
         return config

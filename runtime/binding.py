@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import registry
@@ -14,8 +14,7 @@ from .errors import FormatError, UnsupportedError
 from .scaled import scaled
 from .tensor import Tensor
 
-SHOWN = 12
-"""Names of a list that an error shows."""
+NUMBER = re.compile(r"\d+")
 
 
 @functools.cache
@@ -49,11 +48,13 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once."""
     bound: dict[str, Tensor] = {}
     missing, wrong, used = [], [], set()
+    origins: dict[str, str] = {}
     for row, layer, ours in slots(architecture, config):
         found = next(_found(row, architecture, config, weights, names, layer), None)
         if found is not None:
             way, present = found
             used.update(present)
+            origins[ours] = present[0]
             try:
                 bound[ours] = _times(row, way.layout.join([weights[name] for name in present], config), config, names, layer, 1)
             except ValueError as error:
@@ -63,15 +64,15 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
         elif not row.optional:
             ways = row.stored(names)
             missing.append(ways[0].expanded(config, layer)[0] if ways else ours)
-    if missing:
-        raise FormatError("E-ARCH-MISSING", path, f"{len(missing)} weights of a {architecture.name} model are not there: {_some(missing)}",
-                          hint="Are all shards there, and is the configuration this model's?")  # fmt: skip
     unused = ignored(architecture, config, weights)
     extra = [name for name in weights if name not in used and name not in unused]
+    unknown = f"{len(extra)} weights are not of a {architecture.name} model: {listed(extra)}"
+    if missing:
+        why = f"{len(missing)} weights of a {architecture.name} model are not there: {listed(missing)}{f'; and {unknown}' if extra else ''}"
+        raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there, and is the configuration this model's?")
     if extra:
-        raise FormatError("E-ARCH-EXTRA", path, f"{len(extra)} weights are not of a {architecture.name} model: {_some(extra)}",
-                          hint="--exclude RE leaves them out")  # fmt: skip
-    _check_shapes(architecture, config, bound, path, wrong)
+        raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")
+    _check_shapes(architecture, config, bound, path, wrong, origins)
     if architecture.settle is not None:
         architecture.settle(config, bound)
     return bound
@@ -125,11 +126,14 @@ def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor
     return next((spelling for spelling in (name, *others) if spelling in weights), None)
 
 
-def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None, wrong: list[str]) -> None:
+def _check_shapes(
+    architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None, wrong: list[str], origins: Mapping[str, str]
+) -> None:
     """Compare shapes with the configuration; parameters that it leaves open (None) are taken from the first weight that has them.
 
     Args:
         wrong: what is known to be wrong already.
+        origins: what the file calls the weights.
     """
     for row, _, name in slots(architecture, config):
         if row.shape is not None and name in bound:
@@ -138,11 +142,41 @@ def _check_shapes(architecture: Architecture, config: Config, bound: Mapping[str
                     config.values[which] = length
             expected = sizes(row.shape, config)
             if bound[name].shape != expected:
-                wrong.append(f"{name} is {list(bound[name].shape)}, not {list(expected)}")
+                wrong.append(f"{origins.get(name, name)} is {list(bound[name].shape)}, not {list(expected)}")
     if wrong:
-        raise FormatError("E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {_some(wrong, '; ')}")
+        hint = "Is the configuration this model's?"
+        raise FormatError("E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {listed(wrong, '; ')}", hint=hint)
 
 
-def _some(names: list[str], between: str = ", ") -> str:
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return between.join(names[:SHOWN]) + more
+def listed(names: Sequence[str], between: str = ", ") -> str:
+    """All names in one text; those that only a number in their first word tells apart are one, ``layers.{0-3,5}.weight``."""
+    groups: dict[str, list[list[int]]] = {}
+    for name in names:
+        first, *rest = name.split(" ", 1)
+        numbers = [int(number) for number in NUMBER.findall(first)]
+        groups.setdefault(" ".join([NUMBER.sub("{}", first), *rest]), []).append(numbers)
+    return between.join(text for stem, numbers in groups.items() for text in _folded(stem, numbers))
+
+
+def _folded(stem: str, numbers: list[list[int]]) -> list[str]:
+    """Names of one stem, its ``{}`` being filled: as one where they differ in one number, else one by one."""
+    columns = [sorted(set(column)) for column in zip(*numbers, strict=True)]
+    if sum(len(column) > 1 for column in columns) > 1:
+        return [_filled(stem, [str(number) for number in row]) for row in numbers]
+    return [_filled(stem, [str(column[0]) if len(column) == 1 else f"{{{_ranges(column)}}}" for column in columns])]
+
+
+def _filled(stem: str, texts: Sequence[str]) -> str:
+    first, *pieces = stem.split("{}", len(texts))
+    return first + "".join(text + piece for text, piece in zip(texts, pieces, strict=True))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, such as ``0-3,5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -78,7 +78,7 @@ class LanguageModel:
     Args:
         graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
         threads: threads of one run, all cores where None.
-        activations: as of `Session`; None for f32 in `logits` and `step`, and on the CPU q8 in `advance`, from which text is generated: faster
+        activations: as of `Session`; None for f32 in `logits` and `step`, and q8 in `advance`, from which text is generated: faster
             by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too.
         read: reads the model's tokenizer when it is needed.
         context: the most tokens that the model was trained with, None where that is not known.
@@ -111,7 +111,7 @@ class LanguageModel:
         self._options: dict[str, Any] = {
             "threads": threads, "native": True, "device": device, "device_memory": device_memory, "gpu_layers": gpu_layers,
         }  # fmt: skip
-        generating = "q8" if device == "cpu" and self._last != self._output else "f32"
+        generating = "q8" if self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
         self._sessions: dict[str, Session] = {}
         self.session(self._last)

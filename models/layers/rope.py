@@ -13,6 +13,7 @@ from ...runtime.arch import HF, Config, dig
 from ...runtime.errors import UnsupportedError
 from ...runtime.graph import Value
 from .net import Net
+from .numbers import positive
 
 PLAIN: dict[str, Any] = {"type": "default"}
 FACTORS = "factors"
@@ -39,6 +40,8 @@ class Scaling:
         kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
         if kind not in FREQUENCIES:
             raise ValueError(f"the scaling {kind!r} of rotary embeddings is not known")
+        for key in NEEDED.get(kind, ()):
+            _checked(kind, key, scaling.get(key))
         original = scaling.get("original_max_position_embeddings") or source.get("original_max_position_embeddings")
         return {"type": kind, **scaling, **({"original_max_position_embeddings": original} if original else {})}
 
@@ -53,6 +56,24 @@ class Scaling:
         return _to_gguf(scaling)
 
 
+NEEDED = {
+    "linear": ("factor",), "dynamic": ("factor",), "yarn": ("factor",), "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}  # fmt: skip
+"""By the type of a scaling: what config.json has to say of it."""
+
+
+def _checked(kind: str, key: str, value: Any) -> None:
+    """Raise ValueError for a parameter of a scaling that is missing, or no positive number or list of such."""
+    if value is None:
+        raise ValueError(f"the scaling {kind!r} of rotary embeddings needs {key}")
+    for number in value if isinstance(value, list) else [value]:
+        try:
+            positive(number)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{key} of the scaling {kind!r}: {error}") from error
+
+
 GGUF_KEYS = {
     "factor": "rope.scaling.factor", "original_max_position_embeddings": "rope.scaling.original_context_length",
     "attention_factor": "rope.scaling.attn_factor", "beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
@@ -63,6 +84,10 @@ def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
     kind = source.get("rope.scaling.type") or "default"
     kind = {"none": "default"}.get(kind, kind)
     found = {ours: _number(key, source[key]) for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
+    if kind not in FREQUENCIES:
+        raise ValueError(f"the scaling {kind!r} of rotary embeddings is not known")
+    for key in NEEDED.get(kind, ())[:1] if kind != "longrope" else ():
+        _checked(kind, key, found.get(key))
     return {"type": kind, **found} if kind != "default" else dict(PLAIN)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight, dig
 from .layouts import Stacked
 from .mlp import activation
+from .numbers import count, not_negative, positive
 
 TASKS = (("ForSequenceClassification", "classification"), ("LMHeadModel", "lm"), ("Model", "hidden"))
 
@@ -65,24 +66,37 @@ DECODER = (
     Task(),
     Vocabulary(),
     Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048),
-    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length"),
+    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length", kind=count),
     Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count", kind=layers),
-    Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count"),
+    Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count", kind=count),
     *CLASSES,
 )
 """What every decoder with attention has."""
-KV_HEADS = Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads)
-HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: config.hidden // config.heads)
+
+
+@dataclass(frozen=True)
+class KeyHeads(Key):
+    """Row of the number of heads of keys and values, each of which as many heads of queries share."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        heads = int(super().read(names, source, config))
+        if config.heads % heads:
+            raise ValueError(f"{config.heads} heads of queries cannot share {heads} of keys and values")
+        return heads
+
+
+KV_HEADS = KeyHeads("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads, count)
+HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: config.hidden // config.heads, count)
 VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim)
 FUSED = Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim)
 """Rows of queries, keys and values in one matrix."""
-INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length")
+INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length", kind=count)
 DOUBLE = Key("double", (), (), lambda config: 2 * config.intermediate)
 """Rows of gates, and of what they gate, in one matrix."""
-RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, float)
-RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, float)
-LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, float)
-THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, float)
+RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, not_negative)
+RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, not_negative)
+LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, not_negative)
+THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, positive)
 
 
 PATTERN = "attention.sliding_window_pattern"

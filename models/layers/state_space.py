@@ -13,6 +13,7 @@ from ...runtime.graph import Value
 from .decoder import Decoder
 from .layouts import Changed, Reshaped
 from .mlp import ACTIVATIONS
+from .numbers import not_negative
 from .recurrence import own_mask, short_conv
 from .rows import Task, Vocabulary, act, layers, matrix
 
@@ -44,7 +45,7 @@ STATE_SPACE = (
     Key("feed_forward", (), "feed_forward_length", 0),
     Key("taps", ("conv_kernel", "ssm_cfg.d_conv"), "ssm.conv_kernel", 4),
     Key("expand", ("expand", "ssm_cfg.expand"), (), 2),
-    Key("eps", ("layer_norm_epsilon", "rms_norm_eps"), "attention.layer_norm_rms_epsilon", 1e-5, float),
+    Key("eps", ("layer_norm_epsilon", "rms_norm_eps"), "attention.layer_norm_rms_epsilon", 1e-5, not_negative),
     act("silu"),
 )
 

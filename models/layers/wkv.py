@@ -14,6 +14,7 @@ from ...runtime.graph import Graph, Value
 from .decoder import Decoder
 from .layouts import Reshaped
 from .linear import linear
+from .numbers import count, not_negative
 from .recurrence import own_mask
 from .rows import Task, Vocabulary, layers
 
@@ -48,10 +49,10 @@ def halved(config: Config, i: int) -> float:
 
 
 KEYS = (
-    Task(), Vocabulary(), Key("context", (), "context_length", LIMIT), Key("hidden", "hidden_size", "embedding_length"),
+    Task(), Vocabulary(), Key("context", (), "context_length", LIMIT), Key("hidden", "hidden_size", "embedding_length", kind=count),
     Key("layers", "num_hidden_layers", "block_count", kind=layers), Key("no_heads", (), "attention.head_count", 0),
-    Key("eps", ("layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon", 1e-5, float),
-    Key("head_size", ("head_size", "head_dim"), "wkv.head_size", 64), Key("heads", (), (), lambda config: config.hidden // config.head_size),
+    Key("eps", ("layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon", 1e-5, not_negative),
+    Key("head_size", ("head_size", "head_dim"), "wkv.head_size", 64, count), Key("heads", (), (), lambda config: config.hidden // config.head_size),
 )  # fmt: skip
 DIVISOR = (
     Key("divisor", "head_size_divisor", (), 8.0, float), Key("head_eps", (), (), lambda config: 1e-5 * config.divisor**2, float), Halving(),
