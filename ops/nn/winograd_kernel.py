@@ -62,12 +62,13 @@ def transformed(w: np.ndarray) -> np.ndarray:
     """Kernels [outputs, channels, 3, 3] as panels [outputs / PANEL, 36, channels, PANEL]."""
     outputs, channels = w.shape[:2]
     made = np.zeros((-(-outputs // PANEL), SQUARE, channels, PANEL), np.float32)
-    both, part = np.kron(KERNEL, KERNEL), np.zeros((9, channels, PANEL))
+    both, part, product = np.kron(KERNEL, KERNEL), np.zeros((9, channels, PANEL)), np.empty((SQUARE, channels, PANEL))
     for index, panel in enumerate(made):
         some = w[index * PANEL : (index + 1) * PANEL]
         part[:, :, : len(some)] = some.reshape(len(some), channels, 9).transpose(2, 1, 0)
         part[:, :, len(some) :] = 0
-        panel[...] = (both @ part.reshape(9, -1)).reshape(panel.shape)
+        np.matmul(both, part.reshape(9, -1), out=product.reshape(SQUARE, -1))
+        panel[...] = product
     return made
 
 
