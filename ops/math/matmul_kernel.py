@@ -13,11 +13,14 @@ from ...runtime.native import f32, number, share
 from .finish_kernel import Finish, finished, finishing
 from .gemm import gemm
 from .matmul import matmul
+from .rows_kernel import few
 from .tile_kernel import PANEL, ROWS, column_of_tiles, panels
 
 F32 = np.dtype(np.float32)
 TALL = 96
 """Rows that a part computes at a time when the right matrix is packed already."""
+FEWEST, RUN = 2, 32
+"""Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
 
 
 @range_kernel
@@ -142,7 +145,19 @@ def plan_gemm(step: Step) -> Planned:
         if bias is None or step.attributes["beta"] != 1 or bias.size not in (1, columns) or (bias.ndim == 2 and bias.shape[0] != 1):
             return None
     flipped = step.attributes["transB"]
+    if flipped and not step.attributes["transA"] and rows <= FEWEST and b.shape[1] % RUN == 0:
+        return _rows_as_they_are(step, a, b, bias)
     packed = step.packed(1, ("panels", flipped), lambda matrix: panels(matrix.T if flipped else matrix))
     depth = a.count // rows
     steps = (1, rows) if step.attributes["transA"] else (depth, 1)
     return packed_launch(step, a, packed, step.output(), bias, rows, columns, depth, steps)
+
+
+def _rows_as_they_are(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) -> Launch:
+    """Few rows times the rows of a constant, which are read once as they are, so that nothing is packed and held twice."""
+    y = step.output()
+    rows, columns = y.shape
+    depth = a.count // rows
+    shift = 0 if bias is None else step.held(np.broadcast_to(bias.reshape(-1), (columns,)))
+    arguments = (b, a, y, shift, columns, 4 * depth, depth, 4 * depth, 4 * columns)
+    return Launch(few("f32", rows), arguments, step.parts(columns, 3 * y.count * depth / 16))

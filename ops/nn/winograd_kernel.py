@@ -30,8 +30,8 @@ FEWEST = 12
 """Squares of an image from which there are enough rows."""
 ENOUGH = 24
 """Channels and outputs from which the products are more work than the transformations."""
-MOST_WEIGHTS = 1 << 26
-"""Bytes of transformed kernels that are still read quickly enough."""
+MOST_WEIGHTS = 1 << 20
+"""Bytes of transformed kernels for each square of an image that pay for their memory, and for reading them."""
 BLOCK = 56
 """Squares of a block, about."""
 WIDEST = 64
@@ -77,7 +77,7 @@ def pays(w: Buffer, geometry: Sequence[int], groups: int) -> bool:
     plain = tuple(geometry[6:15]) == (1, 3, 3, 1, 1, 1, 1, 1, 1) and geometry[3] == 1 and groups == 1
     outputs, channels = w.shape[:2]
     squares = -(-geometry[4] // EDGE) * -(-geometry[5] // EDGE)
-    return WIDE and plain and min(outputs, channels) >= ENOUGH and squares >= FEWEST and w.count * SQUARE // 9 * 4 <= MOST_WEIGHTS
+    return WIDE and plain and min(outputs, channels) >= ENOUGH and squares >= FEWEST and w.count * SQUARE // 9 * 4 <= MOST_WEIGHTS * squares
 
 
 def _even(length: int, most: int) -> int:

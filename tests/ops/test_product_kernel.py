@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from candle_convert.runtime.op import case
+from candle_convert.runtime.op import Example, case
 from natively import natively
 
 RNG = np.random.default_rng(41)
@@ -37,3 +37,11 @@ def test_general_products(dtype, rtol, turned):
     for c in (None, values(37, dtype=dtype), values(9, 1, dtype=dtype)):
         inputs = (a, b) if c is None else (a, b, c)
         natively("Gemm", case(*inputs, **turned), rtol=rtol, atol=10 * rtol)
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 5), (2, 96, 33), (1, 33, 4), (3, 64, 5)])
+def test_gemm_of_few_rows_and_a_transposed_constant(rows, depth, columns):
+    rng = np.random.default_rng(depth)
+    a, b, c = (rng.normal(size=shape).astype("f4") for shape in ((rows, depth), (columns, depth), (columns,)))
+    natively("Gemm", Example((a, b, c), {"transB": 1}), 13, rtol=1e-4, atol=1e-5, constant=[1, 2])
+    natively("Gemm", Example((a, b), {"transB": 1}), 13, rtol=1e-4, atol=1e-5, constant=[1])
