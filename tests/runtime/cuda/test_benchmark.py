@@ -1,0 +1,39 @@
+"""The benchmark: every part runs under the simulator on sizes whose times mean nothing, and without a card it says so in one line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+from candle_convert.runtime.cuda.machine import state
+
+FULL = os.environ.get("CANDLE_FULL") == "1"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "cuda.py"
+PARTS = {
+    "copies": 3, "products": 3, "quantized": 4, "encoder": 1, "networks": 1, "encoders": 1,
+    **({"language": 2} if FULL else {}),  # tokens of a model take the simulator half a minute
+}  # fmt: skip
+
+
+def test_every_part_runs():
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), "--tiny", "--json", "--parts", ",".join(PARTS)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads(done.stdout)["rows"]
+    assert len(rows) == sum(PARTS.values())
+    assert all(row["value"] > 0 for row in rows)
+    assert {row["of"] for row in rows} == {"", "copy", "bf16"}
+
+
+@pytest.mark.skipif(bool(state().devices), reason="there is a card")
+def test_without_a_card_nothing_is_measured():
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.startswith("Nothing was measured: ")
+    assert done.stdout.count("\n") == 1
