@@ -17,6 +17,8 @@ from .element import holds
 from .machine import SIMULATED
 
 CPU, CUDA = 1, 2
+ALIGNED = 16
+"""Bytes that kernels read at a time."""
 CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 BRAIN = 4
 NAME, USED = b"dltensor", b"used_dltensor"
@@ -136,7 +138,7 @@ def _dtype(code: int, bits: int) -> np.dtype[Any]:
 
 
 def _over(address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None, owner: Any) -> DeviceArray:
-    """The array at an address; a copy where it is not contiguous."""
+    """The array at an address; a copy where it is not contiguous, or not at a multiple of what kernels read at a time."""
     if not holds(dtype):
         raise UsageError("E-DEVICE-ARRAY", None, "kernels do not know the array's dtype", found=str(dtype))
     packed: list[int] = []
@@ -148,12 +150,12 @@ def _over(address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: t
         one == other or length == 1 for one, other, length in zip(strides, packed, shape, strict=True)
     )
     nbytes = step if 0 not in shape else 0
-    if plain:
+    if plain and address % ALIGNED == 0:
         return DeviceArray(dtype, shape, _bytes(address, (nbytes,), None, owner), owner)
-    assert strides is not None
-    if min(strides) < 0:
-        raise UsageError("E-DEVICE-ARRAY", None, "strides of arrays on a device are not negative", found=str(list(strides)))
-    elements = _bytes(address, (*shape, dtype.itemsize), (*strides, 1), owner).copy_to_host()
+    steps = tuple(packed) if plain or strides is None else strides
+    if min(steps, default=0) < 0:
+        raise UsageError("E-DEVICE-ARRAY", None, "strides of arrays on a device are not negative", found=str(list(steps)))
+    elements = _bytes(address, (*shape, dtype.itemsize), (*steps, 1), owner).copy_to_host()
     from numba import cuda
 
     return DeviceArray(dtype, shape, cuda.to_device(np.ascontiguousarray(elements).reshape(-1)))

@@ -102,6 +102,9 @@ def arrays_are_exchanged():
     source = host if SIMULATED else torch.from_numpy(host).cuda()
     assert DeviceArray.taken(Interface(source)).numpy().tolist() == host.tolist()
     assert DeviceArray.taken(Interface(source[:, ::2])).numpy().tolist() == host[:, ::2].tolist()
+    odd = DeviceArray.taken(Interface(source.reshape(-1)[1:]))
+    assert odd.numpy().tolist() == host.reshape(-1)[1:].tolist()
+    assert odd.address % 16 == 0, "kernels read sixteen bytes at a time"
     ours = uploaded(host, share)
     assert DeviceArray.taken(ours).address == ours.address
     try:
