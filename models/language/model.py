@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.copies import copied_graph
+from ...runtime.dtype import BF16, F16
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph, Value
+from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.session import Session
 
 if TYPE_CHECKING:
@@ -79,7 +82,8 @@ class LanguageModel:
         graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
         threads: threads of one run, all cores where None.
         activations: as of `Session`; None for f32 in `logits` and `step`, and q8 in `advance`, from which text is generated: faster
-            by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too.
+            by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too. On the CPU models of narrow weights
+            keep keys and values as halves then.
         read: reads the model's tokenizer when it is needed.
         context: the most tokens that the model was trained with, None where that is not known.
         device, device_memory, gpu_layers: as of `Session`; the states of layers on a card stay there from run to run.
@@ -114,6 +118,7 @@ class LanguageModel:
         generating = "q8" if self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
         self._sessions: dict[str, Session] = {}
+        self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
         self.session(self._last)
 
     def session(self, output: str) -> Session:
@@ -121,6 +126,11 @@ class LanguageModel:
         if output not in self._sessions:
             wanted = {output, *self._kept.values()}
             graph = dataclasses.replace(self.graph, outputs=[value for value in self.graph.outputs if value.name in wanted])
+            rounded = self._activations[output] == "q8" and output != self._output and self._options["device"] == "cpu"
+            if rounded and _has_narrow_weights(graph):
+                graph = copied_graph(graph, {}, typed=True)
+                NarrowCache().run(graph)
+            self._dtypes[output] = {value.name: _numpy(value) for value in graph.inputs if is_state(value)}
             beside = next(iter(self._sessions.values()), None)
             self._sessions[output] = Session(graph, lent=self._kept, beside=beside, activations=self._activations[output], **self._options)
         return self._sessions[output]
@@ -164,26 +174,31 @@ class LanguageModel:
         for length in lengths:
             cache = self.start(1)
             for count in (length, 1):
-                self.session(self._last).prepare(self._feeds(np.zeros((1, count), np.int64), cache, None, None))
+                self.session(self._last).prepare(self._feeds(self._last, np.zeros((1, count), np.int64), cache, None, None))
 
     def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> np.ndarray:
-        feeds = self._feeds(tokens, cache, mask, positions)
+        feeds = self._feeds(output, tokens, cache, mask, positions)
         result, *states = self._results(self.session(output), [output, *self._kept.values()], feeds)
         cache.states = dict(zip(self._kept, states, strict=True))
         found: np.ndarray = result if isinstance(result, np.ndarray) else result.numpy()
         return found
 
-    def _feeds(self, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> dict[str, Any]:
+    def _feeds(
+        self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
+    ) -> dict[str, Any]:
         """What a run over some more tokens is fed; the cache has marked them."""
         before = cache.length
         room = _room(before + tokens.shape[1]) if self._fixed else before + tokens.shape[1]
         marks = np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
         counted = cache.mark(marks, room)
         if self._fixed:
+            self.session(output)
+            dtypes = self._dtypes[output]
             for value in self._states:
                 shape, held = _shape(value, len(tokens), room), cache.states[value.name]
-                if held.shape != shape:
-                    cache.states[value.name] = grown(held if isinstance(held, np.ndarray) else held.numpy(), shape)
+                if held.shape != shape or held.dtype != dtypes[value.name]:
+                    array = held if isinstance(held, np.ndarray) else held.numpy()
+                    cache.states[value.name] = grown(array.astype(dtypes[value.name], copy=False), shape)
         places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {"input_ids": tokens, "attention_mask": cache.marks, "position_ids": places, PLACE: np.array(before, np.int64)}
         return {name: array for name, array in feeds.items() if name in self._names} | cache.states
@@ -251,6 +266,11 @@ def _vocabulary(graph: Graph) -> int | None:
     weight = next((node.inputs[0] for node in graph.nodes if node.op.name == "Gather" and len(node.inputs) > 1 and node.inputs[1] is ids), None)
     held = graph.weights.get(weight.name) if weight is not None else None
     return held.shape[0] if held is not None and held.shape else None
+
+
+def _has_narrow_weights(graph: Graph) -> bool:
+    """Whether matrices are stored in fewer bits than f32 has."""
+    return any(tensor.qtype is not None or tensor.dtype in (F16, BF16) for tensor in graph.weights.values() if len(tensor.shape) > 1)
 
 
 def _room(length: int) -> int:
