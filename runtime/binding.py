@@ -23,10 +23,17 @@ def architectures() -> tuple[Architecture, ...]:
     return tuple(architecture for family in registry.all_of("models", "ARCHITECTURES") for architecture in family)
 
 
+def _likely(kind: str) -> Iterator[Architecture]:
+    """Every architecture, those whose families mention a kind before others, whose modules are only loaded where these are not the one."""
+    for name in registry.mentioning("models", kind):
+        yield from registry.load("models", name, "ARCHITECTURES")
+    yield from architectures()
+
+
 def recognise(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:
     """The architecture that a config.json or GGUF metadata name. UnsupportedError, with the nearest known, where there is none."""
     kind = source.get("model_type") if names == HF else source.get("general.architecture")
-    for architecture in architectures():
+    for architecture in _likely(str(kind)):
         known = architecture.model_types if names == HF else architecture.gguf
         if kind in known and (architecture.accepts is None or architecture.accepts(source)):
             return architecture

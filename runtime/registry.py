@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ def load(package: str, name: str, constant: str) -> Any:
 def all_of(package: str, constant: str) -> tuple[Any, ...]:
     """That constant of every module."""
     return tuple(load(package, name, constant) for name in names(package))
+
+
+@functools.cache
+def mentioning(package: str, word: str) -> tuple[str, ...]:
+    """Modules of a package whose text has a word in quotes: where to look first for what is known by that name."""
+    folder = Path(__file__).parents[1].joinpath(*package.split("."))
+    return tuple(name for name in names(package) if f'"{word}"' in (folder / f"{name}.py").read_text())
 
 
 @functools.cache

@@ -10,9 +10,23 @@
     gguf_metadata(graph, "llama", rows)              # the keys that a GGUF file of the model has for it
 """
 
-from .keys import gguf_metadata
-from .reading import read
-from .tokenizer import Stream, Tokenizer
-from .vocabulary import Vocabulary
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .keys import gguf_metadata
+    from .reading import read
+    from .tokenizer import Stream, Tokenizer
+    from .vocabulary import Vocabulary
 
 __all__ = ["Stream", "Tokenizer", "Vocabulary", "gguf_metadata", "read"]
+HOMES = {"Stream": "tokenizer", "Tokenizer": "tokenizer", "Vocabulary": "vocabulary", "gguf_metadata": "keys", "read": "reading"}
+"""Modules that are loaded when something in them is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{HOMES[name]}", __name__), name)

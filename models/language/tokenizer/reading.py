@@ -5,17 +5,18 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError, UnsupportedError
 from ....runtime.graph import Graph
 from ....runtime.json import parse
 from ....runtime.limits import Budget, current
 from ....runtime.storage import Region
-from . import chatglm, llama2c, parts, rwkv_file, sentencepiece, tekken, tiktoken
 from .gguf import PREFIX, from_gguf
-from .huggingface import Beside, from_engine, from_json
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .huggingface import Beside
 
 NAMED = "additional_chat_templates/"
 
@@ -44,11 +45,15 @@ def first_of(graph: Graph) -> tuple[str, Callable[[Graph, str], Tokenizer]] | No
 
 
 def _library(graph: Graph, name: str) -> Tokenizer:
+    from .huggingface import from_json
+
     return from_json(text(graph, name), beside(graph), templates(graph), _path(graph))
 
 
 def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
     """A SentencePiece model; files of Llama 3 and GLM-4 of the same name are tiktoken's."""
+    from . import chatglm, sentencepiece, tiktoken
+
     content = data(graph, name)
     if tiktoken.looks_like(content):
         return _tiktoken(graph, name)
@@ -65,25 +70,37 @@ def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
 
 
 def _tiktoken(graph: Graph, name: str) -> Tokenizer:
+    from . import tiktoken
+
     family = tiktoken.family_of(name, beside(graph).model.get("model_type"))
     return tiktoken.from_tiktoken(data(graph, name), family, templates(graph), _path(graph), added(graph))
 
 
 def _tekken(graph: Graph, name: str) -> Tokenizer:
+    from . import tekken
+    from .huggingface import from_engine
+
     engine = tekken.engine_of(settings(graph, name), _path(graph))
     told = beside(graph)
     return from_engine(engine, replace(told, config={**tekken.NAMES, **told.config}), templates(graph), "tekken.json")
 
 
 def _rwkv(graph: Graph, name: str) -> Tokenizer:
+    from . import rwkv_file
+
     return rwkv_file.from_rwkv(text(graph, name), templates(graph), _path(graph))
 
 
 def _llama2c(graph: Graph, name: str) -> Tokenizer:
+    from . import llama2c
+
     return llama2c.from_llama2c(data(graph, name), templates(graph), _path(graph))
 
 
 def _byte_level(graph: Graph, name: str) -> Tokenizer:
+    from . import parts
+    from .huggingface import from_engine
+
     if "merges.txt" not in graph.attachments:
         raise FormatError("E-TOKENIZER-VOCAB", _path(graph), "vocab.json is without merges.txt", hint="Fetch merges.txt into the same folder")
     engine = parts.byte_level_bpe(settings(graph, name), text(graph, "merges.txt"), beside(graph), added(graph), _path(graph))
@@ -91,6 +108,9 @@ def _byte_level(graph: Graph, name: str) -> Tokenizer:
 
 
 def _wordpiece(graph: Graph, name: str) -> Tokenizer:
+    from . import parts
+    from .huggingface import from_engine
+
     engine = parts.wordpiece(text(graph, name), beside(graph), added(graph), _path(graph))
     return from_engine(engine, beside(graph), templates(graph), "vocab.txt")
 
@@ -112,6 +132,8 @@ READERS: tuple[tuple[str, Callable[[Graph, str], Tokenizer]], ...] = (
 
 def beside(graph: Graph) -> Beside:
     """What the JSON files of the model's directory say."""
+    from .huggingface import Beside
+
     names = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json")
     return Beside(*(settings(graph, name) for name in names))
 
