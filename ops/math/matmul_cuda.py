@@ -66,12 +66,17 @@ def gemm_on_device(step: Step) -> Planned:
     right = (1, depth) if step.attributes["transB"] else (columns, 1)
     if across != depth:
         return "its shapes do not fit"
-    plain = alpha == 1 and c is None
-    target = y if plain else step.temporary(y.dtype, y.shape)
-    found = product(
-        a, b, target, Axes([], [], [], []), Axes([rows], [left[0]], None, [columns]), Axes([columns], None, [right[1]], [1]),
+    axes = (
+        Axes([], [], [], []), Axes([rows], [left[0]], None, [columns]), Axes([columns], None, [right[1]], [1]),
         Axes([depth], [left[1]], [right[0]], None),
     )
+    if c is not None and alpha == beta == 1 and c.shape in ((columns,), (1, columns)):
+        whole = by_library(a, b, y, *axes, bias=c)
+        if whole is not None:
+            return whole
+    plain = alpha == 1 and c is None
+    target = y if plain else step.temporary(y.dtype, y.shape)
+    found = product(a, b, target, *axes)
     if plain:
         return found
     if c is None:

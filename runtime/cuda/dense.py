@@ -50,6 +50,8 @@ def problem(stack: Axes, rows: Axes, columns: Axes, depth: Axes) -> Problem | No
     if any(item is None for item in found):
         return None
     (count, stacked), (m, down), (n, across), (k, deep) = (item for item in found if item is not None)
+    if count > 1 and stacked["b"] == 0 and stacked["a"] == m * down["a"] and stacked["c"] == m * down["c"]:
+        m, count = m * count, 1  # rows of all matrices meet the same second operand
     second = _matrix(k, m, deep["a"], down["a"], stacked["a"], count)
     first = _matrix(n, k, across["b"], deep["b"], stacked["b"], count)
     third = _matrix(n, m, across["c"], down["c"], stacked["c"], count)

@@ -1,6 +1,10 @@
 """What cuBLASLt is asked for: operands by columns as a BLAS reads them, with NumPy; the library's own descriptors where it is installed."""
 
 import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +24,7 @@ def stored(shape, turned, seed):
 
 def by_columns(memory, matrix, count):
     """[count, rows, columns] as a BLAS sees them."""
-    strides = [8 * stride for stride in (matrix.apart, 1, matrix.leading)]
+    strides = [memory.itemsize * stride for stride in (matrix.apart, 1, matrix.leading)]
     found = np.lib.stride_tricks.as_strided(memory.reshape(-1), (count, matrix.rows, matrix.columns), strides)
     return found.transpose(0, 2, 1) if matrix.turned else found
 
@@ -38,7 +42,7 @@ def test_problems_are_the_products(sizes, stacked, turned):
         Axes([count], [a_stack], [b_stack if stacked == "both" else 0], [rows * columns]), Axes([rows], [a_down], None, [columns]),
         Axes([columns], None, [b_across], [1]), Axes([depth], [a_across], [b_down], None),
     )
-    assert asked.sizes == (columns, rows, depth)
+    assert (asked.sizes[0], asked.sizes[1] * asked.count, asked.sizes[2]) == (columns, rows * count, depth)
     found = by_columns(c, asked.third, asked.count)
     found[...] = by_columns(b, asked.first, asked.count) @ by_columns(a, asked.second, asked.count)
     expected = (a.transpose(0, 2, 1) if turned[0] else a) @ (b.transpose(0, 2, 1) if turned[1] else b)
@@ -70,13 +74,23 @@ def noted(kind, target, attribute, ctype):
 @pytest.mark.parametrize("dtype", blas.TYPES)
 def test_the_library_takes_the_description(dtype):
     """Its descriptors need no card; what it has noted is what was meant."""
-    asked = problem(Axes([2], [12], [0], [15]), Axes([3], [4], None, [5]), Axes([5], None, [4], [1]), Axes([4], [1], [1], None))
+    asked = problem(Axes([2], [12], [20], [15]), Axes([3], [4], None, [5]), Axes([5], None, [4], [1]), Axes([4], [1], [1], None))
     made = blas.Description(asked, dtype, dtype, bias=True)
     numbers = [
         noted("MatrixLayout", layout, attribute, ctypes.c_int32 if attribute in (0, 5) else ctypes.c_int64)
         for layout in made.layouts for attribute in (0, 2, 3, 4, 5, 6)
     ]
     kind = blas.TYPES[dtype]
-    assert numbers == [kind, 4, 5, 4, 2, 0, kind, 4, 3, 4, 2, 12, kind, 5, 3, 5, 2, 15]
+    assert numbers == [kind, 4, 5, 4, 2, 20, kind, 4, 3, 4, 2, 12, kind, 5, 3, 5, 2, 15]
     attributes = {blas.TRANSPOSE_FIRST: 1, blas.TRANSPOSE_SECOND: 0, blas.EPILOGUE: blas.WITH_BIAS}
     assert {attribute: noted("MatmulDesc", made.product, attribute, ctypes.c_int32) for attribute in attributes} == attributes
+
+
+def test_plans_give_their_products_to_the_library():
+    """Arguments as they come to the library's place; under the simulator also where there is a card."""
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1"}
+    script = str(Path(__file__).parent / "dense_on_device.py")
+    done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
