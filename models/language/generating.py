@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -117,17 +117,21 @@ class Writer:
                 self._on_text(text)
 
 
-def prefill(model: LanguageModel, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, Cache]:
-    """The logits [batch, vocabulary] behind each prompt, and the cache; shorter prompts are padded on the left."""
+def prefill(model: LanguageModel, prompts: Sequence[Sequence[int]], *, there: bool = False) -> tuple[Any, Cache]:
+    """The logits [batch, vocabulary] behind each prompt, and the cache; shorter prompts are padded on the left.
+
+    With `there` they stay on the device, [batch, length, vocabulary].
+    """
+    advance = model.advance_there if there else model.advance
     longest = max(map(len, prompts))
     ids, mask = np.zeros((len(prompts), longest), np.int64), np.zeros((len(prompts), longest), np.int64)
     for row, prompt in enumerate(prompts):
         ids[row, longest - len(prompt) :] = prompt
         mask[row, longest - len(prompt) :] = 1
     cache = model.start(len(prompts))
-    logits = np.zeros((len(prompts), 0), np.float32)
+    logits: Any = np.zeros((len(prompts), 0), np.float32)
     for start in range(0, longest, CHUNK):
-        logits = model.advance(ids[:, start : start + CHUNK], cache, mask[:, start : start + CHUNK])
+        logits = advance(ids[:, start : start + CHUNK], cache, mask[:, start : start + CHUNK])
     return logits, cache
 
 
@@ -136,20 +140,23 @@ def tokens(
 ) -> Iterator[np.ndarray]:
     """The next tokens of all sequences, int64 [batch], again and again. Logits from `vocabulary` on are of no tokens."""
     timing = timing or Timing()
-    sampler, seen = Sampler(sampling, len(prompts)), [list(prompt) for prompt in prompts]
+    seen = [list(prompt) for prompt in prompts]
+    remote = model.sampler(sampling, len(prompts), vocabulary)
+    sampler = Sampler(sampling, len(prompts)) if remote is None else remote
+    advance = model.advance if remote is None else model.advance_there
     began = time.perf_counter()
-    logits, cache = prefill(model, prompts)
+    logits, cache = prefill(model, prompts, there=remote is not None)
     timing.prompt_tokens, timing.prompt_seconds = sum(map(len, prompts)), time.perf_counter() - began
     while True:
         began = time.perf_counter()
-        chosen = sampler.choose(logits[:, :vocabulary], seen)
+        chosen = sampler.choose(logits[:, :vocabulary] if remote is None else logits, seen)
         for row, token in zip(seen, chosen, strict=True):
             row.append(int(token))
         timing.generated_seconds += time.perf_counter() - began
         timing.generated_tokens += len(prompts)
         yield chosen
         began = time.perf_counter()
-        logits = model.advance(chosen[:, None], cache)
+        logits = advance(chosen[:, None], cache)
         timing.generated_seconds += time.perf_counter() - began
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from .generating import Generation, Timing
+    from .sampling import Sampling
+    from .sampling_graph import DeviceSampler
     from .tokenizer import Tokenizer
 
 PAST, PRESENT = "past_", "present_"
@@ -117,6 +119,7 @@ class LanguageModel:
         }  # fmt: skip
         generating = "q8" if self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
+        self._device = device
         self._sessions: dict[str, Session] = {}
         self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
         self.session(self._last)
@@ -162,12 +165,26 @@ class LanguageModel:
         """The output for some more tokens, and the cache that has seen them too; the one that is given stays as it is."""
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
         cache = self.start(len(tokens)) if cache is None else self.copied(cache)
-        return self._run(self._output, tokens, cache, mask, positions), cache
+        found: np.ndarray = _fetched(self._run(self._output, tokens, cache, mask, positions))
+        return found, cache
 
     def advance(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> np.ndarray:
         """f32 [batch, vocabulary], the logits behind some more tokens, which `cache` has seen afterwards."""
-        found = self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None)
+        found: np.ndarray = _fetched(self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None))
         return found[:, -1]
+
+    def advance_there(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> Any:
+        """As `advance`, but [batch, length, vocabulary] where the model runs: an array of the device."""
+        return self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None)
+
+    def sampler(self, sampling: Sampling, batch: int, vocabulary: int | None) -> DeviceSampler | None:
+        """What chooses tokens where the logits are (`advance_there`), None where that is the CPU. Logits from `vocabulary` on are of no tokens."""
+        count = vocabulary or self.vocabulary
+        if count is None or self._device == "cpu" or self._options["gpu_layers"] is not None:
+            return None
+        from .sampling_graph import DeviceSampler
+
+        return DeviceSampler(sampling, batch, count, device=self._device)
 
     def prepare(self, lengths: Sequence[int]) -> None:
         """Plan runs over prompts of some lengths and over the token behind each, and compile what they need; on the CPU."""
@@ -176,12 +193,11 @@ class LanguageModel:
             for count in (length, 1):
                 self.session(self._last).prepare(self._feeds(self._last, np.zeros((1, count), np.int64), cache, None, None))
 
-    def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> np.ndarray:
+    def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> Any:
         feeds = self._feeds(output, tokens, cache, mask, positions)
         result, *states = self._results(self.session(output), [output, *self._kept.values()], feeds)
         cache.states = dict(zip(self._kept, states, strict=True))
-        found: np.ndarray = result if isinstance(result, np.ndarray) else result.numpy()
-        return found
+        return result
 
     def _feeds(
         self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
@@ -258,6 +274,10 @@ class LanguageModel:
         while len(tokens) < len(ids) + count:
             tokens.append(int(self.advance([tokens[cache.length :]], cache)[0].argmax()))
         return tokens[len(ids) :]
+
+
+def _fetched(result: Any) -> Any:
+    return result if isinstance(result, np.ndarray) else result.numpy()
 
 
 def _vocabulary(graph: Graph) -> int | None:

@@ -60,7 +60,7 @@ class RankedModel(LanguageModel):
             except OSError as error:
                 raise FileAccessError("E-RANK-DIED", None, "another rank has ended", hint="Its messages are above") from error
 
-    def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> np.ndarray:
+    def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> Any:
         self._tell(RUN, output, tokens, self._labels[cache], mask, positions)
         try:
             found = super()._run(output, tokens, cache, mask, positions)

@@ -80,13 +80,18 @@ class Sampler:
                 penalize(row, tokens, self.sampling)
         best = logits.max(1)
         if not np.isfinite(best).all():
-            raise UnsupportedError(
-                "E-LM-NAN", None, "the model's largest logit is no finite number", found=str(best[~np.isfinite(best)][0]),
-                hint="Are the weights damaged? candle-convert check looks through them",
-            )  # fmt: skip
+            raise refuse(str(best[~np.isfinite(best)][0]))
         if self.sampling.temperature == 0:
             return logits.argmax(1)
         return np.array([draw(row, self.sampling, random.random()) for row, random in zip(logits, self._random, strict=True)], np.int64)
+
+
+def refuse(found: str) -> UnsupportedError:
+    """Logits that are no numbers."""
+    return UnsupportedError(
+        "E-LM-NAN", None, "the model's largest logit is no finite number", found=found,
+        hint="Are the weights damaged? candle-convert check looks through them",
+    )  # fmt: skip
 
 
 def penalize(logits: np.ndarray, tokens: Sequence[int], sampling: Sampling) -> None:

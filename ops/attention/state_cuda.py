@@ -7,14 +7,12 @@ import numpy as np
 from ...runtime.build import Builder
 from ...runtime.cuda.place import composed, on_cpu
 from ...runtime.graph import Node
-from ..contrib import linear_attention as contrib
 from ..term import Term
 from .causal_conv import causal_conv_with_state
 from .flex import flex_attention
 from .linear import RULES, linear_attention
 
 on_cpu("its subgraphs change scores one step at a time", flex_attention)
-on_cpu("no kernel has been written for it yet", contrib.causal_conv_with_state)
 
 
 def _integers(build: Builder, *items: int) -> Term:

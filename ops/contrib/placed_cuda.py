@@ -9,27 +9,10 @@ from ...runtime.build import Builder
 from ...runtime.cuda.place import composed, on_cpu, within
 from ...runtime.graph import Node, Value
 from ..term import Term
-from . import (
-    attention,
-    dynamic_lstm,
-    dynamic_products,
-    gather_block_quantized,
-    group_query_attention,
-    linear_attention,
-    matmul_bnb4,
-    moe,
-    norm,
-    paged_attention,
-    qlinear,
-    quantize_linear,
-    rotary_embedding,
-    sparse_attention,
-)
+from . import dynamic_lstm, dynamic_products, paged_attention, qlinear, quantize_linear, sparse_attention
 
-on_cpu("no kernel has been written for it yet", *within(
-    attention, dynamic_lstm, dynamic_products, gather_block_quantized, group_query_attention, linear_attention, matmul_bnb4, moe, norm,
-    paged_attention, qlinear, quantize_linear, rotary_embedding, sparse_attention,
-))
+on_cpu("its weights are quantized anew for each direction and gate", *within(dynamic_lstm))
+on_cpu("its pages and masks of blocks are followed on the CPU", *within(paged_attention, sparse_attention))
 
 
 def _real(node: Node, build: Builder, first: int) -> Term:

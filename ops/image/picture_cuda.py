@@ -7,15 +7,12 @@ import numpy as np
 from ...runtime.cuda.place import Planned, Step, cuda, on_cpu
 from ...runtime.cuda.product import Axes, product
 from .affine_grid import affine_grid
-from .grid_sample import grid_sample
 from .image_decoder import image_decoder
 from .non_max_suppression import non_max_suppression
 from .resize_history import upsample
-from .roi_align import roi_align
 
 on_cpu("it decodes files", image_decoder)
 on_cpu("how many boxes are left depends on data", non_max_suppression)
-on_cpu("no kernel has been written for it yet", grid_sample, roi_align)
 on_cpu("it is taken to Resize when a model is opened", upsample)
 
 

@@ -131,8 +131,12 @@ def cuda(*found: Op) -> Callable[[Planner], Planner]:
     return registered
 
 
+class Stays(Exception):
+    """A rule of `composed` does not know this node; the text says why it runs on the CPU."""
+
+
 def composed(*found: Op) -> Callable[[Formula], Formula]:
-    """Register the rule that builds a node of operators that have device planners. All shapes are known when it runs."""
+    """Register the rule that builds a node of operators that have device planners. All shapes are known when it runs; it may raise `Stays`."""
 
     def registered(formula: Formula) -> Formula:
         FORMULAS.update(dict.fromkeys(found, formula))

@@ -29,7 +29,7 @@ from .element import holds
 from .hosted import once
 from .kernel import Launch
 from .order import flags_placed, flags_together, inputs_first
-from .place import PLANNERS, Step, formula_of, placed, planned
+from .place import PLANNERS, Stays, Step, formula_of, placed, planned
 from .zip import LONGEST, Apply, Chain
 
 if TYPE_CHECKING:
@@ -272,7 +272,11 @@ class Planner:
         assert formula is not None
         graph = Graph()
         build = Builder(graph, stem=node.name or node.op.name)
-        formula(node, build)
+        try:
+            formula(node, build)
+        except Stays as stays:
+            self._on_host(node, str(stays))
+            return []
         for name, tensor in graph.weights.items():
             self._constant(graph.values[name], held(tensor), tensor.dtype)
         for made in graph.nodes:
