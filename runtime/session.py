@@ -89,6 +89,7 @@ class Session:
         UseLinear(activations, biases=False).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
+            from .passes.half_products import HalfProducts
             from .passes.integer_operators import IntegerOperators
             from .passes.real_operators import RealOperators
             from .passes.simplify import Simplify
@@ -97,6 +98,7 @@ class Session:
             if device == "cpu":
                 IntegerOperators(contrib=True).run(made)
                 RealOperators().run(made)
+                HalfProducts().run(made)
             UseLinear().run(made)
             Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8)).run(made)
         self.program: Any = None

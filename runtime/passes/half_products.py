@@ -1,0 +1,69 @@
+"""Products with constant weights of 16 bits read these as they are: MatMul and Gemm become Linear of f32 rows, whose result is rounded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..build import Builder
+from ..dtype import BF16, F16, F32
+from ..graph import Graph, Node, Value
+from ..infer import infer
+from ..tensor import Tensor
+from .dead import DropDead
+from .rewrite import by_operator, constant, graphs, rewrite
+
+DOMAIN = "candle"
+NARROW = (F16, BF16)
+LEAST = 1 << 12
+"""Elements of a weight below which a product stays as it is."""
+
+
+@dataclass(frozen=True)
+class HalfProducts:
+    """Replace in place."""
+
+    def run(self, graph: Graph) -> bool:
+        """Whether any were replaced."""
+        if not any(tensor.dtype in NARROW for inner in graphs(graph) for tensor in inner.weights.values()):
+            return False
+        infer(graph)
+        turned: dict[Value, Value] = {}
+
+        def product(node: Node, build: Builder) -> bool:
+            return _product(node, build, turned)
+
+        changed = rewrite(graph, by_operator({"MatMul": product, "Gemm": product}))
+        DropDead().run(graph)
+        return changed
+
+
+def _product(node: Node, build: Builder, turned: dict[Value, Value]) -> bool:
+    (x, weight, *others), graph = node.inputs, build.graph
+    options = {"alpha": 1, "beta": 1, "transA": 0, "transB": 0} | node.attributes
+    held, bias = constant(graph, weight), others[0] if others else None
+    if x is None or weight is None or held is None or x.dtype is not held.dtype or held.dtype not in NARROW or len(held.shape) != 2:
+        return False
+    columns = held.shape[0 if options["transB"] else 1]
+    known = constant(graph, bias)
+    if held.count < LEAST or options["alpha"] != 1 or options["beta"] != 1 or options["transA"] or (bias is not None and known is None):
+        return False
+    if known is not None and known.shape != (columns,):
+        return False
+    if not options["transB"]:
+        if weight not in turned:
+            turned[weight] = build.weight(_transposed(held))
+        weight = turned[weight]
+    inputs: list[Value | None] = [build.add("Cast", [x], {"to": F32.onnx}), weight]
+    if known is not None:
+        import numpy
+
+        inputs.append(build.weight(Tensor.of(known.numpy().astype(numpy.float32))))
+    made = build.add("Linear", inputs, domain=DOMAIN, name=node.name)
+    build.add("Cast", [made], {"to": held.dtype.onnx}, outputs=node.outputs)
+    return True
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    import numpy
+
+    return Tensor.of(numpy.ascontiguousarray(tensor.numpy().T))

@@ -1,0 +1,72 @@
+"""Convolutions, pools and products of 16-bit numbers: rounded once from sums in f32, with weights that stay narrow in memory."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from candle_convert.formats.containers.onnx_graph import graph_of
+from candle_convert.runtime.op import Example
+from candle_convert.runtime.session import Session
+from natively import natively
+from networks import Net, value
+from onnx import TensorProto
+
+TYPES = {"f16": (np.float16, 2e-3), "bf16": (ml_dtypes.bfloat16, 1e-2)}
+
+
+def numbers(name, *shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(TYPES[name][0])
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(("x", "w", "attributes"), [
+    ((1, 8, 9, 7), (6, 8, 3, 3), {"pads": [1, 1, 1, 1]}), ((2, 160, 7, 7), (448, 160, 1, 1), {}), ((1, 64, 24, 24), (128, 64, 3, 3), {}),
+    ((1, 12, 10, 9), (12, 1, 3, 3), {"group": 12, "strides": [2, 2]}), ((1, 6, 40), (4, 6, 5), {}),
+])  # fmt: skip
+def test_convolutions(name, x, w, attributes):
+    inputs = (numbers(name, *x), numbers(name, *w, seed=1), numbers(name, w[0], seed=2))
+    scale = np.sqrt(np.prod(w[1:]))
+    natively("Conv", Example(inputs, attributes), 22, rtol=TYPES[name][1], atol=scale * TYPES[name][1], constant=[1, 2])
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(("operator", "attributes"), [
+    ("MaxPool", {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}), ("AveragePool", {"kernel_shape": [2, 2]}),
+    ("GlobalAveragePool", {}),
+])  # fmt: skip
+def test_pools(name, operator, attributes):
+    natively(operator, Example((numbers(name, 2, 3, 9, 20),), attributes), 22, rtol=TYPES[name][1], atol=TYPES[name][1])
+
+
+def kept(session):
+    """Arrays that a session holds of its weights."""
+    return [item[0] for item in session._packed.values() if isinstance(item, tuple) and isinstance(item[0], np.ndarray)]
+
+
+def narrow(dtype):
+    """Products of 16 bits with a plain weight and with a transposed one."""
+    net = Net(4)
+    one, other, bias = (net.constant((net.rng.normal(size=shape) / 10).astype(dtype)) for shape in ((96, 160), (80, 160), 80))
+    net.add("Gemm", net.add("Relu", net.add("MatMul", "x", one)), other, bias, name="y", transB=1)
+    kind = TensorProto.FLOAT16
+    return net.model([value("x", kind, "rows", 96)], [value("y", kind, "rows", 80)])
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_products(rows):
+    x = numbers("f16", rows, 96)
+    one = Session(graph_of(narrow(np.float16)), native=False, simplify=False).run(None, {"x": x})[0]
+    session = Session(graph_of(narrow(np.float16)), native=True, simplify=True)
+    other = session.run(None, {"x": x})[0]
+    assert other.dtype == np.float16
+    np.testing.assert_allclose(other.astype(np.float32), one.astype(np.float32), rtol=2e-3, atol=4e-3)
+    assert all(array.size < 4096 for array in kept(session) if array.dtype == np.float32)
+
+
+def test_weights_stay_narrow():
+    net = Net(4)
+    weight = net.constant((net.rng.normal(size=(448, 160, 1, 1)) / 10).astype(np.float16))
+    net.add("Conv", net.add("Relu", "x"), weight, name="y")
+    ends = [value("x", TensorProto.FLOAT16, 1, 160, 7, 7)], [value("y", TensorProto.FLOAT16, 1, 448, 7, 7)]
+    session = Session(graph_of(net.model(*ends)), native=True, simplify=True)
+    session.run(None, {"x": numbers("f16", 1, 160, 7, 7)})
+    assert {array.dtype for array in kept(session) if array.size >= 448 * 160} == {np.dtype(np.float16)}
