@@ -1,12 +1,13 @@
 """Text generation against llama-bench: tokens a second and peak memory on the same GGUF file, with the same threads, in turn.
 
     CANDLE_LLAMA_BENCH=build/bin/llama-bench python benchmarks/generate.py MODEL.gguf ... [--threads 2] [--prompt 512] [--generate 64] [--runs 7]
-        [--activations f32,q8] [--type Q4_0,Q8_0]
+        [--activations f32,q8] [--type Q4_0,Q8_0] [--depth 0]
 
 Every run is a process of its own; ours and theirs take turns, medians are printed, with the seconds of processor time of a token beside them.
-A first pass of every process is not timed. Generation begins with an empty cache, as llama-bench's does. The floor of a generated token is the
-bytes of the weights that it reads over the bandwidth that reading memory has here, with the same threads; `--type` quantizes each file to these
-types first, in memory-backed storage. `first` is a new process of ours from its start to the first token.
+A first pass of every process is not timed. Generation and prompts begin with a cache of `--depth` tokens. The floor of a generated token is the
+bytes of the weights that it reads over the bandwidth that reading memory has here, with the same threads; `of floor` is the share of it that
+was reached. `--type` quantizes each file to these types first, in memory-backed storage. `first` is a new process of ours from its start to the
+first token.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 WARM = 8
+FILL = 512
 
 
 def main() -> None:
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--generate", type=int, default=64)
+    parser.add_argument("--depth", type=int, default=0)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--activations", default="f32,q8")
     parser.add_argument("--type", help="quantize to these types first")
@@ -46,8 +49,8 @@ def main() -> None:
         parser.error("CANDLE_LLAMA_BENCH does not name llama-bench")
     speed = bandwidth(arguments.threads)
     print(f"reading memory: {speed / 1e9:.1f} GB/s with {arguments.threads} threads")
-    print("| file | engine | prompt t/s | ratio | generate t/s | ratio | floor t/s | CPU ms/token | peak MB | file MB | first s |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| file | engine | prompt t/s | ratio | generate t/s | ratio | floor t/s | of floor | CPU ms/token | peak MB | file MB | first s |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for model in arguments.models:
         for name in arguments.type.split(",") if arguments.type else [None]:
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
@@ -77,15 +80,16 @@ def compare(tool: str, model: Path, arguments: argparse.Namespace, speed: float)
         name = engine if engine == "llama.cpp" else f"ours, {engine}"
         print(
             f"| {model.name} | {name} | {row['prompt']:.0f} | {row['prompt'] / peer['prompt']:.2f} | {row['generate']:.1f} | "
-            f"{row['generate'] / peer['generate']:.2f} | {floor:.1f} | {row['cpu'] * 1e3:.1f} | {row['peak'] / 1e6:.0f} | "
-            f"{model.stat().st_size / 1e6:.0f} | {row.get('first', float('nan')):.2f} |",
+            f"{row['generate'] / peer['generate']:.2f} | {floor:.1f} | {row['generate'] / floor:.2f} | {row['cpu'] * 1e3:.1f} | "
+            f"{row['peak'] / 1e6:.0f} | {model.stat().st_size / 1e6:.0f} | {row.get('first', float('nan')):.2f} |",
             flush=True,
         )
 
 
 def llama(tool: str, model: Path, arguments: argparse.Namespace) -> dict[str, float]:
     """One run of llama-bench."""
-    sizes = ["-p", str(arguments.prompt), "-n", str(arguments.generate), "-r", "1", "-t", str(arguments.threads), "-o", "json"]
+    sizes = ["-p", str(arguments.prompt), "-n", str(arguments.generate), "-r", "1"]
+    sizes += ["-t", str(arguments.threads), "-d", str(arguments.depth), "-o", "json"]
     rows, used = spent([tool, "-m", str(model), *sizes])
     found = {"prompt" if row["n_prompt"] else "generate": row["avg_ts"] for row in rows}
     _, alone = spent([tool, "-m", str(model), "-p", "0", "-n", str(4 * arguments.generate), *sizes[4:]])
@@ -96,6 +100,7 @@ def llama(tool: str, model: Path, arguments: argparse.Namespace) -> dict[str, fl
 def ours(model: Path, activations: str, arguments: argparse.Namespace) -> dict[str, float]:
     """One run of ours."""
     sizes = ["--prompt", str(arguments.prompt), "--generate", str(arguments.generate), "--threads", str(arguments.threads)]
+    sizes += ["--depth", str(arguments.depth)]
     began = time.time()
     found, used = spent([sys.executable, __file__, str(model), *sizes, "--measure", activations])
     return {**found, "first": found["first"] - began, "peak": used.ru_maxrss * 1024.0}
@@ -124,11 +129,11 @@ def measured(arguments: argparse.Namespace) -> dict[str, float]:
     model.advance(ids[:, :WARM], model.start(1)).argmax()
     first = time.time()
     model.advance(ids, model.start(1))
-    cache = model.start(1)
+    cache = filled(model, arguments.depth)
     began = time.perf_counter()
     model.advance(ids, cache)
     prompt = arguments.prompt / (time.perf_counter() - began)
-    cache = model.start(1)
+    cache = filled(model, arguments.depth)
     token = ids[:, :1]
     for _ in range(WARM):
         token = model.advance(token, cache).argmax(1)[:, None]
@@ -137,6 +142,16 @@ def measured(arguments: argparse.Namespace) -> dict[str, float]:
         token = model.advance(token, cache).argmax(1)[:, None]
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {"prompt": prompt, "generate": arguments.generate / seconds, "cpu": cpu / arguments.generate, "first": first}
+
+
+def filled(model: Any, depth: int) -> Any:
+    """A cache of some tokens."""
+    import numpy as np
+
+    cache = model.start(1)
+    for start in range(0, depth, FILL):
+        model.advance(np.full((1, min(FILL, depth - start)), 10), cache)
+    return cache
 
 
 def read_bytes(model: Path) -> int:

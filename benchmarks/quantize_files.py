@@ -1,12 +1,12 @@
 """Whole files against llama-quantize: seconds, processor seconds and peak memory for every file type, on a llama-shaped f16 GGUF.
 
     CANDLE_LLAMA_QUANTIZE=build/bin/llama-quantize python benchmarks/quantize_files.py [--types Q4_0,Q4_K_M] [--runs 5] [--threads 2]
-        [--embedding 2048] [--layers 11] [--max-memory 256MiB] [--folder /dev/shm]
+        [--embedding 2048] [--layers 11 | --size 0.5B] [--max-memory 256MiB] [--folder /dev/shm] [--make DIR]
 
 Every run is a whole process, start-up included; ours and theirs take turns, medians are printed. Input and outputs are in memory-backed
-storage. The defaults make a model of 492 million weights. File types that need an importance matrix get one. Also checked: that both wrote
-the same bytes. Ours reads back all that it encoded and compares checksums (the default); llama-quantize does not. What has to be compiled is
-compiled before, Python's own files included, as an installed package has them.
+storage. The defaults make a model of 492 million weights; `--make` makes it in a folder and does nothing else. File types that need an
+importance matrix get one. Also checked: that both wrote the same bytes. Ours reads back all that it encoded and compares checksums (the
+default); llama-quantize does not. What has to be compiled is compiled before, Python's own files included, as an installed package has them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TYPES = "Q4_0,Q4_1,Q5_0,Q5_1,Q8_0,Q2_K,Q3_K_M,Q4_K_M,Q5_K_M,Q6_K,IQ4_NL,IQ4_XS,IQ3_S,IQ3_XXS,IQ2_M,IQ2_XS,IQ2_XXS,IQ1_M,IQ1_S,TQ1_0,TQ2_0,F16,BF16"
+LAYERS = {"0.5B": 11, "1.5B": 33}
 NEED_IMPORTANCE = ("IQ1", "IQ2", "IQ3_XXS")
 OURS = "from candle_convert.convert.cli import main; main()"
 
@@ -60,10 +61,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--embedding", type=int, default=2048)
     parser.add_argument("--layers", type=int, default=11)
+    parser.add_argument("--size", choices=list(LAYERS), help="layers that give a model of the default embedding this size")
     parser.add_argument("--max-memory", default="256MiB")
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm"))
-    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--make", type=Path)
     arguments = parser.parse_args()
+    arguments.layers = LAYERS.get(arguments.size, arguments.layers)
     if arguments.make is not None:
         return make(arguments.make, arguments.embedding, arguments.layers)
     tool = os.environ.get("CANDLE_LLAMA_QUANTIZE")

@@ -18,8 +18,8 @@ KEYS = 256
 LINE = 4 * KEYS
 """Bytes from the scores of one query to those of the next."""
 ROWS = (4, 2, 1)
-VECTORS = {4: 4, 2: 8, 1: 8}
-"""For so many queries, how many vectors of a value are added up at a time."""
+VECTORS = 4
+"""Vectors of a value that are added up at a time."""
 COLUMNS = 4
 """Keys that meet queries at a time."""
 LONG = 512
@@ -164,8 +164,8 @@ def dots_of(kind: int) -> Callable[..., None]:
 def sums_of(kind: int) -> Callable[..., None]:
     """What adds up values of a kind."""
     width = 4 if kind == SINGLE else 2
-    four, two, one = (_mixing(kind, rows, VECTORS[rows]) for rows in ROWS)
-    four_rest, two_rest, one_rest = (_mixing(kind, rows, 1) for rows in ROWS)
+    four, two, one = (_mixing(kind, rows, VECTORS) for rows in ROWS)
+    single = _mixing(kind, 1, 1)
 
     @inner
     def mixed(values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any) -> None:
@@ -177,29 +177,19 @@ def sums_of(kind: int) -> Callable[..., None]:
             value, some, row = values + j * step, min(each, count - j), 0
             while row < rows:
                 line, place, k = powers + LINE * row + 4 * j, sums + 4 * size * row, 0
-                if rows - row >= 4:
-                    while k + 64 <= whole:
+                taken = 4 if rows - row >= 4 else 2 if rows - row >= 2 else 1
+                while k + 64 <= whole:
+                    if taken == 4:
                         four(value + width * k, step, some, line, place + 4 * k, 4 * size, ahead)
-                        k += 64
-                    while k < whole:
-                        four_rest(value + width * k, step, some, line, place + 4 * k, 4 * size, ahead)
-                        k += 16
-                    row += 4
-                elif rows - row >= 2:
-                    while k + 128 <= whole:
+                    elif taken == 2:
                         two(value + width * k, step, some, line, place + 4 * k, 4 * size, ahead)
-                        k += 128
-                    while k < whole:
-                        two_rest(value + width * k, step, some, line, place + 4 * k, 4 * size, ahead)
-                        k += 16
-                    row += 2
-                else:
-                    while k + 128 <= whole:
+                    else:
                         one(value + width * k, step, some, line, place + 4 * k, 4 * size, ahead)
-                        k += 128
-                    while k < whole:
-                        one_rest(value + width * k, step, some, line, place + 4 * k, 4 * size, ahead)
-                        k += 16
-                    row += 1
+                    k += 64
+                while k < whole:
+                    for index in range(taken):
+                        single(value + width * k, step, some, line + LINE * index, place + 4 * (k + size * index), 4 * size, ahead)
+                    k += 16
+                row += taken
 
     return mixed
