@@ -80,8 +80,8 @@ def _files() -> Iterator[tuple[Path, int, float]]:
             yield path, status.st_size, max(status.st_atime, status.st_mtime)
 
 
-def warm_model(graph: Graph, threads: int | None) -> None:
-    """Compile what a language model, or a graph with inputs of made-up lengths, runs with."""
+def warm_model(graph: Graph, threads: int | None, lengths: dict[str, int] | None = None) -> None:
+    """Compile what a language model, or a graph with made-up inputs of some lengths, runs with."""
     from .modelling import load
     from .running.feeds import feeds
 
@@ -90,7 +90,7 @@ def warm_model(graph: Graph, threads: int | None) -> None:
         return
     from ..runtime.session import Session
 
-    Session(graph, threads).run(None, feeds(graph, ())[0])
+    Session(graph, threads).run(None, feeds(graph, (), lengths=lengths)[0])
 
 
 def warm_library(threads: int | None) -> None:

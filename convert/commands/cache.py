@@ -14,7 +14,7 @@ from ..output import current
 EXAMPLES = {
     "": ("info", "warm model.gguf", "clear --unused 30"),
     "info": ("info", "info --json", "info --json > cache.json"),
-    "warm": ("warm", "warm model.gguf net.onnx", "warm model_dir --threads 4 --json"),
+    "warm": ("warm", "warm model.gguf model_dir", "warm net.onnx --dim height=224 --threads 4 --json"),
     "clear": ("clear", "clear --unused 30", "clear --json"),
 }
 
@@ -49,13 +49,15 @@ def info(**values: Any) -> None:
 @COMMAND.command("warm", epilog=_examples("warm"))
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=arguments.PATH)
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads that the models will run with (default: the cores).")
+@click.option("--dim", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension that inputs are made up with (default 1).")
 @arguments.options(arguments.READING)
-def warm(models: tuple[str, ...], threads: int | None, **values: Any) -> None:
+def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], **values: Any) -> None:
     """Compile ahead what models run with.
 
     Without a MODEL: the encoders and decoders of all block types, and what language models of common families and types run with. No kernel
     is compiled for one shape alone, so that models run in all shapes without a compiler afterwards.
     """
+    from ..running.feeds import dims
     from ..warming import kept, warm_library, warm_model
 
     out, rows = current(), []
@@ -65,7 +67,7 @@ def warm(models: tuple[str, ...], threads: int | None, **values: Any) -> None:
         if model is None:
             warm_library(threads)
         else:
-            warm_model(arguments.open_input(model, values), threads)
+            warm_model(arguments.open_input(model, values), threads, dims(dim))
         now = sum(each.files for each in kept())
         rows.append({"model": model, "files": now - before, "seconds": time.perf_counter() - began})
         out.say(f"{'the library' if model is None else printable(model)}: {now - before} new files in {rows[-1]['seconds']:.1f} s")
