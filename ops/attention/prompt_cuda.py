@@ -20,7 +20,7 @@ from .flash_cuda import BOOL, Heads, Rule
 
 WARPS = 1 if SIMULATED else 4
 ROWS, KEYS = 16 * WARPS, 16 if SIMULATED else 32
-"""Queries of a block, and keys of a tile; queries pass through the keys' memory."""
+"""Queries of a block, and keys of a tile."""
 FEWEST = 4 if SIMULATED else 16
 """Queries from which a block of them is worth its tiles."""
 WIDEST = 128
@@ -81,12 +81,9 @@ class _Kernel:
         """All lines."""
         self._parameters()
         self._head()
-        self._tile(1, ROWS, "q", "keys_tile", self.size, self.pitch, "first", "rows", "group * each + row % each", "row // each")
-        self.writer.add(1, "close_copies()", "await_copies(0)", "cuda.syncthreads()")
-        for deep in range(self.deep):
-            registers = ", ".join(f"q{deep}_{item}" for item in range(4))
-            self.writer.add(1, f"{registers} = load_four(keys_tile, (warp * 16 + lane % 16) * {self.pitch} + lane // 16 * 4 + {8 * deep})")
-        self.writer.add(1, "cuda.syncthreads()", f"for base in range(start, stop, {KEYS}):")
+        self._tile(1, ROWS, "q", "queries_tile", self.size, self.pitch, "first", "rows", "group * each + row % each", "row // each")
+        self.writer.add(1, "close_copies()", f"queries_at = (warp * 16 + lane % 16) * {self.pitch} + lane // 16 * 4")
+        self.writer.add(1, f"for base in range(start, stop, {KEYS}):")
         self._tile(2, KEYS, "k", "keys_tile", self.size, self.pitch, "base", "stop", "group", "row")
         self.writer.add(2, "close_copies()")
         self._tile(2, KEYS, "v", "values_tile", self.width, self.value_pitch, "base", "stop", "group", "row")
@@ -124,12 +121,14 @@ class _Kernel:
     def _head(self) -> None:
         writer, rule = self.writer, self.rule
         writer.add(
-            1, shared("keys_tile", ROWS * self.pitch, "int32"), shared("values_tile", KEYS * self.value_pitch, "int32"),
+            1, shared("queries_tile", ROWS * self.pitch, "int32"), shared("keys_tile", KEYS * self.pitch, "int32"),
+            shared("values_tile", KEYS * self.value_pitch, "int32"),
             "thread = np.int64(cuda.threadIdx.x)", f"lane, warp = thread % {LANES}, thread // {LANES}", "unit = np.int64(cuda.blockIdx.x)",
             f"first = unit % tiles * {ROWS}", "group = unit // tiles % groups", "batch = unit // tiles // groups", "start, stop = np.int64(0), keys",
         )
         for side in range(2):
             writer.add(1, f"row{side} = first + warp * 16 + {8 * side} + lane // 4", f"top{side}, total{side} = {NONE}, np.float32(0)")
+            writer.add(1, f"query{side}, head{side} = row{side} // each, group * each + row{side} % each")
         for tile in range(2 * self.across):
             writer.add(1, *(f"o{tile}_{e} = np.float32(0)" for e in range(4)))
         if rule.length is not None:
@@ -169,7 +168,8 @@ class _Kernel:
         for j in range(KEYS // 8):
             writer.add(2, *(f"s{j}_{e} = np.float32(0)" for e in range(4)))
         for deep in range(self.deep):
-            operands = ", ".join(f"q{deep}_{item}" for item in range(4))
+            operands = ", ".join(f"a{item}" for item in range(4))
+            writer.add(2, f"{operands} = load_four(queries_tile, queries_at + {8 * deep})")
             for j in range(0, KEYS // 8, 2):
                 place = f"({8 * j} + lane % 8 + lane // 16 * 8) * {self.pitch} + lane // 8 % 2 * 4 + {8 * deep}"
                 writer.add(2, f"b0, b1, b2, b3 = load_four(keys_tile, {place})")
@@ -186,7 +186,6 @@ class _Kernel:
         writer, rule = self.writer, self.rule
         writer.add(2, "since = base + lane % 4 * 2")
         for side in range(2):
-            writer.add(2, f"query{side}, head{side} = row{side} // each, group * each + row{side} % each")
             writer.add(2, f"after{side} = min(stop, place + query{side} + right + 1)" if rule.causal or rule.right >= 0 else f"after{side} = stop")
             writer.add(2, f"after{side} = after{side} - since if row{side} < rows else np.int64(0)")
             if rule.left >= 0:
@@ -241,7 +240,7 @@ class _Kernel:
             for mask in (1, 2):
                 writer.add(1, f"total{side} += exchanged(total{side}, np.int32({mask}))")
             writer.add(1, f"over{side} = np.float32(1) / total{side} if total{side} != np.float32(0) else np.float32(0)", f"if row{side} < rows:")
-            writer.add(2, f"at = batch * y_n + (group * each + row{side} % each) * y_h + row{side} // each * y_l")
+            writer.add(2, f"at = batch * y_n + head{side} * y_h + query{side} * y_l")
             for tile in range(2 * self.across):
                 for e in range(2):
                     found = stored(y.buffer.dtype).store.format(f"o{tile}_{2 * side + e} * over{side}")
