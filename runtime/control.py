@@ -9,13 +9,14 @@ subgraphs, each as a program of its own.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import itertools
+from collections import ChainMap, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .copies import copied_graph
 from .errors import Error
-from .graph import Graph
+from .graph import Graph, Value
 
 if TYPE_CHECKING:
     from .op import Op
@@ -43,30 +44,42 @@ def control(*operators: Op) -> Callable[[Control], Control]:
 
 
 class Attempt:
-    """Planning that may turn out to be impossible, with copies of subgraphs of its own; `undone` takes all of it back."""
+    """Planning that may turn out to be impossible, with copies of subgraphs of its own; `undone` takes all of it back.
+
+    What a planner collects only grows, so that lengths say how it was before: an attempt costs the same in a long plan and in a short one.
+    """
 
     failures = (Unplanned, Error)
     """What planning raises where it is impossible; errors of the model among them, since a branch that is not taken may be wrong."""
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.lengths = len(planner.chains), len(planner.scratch)
-        self.homes, self.constants = set(planner.homes), set(planner.constants)
-        self.uses: Counter[Any] = Counter(planner.uses)
-        self.values = dict(planner.values)
+        self.lengths = len(planner.chains), len(planner.scratch), len(planner.used)
+        self.replaced = len(planner.replaced)
+        self.known = [(held, len(held)) for held in (planner.homes, planner.constants)]
         self.work = planner.work, planner.hardest, planner.open_loops
 
     def copy(self, original: Graph) -> Graph:
         """A copy of a subgraph of the model."""
-        return copied_graph(original, self.planner.values)
+        planner, made = self.planner, dict[Value, Value]()
+        graph = copied_graph(original, ChainMap(made, planner.values))
+        planner.replaced += [(value, planner.values.get(value)) for value in made]
+        planner.values.update(made)
+        return graph
 
     def undone(self) -> None:
         """The plan as it was before."""
-        planner, (chains, scratch) = self.planner, self.lengths
+        planner, (chains, scratch, used) = self.planner, self.lengths
         del planner.chains[chains:], planner.nodes[chains:], planner.scratch[scratch:]
-        for held, before in ((planner.homes, self.homes), (planner.constants, self.constants)):
-            for value in held.keys() - before:
+        for held, length in self.known:
+            for value in list(itertools.islice(reversed(held), len(held) - length)):
                 del held[value]
-        planner.uses = self.uses
-        planner.values = self.values
+        while len(planner.replaced) > self.replaced:
+            value, before = planner.replaced.pop()
+            if before is None:
+                del planner.values[value]
+            else:
+                planner.values[value] = before
+        planner.uses.subtract(planner.used[used:])
+        del planner.used[used:]
         planner.work, planner.hardest, planner.open_loops = self.work

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import MutableMapping
 
 from .graph import Graph, Node, Value
 
 
-def copied(node: Node, values: dict[Value, Value], parent: Graph | None = None) -> Node:
+def copied(node: Node, values: MutableMapping[Value, Value], parent: Graph | None = None) -> Node:
     """A node whose values, and those of its subgraphs, may be given shapes of their own."""
 
     def value_of(value: Value) -> Value:
@@ -25,7 +26,7 @@ def copied(node: Node, values: dict[Value, Value], parent: Graph | None = None) 
     return made
 
 
-def copied_graph(graph: Graph, values: dict[Value, Value], parent: Graph | None = None, typed: bool = False) -> Graph:
+def copied_graph(graph: Graph, values: MutableMapping[Value, Value], parent: Graph | None = None, typed: bool = False) -> Graph:
     """A graph with nodes and values of its own, which know their types where `typed`; tensors are shared."""
     made = dataclasses.replace(graph, weights=dict(graph.weights), values={}, parent=parent or graph.parent, _fresh=dict(graph._fresh))
     for name, value in graph.values.items():

@@ -110,6 +110,8 @@ class Planner:
         self.uses: Counter[Value] = Counter(value for task in self.tasks for value in needed(task.node))
         self.results = [self._value(value) for value in program.outputs]
         self.uses.update(self.results)
+        self.used: list[Value] = []
+        self.replaced: list[tuple[Value, Value | None]] = []
         for value, array in program.weights.items():
             self.constant(self._value(value), array, value.dtype)
         for value, feed in zip(program.inputs, feeds, strict=True):
@@ -118,6 +120,12 @@ class Planner:
             if value.name in program.lent and isinstance(home, Buffer) and home.room.slot is not None:
                 home.room.lent = True
                 self.plan.lent.append(home.room.slot)
+
+    def use(self, values: Iterable[Value]) -> None:
+        """Values have one more use each; `used` tells of it in order, so that it can be taken back."""
+        found = list(values)
+        self.uses.update(found)
+        self.used += found
 
     def _value(self, value: Value) -> Value:
         return self.values.setdefault(value, Value(value.name))
@@ -185,8 +193,8 @@ class Planner:
         """The nodes of a subgraph as tasks; its weights are constants from now on."""
         for value, array in self.program.inside(graph).items():
             self.constant(value, array, value.dtype)
-        self.uses.update(value for node in graph.nodes for value in needed(node))
-        self.uses.update(graph.outputs)
+        self.use(value for node in graph.nodes for value in needed(node))
+        self.use(graph.outputs)
         return deque(Task(node, one, path) for node, one in zip(graph.nodes, original.nodes, strict=True))
 
     def _unknown(self, value: Value) -> bool:
@@ -197,7 +205,7 @@ class Planner:
     def _node(self, task: Task, tasks: deque[Task]) -> None:
         node = task.node
         tapped = [] if self.keep is None else [value for value in node.outputs if value.name and self.keep.search(task.path + value.name)]
-        self.uses.update(tapped)
+        self.use(tapped)
         try:
             self.facts.infer_node(node)
         except Error as error:
