@@ -36,23 +36,34 @@ def band_rows(geometry: Sequence[int]) -> int:
 def band_room(geometry: Sequence[int]) -> int:
     """Elements of a band of the input."""
     kernel, stride, dilation = (geometry[index] for index in (7, 10, 13))
-    return ((band_rows(geometry) - 1) * stride + (kernel - 1) * dilation + 1) * padded_width(geometry)
+    return ((band_rows(geometry) - 1) * stride + (kernel - 1) * dilation + 1) * padded_width(geometry) + LANES
 
 
 @inner
-def _copied(source: Any, height: Any, width: Any, first: Any, rows: Any, pad: Any, target: Any, wide: Any) -> None:
-    """Rows of a plane from `first` on, zeros around them."""
+def filled(target: Any, count: Any, value: Any) -> None:
+    """`count` elements, and up to fifteen behind them, of one value."""
+    vector = splat(value)
+    for j in range(0, count, LANES):
+        store_single(target + 4 * j, vector)
+
+
+@inner
+def copied(source: Any, height: Any, width: Any, first: Any, rows: Any, pad: Any, target: Any, wide: Any, value: Any) -> None:
+    """Rows of a plane from `first` on, `pad` elements behind the starts of rows that hold nothing but `value`; rows outside of it hold that too."""
+    held = max(0, min(width, wide - pad))
+    whole = held - held % LANES
+    rest = (1 << (held - whole)) - 1
     for index in range(rows):
-        at, line = first + index, f32(target + 4 * index * wide)
+        at, line = first + index, target + 4 * (index * wide + pad)
+        row = source + 4 * at * width
         if at < 0 or at >= height:
-            for j in range(wide):
-                line[j] = np.float32(0)
+            for j in range(0, whole, LANES):
+                store_single(line + 4 * j, splat(value))
+            store_some(line + 4 * whole, splat(value), rest)
             continue
-        row = source + 4 * (at * width - pad)
-        for j in range(0, wide, LANES):
-            left, right = min(max(pad - j, 0), LANES), min(max(pad + width - j, 0), LANES)
-            inside = ((1 << max(left, right)) - 1) & ~((1 << left) - 1)
-            store_some(target + 4 * (index * wide + j), load_some(row + 4 * j, inside), (1 << min(wide - j, LANES)) - 1)
+        for j in range(0, whole, LANES):
+            store_single(line + 4 * j, load_single(row + 4 * j))
+        store_some(line + 4 * whole, load_some(row + 4 * whole, rest), rest)
 
 
 @inner
@@ -118,14 +129,15 @@ def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
     alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
     wide = ((out_width + LANES - 1) // LANES * LANES - 1) * stride_x + (kernel_x - 1) * dilation_x + 1 + 2 * LANES
     most = (band - 1) * stride_y + (kernel_y - 1) * dilation_y + 1
-    scratch = args[31] + part * 4 * most * wide
+    scratch, zero = args[31] + part * 4 * (most * wide + LANES), np.float32(0)
+    filled(scratch, most * wide, zero)
     bands = (out_height + band - 1) // band
     first, last = share(images * groups * outputs * bands, part, parts)
     for unit in range(first, last):
         plane, begin = unit // bands, unit % bands * band
         rows, channel = min(band, out_height - begin), plane % (groups * outputs)
         needed = (rows - 1) * stride_y + (kernel_y - 1) * dilation_y + 1
-        _copied(x + 4 * (plane // outputs) * height * width, height, width, begin * stride_y - pad_y, needed, pad_x, scratch, wide)
+        copied(x + 4 * (plane // outputs) * height * width, height, width, begin * stride_y - pad_y, needed, pad_x, scratch, wide, zero)
         weights = w + 4 * channel * kernel_y * kernel_x
         start = f32(bias)[channel] if bias_row != 0 else np.float32(0)
         base = y + 4 * (plane * out_height + begin) * out_width

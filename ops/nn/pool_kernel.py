@@ -12,7 +12,8 @@ from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, i8, share, u8
 from ...runtime.simd import LANES, load, room, select, splat
-from ..math.lane_kernel import load_even, load_single, store_single, store_some
+from ..math.lane_kernel import load_even, load_single, load_some, store_single, store_some
+from .channel_kernel import BAND
 from .global_pool import global_average_pool
 from .pool import average_pool, max_pool
 from .window import window
@@ -22,13 +23,8 @@ F32 = np.dtype(np.float32)
 
 @inner
 def _largest(found: Any, value: Any) -> Any:
-    """The larger one, NaN where there is one."""
-    return value if value > found or value != value else found
-
-
-@inner
-def _largest_lanes(found: Any, value: Any) -> Any:
-    return select(found != found, found, select(value <= found, found, value))
+    """The larger ones, NaN where there is one."""
+    return select(value != value, value, select(value > found, value, found))
 
 
 @inner
@@ -48,7 +44,7 @@ def _seen(position: Any, axis: Any, padded: Any) -> Any:
     return found
 
 
-def _pooling(start: float, joined: Any, joined_lanes: Any, average: bool) -> Any:
+def _pooling(start: float, joined: Any, average: bool) -> Any:
     nothing = np.float32(start)
 
     @inner
@@ -59,66 +55,73 @@ def _pooling(start: float, joined: Any, joined_lanes: Any, average: bool) -> Any
         for tap in range(kernel):
             place = line + 4 * tap * dilation
             if stride == 1:
-                found = joined_lanes(found, load_single(place))
+                found = joined(found, load_single(place))
             elif stride == 2:
-                found = joined_lanes(found, load_even(place))
+                found = joined(found, load_even(place))
             else:
                 for lane in range(LANES):
                     spare[lane] = f32(place)[lane * stride]
-                found = joined_lanes(found, load(spare, 0))
+                found = joined(found, load(spare, 0))
         return found
 
     @inner
     def down(args: Any, plane: Any, out_y: Any, line: Any) -> None:
         """The rows that a row of windows sees, joined into one."""
-        height, width, dilation, seen = args[3], args[4], args[11], 0
-        for tap in range(args[7]):
-            at = out_y * args[9] + tap * dilation - args[13]
-            if 0 <= at < height:
-                row, target = f32(plane + 4 * at * width), f32(line)
-                if seen == 0:
-                    for j in range(width):
-                        target[j] = row[j]
-                else:
-                    for j in range(width):
-                        target[j] = joined(target[j], row[j])
-                seen += 1
-        if seen == 0:
-            for j in range(width):
-                f32(line)[j] = nothing
+        height, width, dilation = args[3], args[4], args[11]
+        begin = out_y * args[9] - args[13]
+        first = (dilation - 1 - begin) // dilation if begin < 0 else 0
+        last = min(args[7], (height - 1 - begin) // dilation + 1)
+        start, step = plane + 4 * (begin + first * dilation) * width, 4 * dilation * width
+        whole = width - width % LANES
+        for j in range(0, 4 * whole, 4 * LANES):
+            found = splat(nothing)
+            for tap in range(last - first):
+                found = joined(found, load_single(start + tap * step + j))
+            store_single(line + j, found)
+        if whole < width:
+            found, rest = splat(nothing), (1 << (width - whole)) - 1
+            for tap in range(last - first):
+                found = joined(found, load_some(start + tap * step + 4 * whole, rest))
+            store_some(line + 4 * whole, found, rest)
 
     @range_kernel
     def pooled(args: Any, part: Any, parts: Any) -> None:
-        """Rows of the output: x, y, planes, height, width, out height and width, kernel, strides, dilations, padding before and behind, whether
-        padding counts, scratch and the elements of a row of it."""
+        """Bands of planes: x, y, planes, height, width, out height and width, kernel, strides, dilations, padding before and behind, whether
+        padding counts, scratch, the elements of a row of it and the rows of a band."""
         height, width, out_height, out_width, kernel_x, stride_x, dilation_x = args[3], args[4], args[5], args[6], args[8], args[10], args[12]
-        pad_x, padded, wide = args[14], args[17], args[19]
-        line = args[18] + part * 8 * wide
-        counts = line + 4 * wide
-        for j in range(wide):
-            f32(line)[j] = nothing
+        pad_x, padded, wide, band = args[14], args[17], args[19], args[20]
+        lines = args[18] + part * 4 * wide * (band + 1)
+        counts = lines + 4 * wide * band
+        for j in range(wide * band):
+            f32(lines)[j] = nothing
         if average:
             for j in range(out_width):
                 f32(counts)[j] = np.float32(_seen(j, (width, kernel_x, stride_x, dilation_x, pad_x, args[16]), padded))
-        first, last = share(args[2] * out_height, part, parts)
+        bands = (out_height + band - 1) // band
+        first, last = share(args[2] * bands, part, parts)
         for unit in range(first, last):
-            out_y = unit % out_height
-            down(args, args[0] + 4 * (unit // out_height) * height * width, out_y, line + 4 * pad_x)
-            rows = np.float32(_seen(out_y, (height, args[7], args[9], args[11], args[13], args[15]), padded)) if average else np.float32(1)
-            for j in range(0, out_width, LANES):
-                found = across(line + 4 * j * stride_x, kernel_x, stride_x, dilation_x)
+            plane, begin = unit // bands, unit % bands * band
+            rows = min(band, out_height - begin)
+            for row in range(rows):
+                down(args, args[0] + 4 * plane * height * width, begin + row, lines + 4 * (row * wide + pad_x))
+            for row in range(rows):
+                line, target = lines + 4 * row * wide, args[1] + 4 * (plane * out_height + begin + row) * out_width
+                seen = np.float32(1)
                 if average:
-                    found = found / (load_single(counts + 4 * j) * splat(rows))
-                target = args[1] + 4 * (unit * out_width + j)
-                if out_width - j >= LANES:
-                    store_single(target, found)
-                else:
-                    store_some(target, found, (1 << (out_width - j)) - 1)
+                    seen = np.float32(_seen(begin + row, (height, args[7], args[9], args[11], args[13], args[15]), padded))
+                for j in range(0, out_width, LANES):
+                    found = across(line + 4 * j * stride_x, kernel_x, stride_x, dilation_x)
+                    if average:
+                        found = found / (load_single(counts + 4 * j) * splat(seen))
+                    if out_width - j >= LANES:
+                        store_single(target + 4 * j, found)
+                    else:
+                        store_some(target + 4 * j, found, (1 << (out_width - j)) - 1)
 
     return pooled
 
 
-_AVERAGE, _LARGEST = _pooling(0.0, _sum, _sum, True), _pooling(-math.inf, _largest, _largest_lanes, False)
+_AVERAGE, _LARGEST = _pooling(0.0, _sum, True), _pooling(-math.inf, _largest, False)
 
 
 def _largest_bytes(pointer: Any, nothing: int) -> Any:
@@ -193,9 +196,15 @@ def plan_pool(step: Step) -> Planned:
     parts = step.parts(planes * lines[0][1], work)
     size, out, kernel, stride, dilation, begin, _ = lines[1]
     wide = max(size + begin, (-(-out // LANES) * LANES - 1) * stride + (kernel - 1) * dilation + 1) + 2 * LANES
-    arguments = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0), step.scratch(parts * 8 * wide), wide)
-    kernel = LARGEST_BYTES.get(x.dtype.name, _AVERAGE if average else _LARGEST)
-    return Launch(kernel, arguments, parts)
+    if average and out == lines[0][1] == 1 and math.prod(line[2] for line in lines) * planes == x.count and not any(columns[10:]):
+        return Launch(row_means, (x, y, planes, x.count // planes), step.parts(planes, x.count * 0.3))
+    head = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0))
+    if x.dtype != F32:
+        return Launch(LARGEST_BYTES[x.dtype.name], (*head, step.scratch(parts * 8 * wide), wide), parts)
+    rows = max(1, min(lines[0][1], BAND // wide // 4))
+    parts = step.parts(planes * -(-lines[0][1] // rows), work / 2)
+    scratch = step.scratch(parts * 4 * wide * (rows + 1))
+    return Launch(_AVERAGE if average else _LARGEST, (*head, scratch, wide, rows), parts)
 
 
 @native(global_average_pool)

@@ -28,7 +28,7 @@ from .problem_kernel import Problem, Way
 EDGE, SQUARE = 4, 36
 FEWEST = 12
 """Squares of an image from which there are enough rows."""
-ENOUGH = 24
+ENOUGH = 16
 """Channels and outputs from which the products are more work than the transformations."""
 MOST_WEIGHTS = 1 << 20
 """Bytes of transformed kernels for each square of an image that pay for their memory, and for reading them."""
