@@ -28,7 +28,8 @@ CHUNK = 512
 """Elements of a row that are decoded at a time; every block length divides it."""
 STRIDE = 4 * CHUNK + 64
 """Bytes from one decoded row to the next: a line more, so that they do not meet in one set of the cache."""
-TILE = 12 if "avx512f" in features() else 3
+TILE, ABREAST = (12, 2) if "avx512f" in features() else (6, 1) if "avx2" in features() else (3, 1)
+"""Decoded rows, and vectors of a panel, whose products are in registers at a time."""
 TOKENS = 256
 """Rows of activations, whole panels, that a chunk of decoded rows meets."""
 
@@ -425,24 +426,26 @@ def _tiles(
             with branch, code.loop(code.word(0), tiles) as tile:
                 right = build.add(base, build.mul(start, code.word(64 * halves)))
                 left = build.add(scratch, build.mul(tile, code.word(TILE * STRIDE)))
-                _tile(code, left, right, depth, build.add(sums, build.mul(tile, code.word(TILE * PANEL * 4))), halves)
+                place = build.add(sums, build.mul(tile, code.word(TILE * PANEL * 4)))
+                for first in range(0, halves, ABREAST):
+                    _tile(code, left, right, depth, place, halves, range(first, min(halves, first + ABREAST)))
 
 
-def _tile(code: Code, left: Any, right: Any, depth: Any, sums: Any, halves: int) -> None:
-    """Add `TILE` decoded rows times a panel of `halves` vectors to the sums [TILE, PANEL]."""
+def _tile(code: Code, left: Any, right: Any, depth: Any, sums: Any, halves: int, taken: range) -> None:
+    """Add `TILE` decoded rows times those vectors that are `taken` of a panel of `halves` vectors to the sums [TILE, PANEL]."""
     build = code.builder
-    places = [(row, half, code.variable(code.floats(sums, 4 * PANEL * row + 64 * half).value)) for row in range(TILE) for half in range(halves)]
+    places = [(row, half, code.variable(code.floats(sums, 4 * PANEL * row + 64 * half).value)) for row in range(TILE) for half in taken]
     for row, half, place in places:
         build.store(code.floats(sums, 4 * PANEL * row + 64 * half).value, place)
     with code.loop(code.word(0), depth) as step:
         at = build.add(right, build.mul(step, code.word(64 * halves)))
-        columns = [code.floats(at, 64 * half) for half in range(halves)]
+        columns = [code.floats(at, 64 * half) for half in taken]
         line = build.add(left, build.shl(step, code.word(2)))
         for row in range(TILE):
             element = code.splat(code.load(line, F32, row * STRIDE))
-            for half in range(halves):
-                place = places[row * halves + half][2]
-                build.store(code.fma(element, columns[half], Vector(code, build.load(place))).value, place)
+            for index, column in enumerate(columns):
+                place = places[row * len(columns) + index][2]
+                build.store(code.fma(element, column, Vector(code, build.load(place))).value, place)
     for row, half, place in places:
         code.store(build.load(place), sums, 4 * PANEL * row + 64 * half)
 

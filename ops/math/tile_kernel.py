@@ -20,7 +20,8 @@ from ...runtime.paths import features
 VECTOR = ir.VectorType(ir.FloatType(), 16)
 INT = ir.IntType(64)
 WIDE = "avx512f" in features()
-ROWS = 12 if WIDE else 3
+ROWS, ABREAST = (12, 2) if WIDE else (6, 1) if "avx2" in features() else (3, 1)
+"""Rows of a tile, and vectors of each that are in registers at a time."""
 PANEL = 32
 
 
@@ -36,6 +37,61 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
     return value
 
 
+def _vectors(builder: Any, args: Any, rows: int, taken: range) -> None:
+    """Some vectors of each row of a tile."""
+    a, a_row, a_step, b, depth, c, c_row, bias, bias_row, columns, low, high = args
+    starts = []
+    shifts = [_load(builder, builder.add(columns, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
+    for row in range(rows):
+        element = _splat(builder, _load(builder, builder.add(bias, builder.mul(bias_row, ir.Constant(INT, row))), ir.FloatType()))
+        starts += [builder.fadd(element, shift) for shift in shifts]
+    lines = [builder.add(a, builder.mul(a_row, ir.Constant(INT, row))) for row in range(rows)]
+    found = _along(builder, depth, a_step, b, starts, lines, taken)
+    least, most = _splat(builder, low), _splat(builder, high)
+    for index, total in enumerate(found):
+        raised = builder.select(builder.fcmp_ordered("<", total, least), least, total)
+        bounded = builder.select(builder.fcmp_ordered(">", raised, most), most, raised)
+        row, half = divmod(index, len(taken))
+        address = builder.add(builder.add(c, builder.mul(c_row, ir.Constant(INT, row))), ir.Constant(INT, 64 * taken[half]))
+        builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
+
+
+def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range) -> list[Any]:
+    """What the vectors of all rows are at the end of the common dimension, from what they are before."""
+    zero, before = ir.Constant(INT, 0), builder.block
+    loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
+    builder.cbranch(builder.icmp_signed(">", depth, zero), loop, after)
+    builder.position_at_end(loop)
+    step, offset, at = builder.phi(INT), builder.phi(INT), builder.phi(INT)
+    sums = [builder.phi(VECTOR) for _ in starts]
+    for phi, start in zip((step, offset, at, *sums), (zero, zero, b, *starts), strict=True):
+        phi.add_incoming(start, before)
+    panel = [_load(builder, builder.add(at, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
+    elements = [_splat(builder, _load(builder, builder.add(line, offset), ir.FloatType())) for line in lines]
+    made = [_multiplied(builder, elements[index // len(taken)], panel[index % len(taken)], held) for index, held in enumerate(sums)]
+    following = builder.add(step, ir.Constant(INT, 1))
+    step.add_incoming(following, loop)
+    offset.add_incoming(builder.add(offset, a_step), loop)
+    at.add_incoming(builder.add(at, ir.Constant(INT, 4 * PANEL)), loop)
+    for phi, value in zip(sums, made, strict=True):
+        phi.add_incoming(value, loop)
+    builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
+    builder.position_at_end(after)
+    found = [builder.phi(VECTOR) for _ in starts]
+    for phi, start, value in zip(found, starts, made, strict=True):
+        phi.add_incoming(start, before)
+        phi.add_incoming(value, loop)
+    return found
+
+
+def _multiplied(builder: Any, element: Any, panel: Any, total: Any) -> Any:
+    """A product added to a sum, rounded once where the processor can."""
+    if "fma" not in features():
+        return builder.fadd(builder.fmul(element, panel), total)
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), "llvm.fma.v16f32")
+    return builder.call(function, [element, panel, total])
+
+
 def _tile(rows: int, halves: int = 2) -> Any:
     """A tile of `rows` rows and 16 or 32 columns.
 
@@ -48,48 +104,8 @@ def _tile(rows: int, halves: int = 2) -> Any:
         low: Any, high: Any,
     ) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            a, a_row, a_step, b, depth, c, c_row, bias, bias_row, columns, low, high = args
-            constant = lambda value: ir.Constant(INT, value)  # noqa: E731
-            fma = cgutils.get_or_insert_function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), "llvm.fma.v16f32")
-            starts = []
-            shifts = [_load(builder, builder.add(columns, constant(64 * half)), VECTOR) for half in range(halves)]
-            for row in range(rows):
-                element = _splat(builder, _load(builder, builder.add(bias, builder.mul(bias_row, constant(row))), ir.FloatType()))
-                starts += [builder.fadd(element, shift) for shift in shifts]
-            lines = [builder.add(a, builder.mul(a_row, constant(row))) for row in range(rows)]
-            before = builder.block
-            loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
-            builder.cbranch(builder.icmp_signed(">", depth, constant(0)), loop, after)
-            builder.position_at_end(loop)
-            step, offset, at = builder.phi(INT), builder.phi(INT), builder.phi(INT)
-            sums = [builder.phi(VECTOR) for _ in starts]
-            for phi, start in zip((step, offset, at, *sums), (constant(0), constant(0), b, *starts), strict=True):
-                phi.add_incoming(start, before)
-            panel = [_load(builder, builder.add(at, constant(64 * half)), VECTOR) for half in range(halves)]
-            made = []
-            for row in range(rows):
-                element = _splat(builder, _load(builder, builder.add(lines[row], offset), ir.FloatType()))
-                made += [builder.call(fma, [element, panel[half], sums[halves * row + half]]) for half in range(halves)]
-            following = builder.add(step, constant(1))
-            step.add_incoming(following, loop)
-            offset.add_incoming(builder.add(offset, a_step), loop)
-            at.add_incoming(builder.add(at, constant(4 * PANEL)), loop)
-            for phi, value in zip(sums, made, strict=True):
-                phi.add_incoming(value, loop)
-            builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
-            builder.position_at_end(after)
-            for index, (start, value) in enumerate(zip(starts, made, strict=True)):
-                found = builder.phi(VECTOR)
-                found.add_incoming(start, before)
-                found.add_incoming(value, loop)
-                starts[index] = found
-            least, most = _splat(builder, low), _splat(builder, high)
-            for index, found in enumerate(starts):
-                raised = builder.select(builder.fcmp_ordered("<", found, least), least, found)
-                bounded = builder.select(builder.fcmp_ordered(">", raised, most), most, raised)
-                row, half = divmod(index, halves)
-                address = builder.add(builder.add(c, builder.mul(c_row, constant(row))), constant(64 * half))
-                builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
+            for first in range(0, halves, ABREAST):
+                _vectors(builder, args, rows, range(first, min(halves, first + ABREAST)))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 10, types.float32, types.float32), lower
