@@ -79,27 +79,15 @@ def build(net: Decoder) -> None:
 
 
 def _attention(net: Decoder, x: Value, i: int, rotary: Rotary, window: int | None) -> Value:
-    """A sink is the score of one more key, of zeros, whose value is zero."""
+    """Each head has a sink: the score of something that has no value."""
     config, name = net.config, f"layers.{i}.attn"
     heads, groups, size = config.heads, config.kv_heads, config.head_dim
     q, k, v = projected(net, x, name)
     q, k = rotary.turn(net, q, heads, net.positions), rotary.turn(net, k, groups, net.positions)
 
-    def nothing() -> Value:
-        return net.Expand(0.0, net.Concat(net.Shape(net.ids, start=0, end=1), [groups, 1, size], axis=0))
-
-    def rows() -> Value:
-        return net.Concat(net.Shape(net.ids, start=0, end=1), [heads], net.Shape(net.ids, start=1, end=2), [1], axis=0)
-
-    def seen() -> Value:
-        return net.Expand(net.Where(net.visible(window), 0.0, float("-inf")), net.once("rows", rows))
-
-    empty = net.once("nothing", nothing)
-    keys, values = (net.Concat(net.cached(f"key_values.{i}.{what}", each, groups, size), empty, axis=2) for what, each in (("key", k), ("value", v)))
-    sinks = net.Expand(net.Reshape(net.vector(f"{name}.sinks"), [1, heads, 1, 1]), net.once("rows", rows))
-    mask = net.Concat(net.once(("seen", window), seen), sinks, axis=3)
+    keys, values = (net.cached(f"key_values.{i}.{what}", each, groups, size) for what, each in (("key", k), ("value", v)))
     queries = net.Transpose(net.heads_apart(q, heads, size), perm=[0, 2, 1, 3])
-    y = net.Attention(queries, keys, values, mask)
+    y = net.AttentionWithSinks(queries, keys, values, net.visible(window), net.vector(f"{name}.sinks"), domain="candle")
     return linear(net, net.heads_together(net.Transpose(y, perm=[0, 2, 1, 3])), f"{name}.o")
 
 

@@ -24,7 +24,8 @@ OLMO_KEYS = (
 OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
 OLMO3_KEYS = (
     *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, positive),
-    RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0),
+    RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, told=True),
+    Key("local_theta", (), "rope.freq_base_swa", lambda config: config.theta, positive),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
 OLMO2_WEIGHTS = (

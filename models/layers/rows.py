@@ -120,11 +120,13 @@ class Windows:
         slides: whether layer `i` has a window where config.json has no `layer_types`.
         always: whether GGUF files say 0 where there is none.
         period: in GGUF files that do not say otherwise, the last of so many layers has no window; None where they cannot say it.
+        told: whether they always say which layers have one.
     """
 
     slides: Callable[[Config, int], bool] = lambda config, i: True
     always: bool = False
     period: int | None = None
+    told: bool = False
     name: str = "windows"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
@@ -149,7 +151,7 @@ class Windows:
             return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})} if sizes else {}
         if not sizes:
             return {"attention.sliding_window": 0} if self.always else {}
-        usual = self.period is None or slides == _sliding(self.period, config.layers)
+        usual = self.period is None or (slides == _sliding(self.period, config.layers) and not self.told)
         return {"attention.sliding_window": max(sizes), **({} if usual else {PATTERN: slides})}
 
 

@@ -199,3 +199,17 @@ def test_hidden_states_of_a_model_that_says_it_is_for_tokens(tmp_path):
     for task in ("nothing", "classification"):
         with pytest.raises(UsageError, match="no task"):
             models.load(tmp_path, threads=1, task=task)
+
+
+def test_sinks_leave_the_cache_where_it_is(tmp_path):
+    made(next(case for case in CASES if case.name == "gpt_oss"), 0, tmp_path)
+    graph = built(modelled(cc.open(tmp_path)))
+    attentions = [node for node in graph.nodes if node.op.name == "AttentionWithSinks"]
+    assert len(attentions) == 3
+    assert all(value.producer.op.name == "TensorScatter" for node in attentions for value in node.inputs[1:3])
+    model = LanguageModel(graph, threads=1)
+    cache = model.start(1)
+    model.advance(np.array([[5, 9, 11]]), cache)
+    states = dict(cache.states)
+    model.advance(np.array([[7]]), cache)
+    assert all(cache.states[name] is array for name, array in states.items() if "key_values" in name)

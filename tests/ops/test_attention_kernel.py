@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from candle_convert.ops.attention.sinks import attention_with_sinks
 from candle_convert.runtime.op import Example
 from natively import natively
 
@@ -76,3 +77,17 @@ def test_nan_in_a_query_is_its_own(queries):
     (found,) = natively("Attention", Example((q, k, v), {}), 25, rtol=1e-4, atol=1e-5)
     assert np.isnan(found[0, 1, 0]).all()
     assert np.isnan(found).sum() == 8
+
+
+def test_sinks():
+    """Against the softmax with one more score, on either side of the number of queries up to which a cache is read as it lies."""
+    rng = np.random.default_rng(5)
+    for queries, keys, size in ((1, 300, 64), (3, 70, 80), (9, 40, 16), (130, 260, 64)):
+        q, k, v = floats(rng, 2, 6, queries, size), floats(rng, 2, 3, keys, size), floats(rng, 2, 3, keys, 24)
+        mask, sinks = rng.random((2, 1, queries, keys)) < 0.7, floats(rng, 6)
+        natively("AttentionWithSinks", Example((q, k, v, mask, sinks), {}), domain="candle", rtol=2e-4, atol=2e-5)
+        scores = np.einsum("bhqs,bhks->bhqk", q.astype(float), np.repeat(k, 2, 1)) / size**0.5
+        weights = np.exp(np.where(mask, scores, -np.inf))
+        weights /= weights.sum(3, keepdims=True) + np.exp(sinks.astype(float))[:, None, None]
+        want = np.einsum("bhqk,bhks->bhqs", weights, np.repeat(v, 2, 1))
+        np.testing.assert_allclose(attention_with_sinks.compute(q, k, v, mask, sinks), want, rtol=2e-4, atol=2e-5)
