@@ -201,6 +201,20 @@ def test_rounded_activations_are_multiplied_exactly(name):
         Session(linear(tensor), activations="f8")
 
 
+@pytest.mark.parametrize("name", ROUNDED)
+def test_whole_numbers_are_not_rounded(name):
+    """Rows of any number of blocks; runs of whole numbers whose largest is 127 have a step of one."""
+    rng = np.random.default_rng(9)
+    for blocks in (2, 3, 4, 9):
+        inner = blocks * DTYPES[name].block
+        tensor, numbers = weight(name, (37, inner))
+        session = Session(linear(tensor), native=True, activations="q8")
+        for rows in (1, 2, 4):
+            x = rng.integers(-127, 128, (rows, inner)).astype(np.float32)
+            x[:, ::32] = 127
+            close(session.run(None, {"x": x})[0], x, numbers, 1e-6)
+
+
 @pytest.mark.parametrize("activations", ["f32", "q8"])
 @pytest.mark.parametrize("name", ["f16", "q4_0", "q8_0", "q6_k", "q4_k"])
 def test_activations_that_are_zero_huge_tiny_or_not_finite(name, activations):
