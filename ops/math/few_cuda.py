@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 
 from ...runtime.cuda.coded import Coded
@@ -14,7 +16,8 @@ from ...runtime.cuda.place import Step
 from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.row_product import Chosen, row_product
 from ...runtime.cuda.zip import Chain
-from ...runtime.launch import Buffer
+from ...runtime.graph import Value
+from ...runtime.launch import Buffer, Room
 from .linear import GROUP
 
 FEW = 4
@@ -125,8 +128,21 @@ def nearest_rows(step: Step, x: Buffer, launches: list[Launch | Chain]) -> Buffe
     return made.view(x.shape)
 
 
+_ROUNDED: weakref.WeakKeyDictionary[Value, tuple[Room, Buffer, Buffer]] = weakref.WeakKeyDictionary()
+"""What rows of a value have become, and the memory that these lie in: several weights meet the same rows."""
+
+
 def codes_of(step: Step, x: Buffer, launches: list[Launch | Chain]) -> tuple[Buffer, Buffer]:
-    """Rows as signed bytes, in words of four, and the scale of each run of `GROUP` neighbours."""
+    """Rows of the first input as signed bytes, in words of four, and the scale of each run of `GROUP` neighbours; a plan rounds them once."""
+    source = step.node.inputs[0]
+    assert source is not None
+    known = _ROUNDED.get(source)
+    if known is None or known[0] is not x.room:
+        known = _ROUNDED[source] = (x.room, *_rounded(step, x, launches))
+    return known[1], known[2]
+
+
+def _rounded(step: Step, x: Buffer, launches: list[Launch | Chain]) -> tuple[Buffer, Buffer]:
     rows, depth = x.shape
     groups = depth // GROUP
     codes, scales = step.temporary(np.int8, (rows, depth)), step.temporary(F32, (rows, groups))

@@ -178,15 +178,14 @@ else:
         found = builder.gep(context.make_array(kind)(context, builder, array).data, [place])
         return builder.ptrtoint(found, _I64)
 
-    _SHARED = "{ .reg .u64 at; .reg .u32 low; cvta.to.shared.u64 at, $4; cvt.u32.u64 low, at; mad.lo.u32 low, $5, 4, low; "
+    _SHARED = "{ .reg .u64 at; cvta.to.shared.u64 at, $4; "
     _GLOBAL = "{ .reg .u64 at, from; cvta.to.shared.u64 at, $0; cvta.to.global.u64 from, $1; "
 
     def _four(turned: str) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            start = builder.ptrtoint(context.make_array(sig.args[0])(context, builder, args[0]).data, _I64)
-            text = _SHARED + f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [low]; }}"
-            where = [start, builder.trunc(args[1], _I32)]
-            found = _called(builder, text, "=r,=r,=r,=r,l,r,~{memory}", ir.LiteralStructType([_I32] * 4), where)
+            where = _address(context, builder, sig.args[0], *args)
+            text = _SHARED + f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [at]; }}"
+            found = _called(builder, text, "=r,=r,=r,=r,l,~{memory}", ir.LiteralStructType([_I32] * 4), [where])
             return _tuple(builder, [builder.extract_value(found, item) for item in range(4)])
 
         return lower

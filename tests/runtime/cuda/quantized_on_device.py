@@ -74,6 +74,21 @@ def main():
         expected = Session(chosen(tensor), native=False, activations=activations).run(None, {"x": x, "ids": ids})[0]
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
     print("experts")
+    tensor, numbers = few("q8_0")
+
+    def both(b, w):
+        x, turned = fed(b.graph, "x", F32, ("n", tensor.shape[1])), b.add("Transpose", [w], {"perm": [1, 0]})
+        return [b.add("Neg", [b.add("MatMul", [x, turned])]), b.add("MatMul", [x, turned])]
+
+    session, x = Session(model(tensor, both), device="cuda", activations="q8"), rng.standard_normal((2, tensor.shape[1])).astype(np.float32)
+    for rows in (2, 1):
+        less, more = session.run(None, {"x": x[:rows]})
+        np.testing.assert_array_equal(less, -more)
+        close(more, x[:rows], numbers, 3e-2)
+        titles = [step.kernel.title for step in session.program.plans[-1].steps if isinstance(step, Launch)]
+        assert len([title for title in titles if "q8_0" in title]) == 2, titles
+        assert len([title for title in titles if "_magnitude" in title]) == 1, "rows are rounded once for all weights that they meet"
+    print("once")
 
 
 if __name__ == "__main__":

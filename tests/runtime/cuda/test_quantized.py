@@ -24,7 +24,7 @@ def test_blocks_on_the_device():
     script = Path(__file__).parent / "quantized_on_device.py"
     done = subprocess.run([sys.executable, str(script), *names], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == [*names, "experts"]
+    assert done.stdout.split() == [*names, "experts", "once"]
 
 
 @pytest.mark.skipif(not FULL, reason="a language model takes the simulator half a minute: CANDLE_FULL=1")
