@@ -35,7 +35,7 @@ def stream(number: int) -> Any:
 
     with cuda.gpus[number]:
         cuda.current_context()
-        handle = _done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        handle = _done(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
         return cuda.external_stream(int(handle))
 
 
