@@ -13,7 +13,10 @@ from .multinomial import multinomial
 from .normal import random_normal, random_normal_like
 from .uniform import random_uniform, random_uniform_like
 
-on_cpu("it draws random numbers", bernoulli, multinomial, random_normal, random_normal_like, random_uniform, random_uniform_like)
+on_cpu(
+    "its random numbers come from one stream, each after the one before", bernoulli, multinomial, random_normal, random_normal_like, random_uniform,
+    random_uniform_like,
+)
 
 
 def _same(x: float) -> float:

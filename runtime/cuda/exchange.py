@@ -67,7 +67,8 @@ def place(array: DeviceArray) -> tuple[int, int]:
         return CPU, 0
     from numba import cuda
 
-    return CUDA, int(cuda.current_context().device.id) if array.owner is None else int(array.owner.number)
+    number = getattr(array.owner, "number", None)
+    return CUDA, int(cuda.current_context().device.id) if number is None else int(number)
 
 
 def capsule(array: DeviceArray, stream: int | None, wanted: tuple[int, int] | None) -> Any:

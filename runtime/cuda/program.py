@@ -229,7 +229,8 @@ class Runner:
         if not isinstance(home, Buffer):
             return memory.uploaded(objects[home])
         if home.room.lent and home.room.slot is not None and home.nbytes == home.room.nbytes:
-            return DeviceArray(home.dtype, home.shape, feeds[home.room.slot].bytes)
+            lent = feeds[home.room.slot]
+            return DeviceArray(home.dtype, home.shape, lent.bytes, lent if lent.owner is None else lent.owner)
         return memory.kept(home)
 
     def _fitting(self, step: Upload, found: Any) -> np.ndarray:

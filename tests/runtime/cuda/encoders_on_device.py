@@ -1,4 +1,9 @@
-"""Run by test_encoders: blocks that the device makes, byte by byte against the CPU's, whose oracle is libggml. Prints each type that was compared."""
+"""Run by test_encoders: blocks that the device makes, byte by byte against the CPU's, whose oracle is libggml. Prints each type that was compared.
+
+    python encoders_on_device.py [TYPE ...]
+"""
+
+import sys
 
 import numpy as np
 from candle_convert.ops.quants import codecs
@@ -19,6 +24,8 @@ def rows_for(codec, rng):
 def main():
     rng = np.random.default_rng(0)
     for codec in codecs().values():
+        if sys.argv[1:] and codec.dtype.name not in sys.argv[1:]:
+            continue
         for weighted in (False, True):
             found = lane_encoder(codec, weighted)
             if not isinstance(found, LaneEncoder) or (weighted and not found.weighted):

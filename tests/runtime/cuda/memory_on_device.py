@@ -12,10 +12,13 @@ import ml_dtypes
 import numpy as np
 import onnx
 import torch
+from candle_convert.runtime.build import Builder
 from candle_convert.runtime.cuda.array import DeviceArray
 from candle_convert.runtime.cuda.machine import SIMULATED
 from candle_convert.runtime.cuda.memory import uploaded
 from candle_convert.runtime.cuda.pool import Share, pool_of
+from candle_convert.runtime.dtype import F32, I64
+from candle_convert.runtime.graph import Graph, Value
 from candle_convert.runtime.session import Session
 from networks_on_device import Network
 
@@ -57,6 +60,23 @@ def memory_comes_back():
     assert pool.kept > 0
     assert uploaded(np.zeros(99, np.float32), share).address == address
     print("memory comes back")
+
+
+def lent_arrays_keep_their_memory():
+    """A state that is written in place from run to run stays the caller's when the array that was fed is gone."""
+    graph = Graph()
+    fed = [Value("past", F32, (1, 1, 4, 2)), Value("new", F32, (1, 1, 1, 2)), Value("at", I64, (1,))]
+    graph.inputs, graph.values = fed, {value.name: value for value in fed}
+    graph.outputs = [Builder(graph).add("TensorScatter", fed, {"axis": 2})]
+    session = Session(graph, device="cuda", lent=["past"])
+    state = np.zeros((1, 1, 4, 2), np.float32)
+    for step in range(3):
+        (state,) = session.run_on_device({"past": state, "new": np.full((1, 1, 1, 2), step + 1, np.float32), "at": np.array([step])})
+        gc.collect()
+        others = [uploaded(np.full(8, -1, np.float32), session.program.pool) for _ in range(4)]
+        assert len({other.address for other in others} | {state.address}) == 5
+    assert state.numpy()[0, 0, :, 0].tolist() == [1, 2, 3, 0]
+    print("lent arrays keep their memory")
 
 
 class Strange:
@@ -116,4 +136,5 @@ def arrays_are_exchanged():
 with tempfile.TemporaryDirectory() as name:
     weights_are_there_once(Path(name))
 memory_comes_back()
+lent_arrays_keep_their_memory()
 arrays_are_exchanged()

@@ -67,6 +67,8 @@ def test_every_operator_says_where_it_runs(capsys):
     assert {row["device"] for row in rows} == {"cuda", "cpu"}
     assert not [row["op"] for row in rows if row["device"] == "cpu" and row["why"] in (None, "it has no CUDA path")]
     assert all(row["why"] is None for row in rows if row["device"] == "cuda")
+    assert sum(row["device"] == "cuda" for row in rows) >= 230
+    assert not [row["op"] for row in rows if "written for it yet" in (row["why"] or "")]
 
 
 def test_what_a_model_costs_is_foreseen(model, capsys):
