@@ -17,6 +17,7 @@ from ..runtime.format import Format
 from ..runtime.graph import Graph
 from ..runtime.storage import Held
 from .model_card import general
+from .output import human_size
 from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
 from .quantizing.model import LEFT_ALONE
 
@@ -177,9 +178,12 @@ def _to_graph(graph: Graph, model: Model, blocks: bool) -> None:
 
     made = built(model, fixed=False)
     if blocks and InBlocks(codec_of).run(made):
-        wide = Counter(tensor.qtype.name for tensor in made.weights.values() if tensor.qtype is not None)
-        for name, count in wide.items():
-            graph.note("W-DEQUANTIZED", f"{count} weights of type {name} become f32: ONNX has no operators for what they are used for")
+        kept = [tensor for tensor in made.weights.values() if tensor.qtype is not None]
+        for name, count in Counter(tensor.dtype.name for tensor in kept).items():
+            sizes = [(tensor.nbytes, 4 * tensor.count) for tensor in kept if tensor.dtype.name == name]
+            before, after = (human_size(sum(column)) for column in zip(*sizes, strict=True))
+            why = f"{count} weights of type {name} become f32 ({before} become {after})"
+            graph.note("W-DEQUANTIZED", f"{why}: ONNX has no operators for what they are used for")
     portable(made, dequantized)
     infer(made)
     graph.weights, graph.values, graph.nodes = made.weights, made.values, made.nodes
