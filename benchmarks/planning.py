@@ -4,7 +4,8 @@
 
 Made-up graphs: a chain of arithmetic, products and changes of shape; the same with branches that meet again; views of one array; and many nodes
 that read one value and are summed up. For each: seconds to get a session ready (simplified), to plan the first shape, and to plan another
-one. Then one run of small graphs of scalars, against onnxruntime's, in turns: medians of the time that the calling thread takes.
+one. Then milliseconds to plan a new shape of two real networks. Then one run of small graphs of scalars, against onnxruntime's, in turns:
+medians of the time that the calling thread takes.
 """
 
 import argparse
@@ -13,7 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]  # onnx.py there hides the library
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]  # onnx.py there hides the library
 
 import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -156,14 +158,53 @@ def running(runs, against):
         print(f"| {name} | {len(model.graph.node)} | {medians[0]:.1f} | {compared} |", flush=True)
 
 
+def reshaping(models):
+    """A row for each model: milliseconds to plan shapes that a session has not seen, its weights known."""
+    from candle_convert.formats.containers.onnx_graph import graph_of
+    from candle_convert.runtime.plan import Signature
+    from candle_convert.runtime.planner import Planner
+    from candle_convert.runtime.session import Session
+
+    print("\n| model | nodes | new shape: plan ms |\n|---|---|---|")
+    for name, (model, made) in models.items():
+        session = Session(graph_of(model))
+        session.run(None, made(1))
+        found = []
+        for size in range(2, 7):
+            kinds = [Signature(feed.dtype, feed.shape) for feed in made(size).values()]
+            found.append(1e3 * spent(lambda: Planner(session.program, kinds, 2, True, None).made())[1])  # noqa: B023
+        print(f"| {name} | {len(session.program.nodes)} | {statistics.median(found):.1f} |", flush=True)
+
+
+def reshaped_models():
+    """ResNet-50 by the size of the batch and an encoder of MiniLM's size by the length of the text, and what makes their inputs."""
+    sys.path.append(str(HERE))
+    from onnx_int8 import encoder, network
+
+    images = network("resnet50")
+    item = images.graph.input[0]
+    item.type.tensor_type.shape.dim[0].dim_param = "batch"
+    for tensor in images.graph.initializer:
+        if tensor.data_type == TensorProto.INT64 and tensor.dims == [2]:
+            tensor.CopyFrom(numpy_helper.from_array(np.array([-1, numpy_helper.to_array(tensor)[1]]), tensor.name))
+    for end in images.graph.output:
+        end.type.tensor_type.shape.dim[0].dim_param = "batch"
+    del images.graph.value_info[:]
+    return {
+        "resnet50": (images, lambda size: {item.name: np.zeros((size, 3, 224, 224), np.float32)}),
+        "encoder": (encoder(), lambda size: {"x": np.zeros((1, 8 * size), np.int64)}),
+    }
+
+
 def main():
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="100,1000,10000")
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--against", choices=["onnxruntime", "nothing"], default="onnxruntime")
     chosen = parser.parse_args()
     planning([int(size) for size in chosen.nodes.split(",")])
+    reshaping(reshaped_models())
     running(chosen.runs, chosen.against == "onnxruntime")
 
 

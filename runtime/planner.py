@@ -380,7 +380,7 @@ class Planner:
                 self.homes[value] = value
                 self.plan.texts[value] = array
             else:
-                whole = np.ascontiguousarray(array).reshape(array.shape)
+                whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)  # the very array: what is packed is known by it
                 self.homes[value] = Buffer(whole.dtype, whole.shape, Room(whole.nbytes, constant=whole))
         return self.homes[value]
 

@@ -250,3 +250,14 @@ def test_inputs_with_defaults_are_fed_or_not():
         np.testing.assert_array_equal(session.run(None, {"x": ones[:1]})[0], [[1, 2, 3, 4]])
         with pytest.raises(cc.UsageError, match="E-RUN-INPUT"):
             session.run(None, {"w": twos})
+
+
+def test_new_shapes_pack_no_weight_again():
+    weights = {"one": RNG.normal(size=(64, 96)).astype(np.float32), "other": RNG.normal(size=(96, 32)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "one"], ["a"]), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("MatMul", ["b", "other"], ["y"])]
+    session = Session(graph_of(made(nodes, [("x", TensorProto.FLOAT, ["rows", 64])], ["y"], weights)), native=True)
+    counts = []
+    for rows in (20, 30, 40):
+        session.run(None, {"x": np.ones((rows, 64), np.float32)})
+        counts.append(len(session._packed))
+    assert len(set(counts)) == 1
