@@ -67,6 +67,12 @@ def test_code_of_kernels_is_where_their_sources_are_looked_for():
             assert sources._holds_kernels(path), f"{path} has code of kernels, and so a name that ends with _kernel.py"
 
 
+def test_operators_and_kernels_load_no_compiler():
+    program = "import sys; from candle_convert.runtime import registry; registry.operators(), registry.kernels(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numba", "numba.cuda", "llvmlite.binding"} & set(loaded)
+
+
 def test_the_package_list_names_every_folder():
     with open(REPOSITORY / "pyproject.toml", "rb") as file:
         listed = set(tomllib.load(file)["tool"]["setuptools"]["packages"])

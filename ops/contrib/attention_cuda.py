@@ -6,7 +6,7 @@ import math
 
 from ...runtime.cuda.place import composed
 from ...runtime.dtype import F32, I64
-from ..forming import Form, Stays, dtype_of, forms, lengths
+from ..forming_cuda import Form, Stays, dtype_of, forms, lengths
 from ..term import Term
 from .attention import attention, quantized_attention
 from .domain import DOMAIN

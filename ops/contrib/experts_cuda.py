@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...runtime.cuda.place import composed
 from ...runtime.dtype import F32
 from ..domain import CANDLE
-from ..forming import Form, Stays, dtype_of, forms, lengths
+from ..forming_cuda import Form, Stays, dtype_of, forms, lengths
 from ..term import Term
 from .layers_cuda import unpacked
 from .moe import moe, qmoe

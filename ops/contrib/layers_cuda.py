@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.cuda.place import composed
 from ...runtime.dtype import F32, I32, I64, U8
-from ..forming import Form, Stays, dtype_of, forms, lengths
+from ..forming_cuda import Form, Stays, dtype_of, forms, lengths
 from ..term import Term
 from .dynamic_products import qgemm
 from .gather_block_quantized import gather_block_quantized

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.cuda.place import composed
 from ...runtime.dtype import F32, F64
-from ..forming import Form, Stays, dtype_of, forms, lengths
+from ..forming_cuda import Form, Stays, dtype_of, forms, lengths
 from ..term import Term
 from . import feature, linear, svm
 

@@ -11,7 +11,7 @@ from ...runtime.cuda.place import Planned, Step, composed, cuda
 from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, mapped
 from ...runtime.launch import Argument
-from ..forming import Form, Stays, forms, lengths
+from ..forming_cuda import Form, Stays, forms, lengths
 from .deform_conv import deform_conv
 from .unpool import _lengths, max_roi_pool, max_unpool
 from .window import window

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...runtime.cuda.place import composed
 from ...runtime.dtype import F32, I64
-from ..forming import Form, dtype_of, forms
+from ..forming_cuda import Form, dtype_of, forms
 from ..term import Term
 from .optimizers import adagrad, adam, momentum
 
