@@ -25,7 +25,7 @@ def rows(kind, every):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(("kind", "every", "least"), [("examples", 10, 95), ("suite", 60, 28), ("graphs", 1, 5)])
+@pytest.mark.parametrize(("kind", "every", "least"), [("examples", 16, 60), ("suite", 90, 18), ("graphs", 1, 5)])
 def test_device_agrees(kind, every, least):
     found = rows(kind, every)
     wrong = [row for row in found if row["wrong"]]
