@@ -4,7 +4,8 @@
 
 Made once, in the folder: the light networks of the onnx package with random weights and an encoder of MiniLM's size, quantized by onnxruntime
 (QDQ and operators of integers, per tensor and per channel) and by `candle-convert quantize`; and a llama-shaped net whose products have 4 bits.
-Memory is the most that a process of its own has resident, less what one has that only imports the engine. The last two columns are what the floor
+Runs take turns, for which onnxruntime's threads must not spin: they would go on while the other engine runs, on one of its cores; alone it takes
+as long without. Memory is the most that a process of its own has resident, less what one has that only imports the engine. The last two columns are what the floor
 follows from: multiplications at what the processor does with its widest vectors, weights at what it reads.
 """
 
@@ -234,6 +235,7 @@ def opened(engine, path, threads):
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

@@ -254,7 +254,8 @@ def test_inputs_with_defaults_are_fed_or_not():
 
 def test_new_shapes_pack_no_weight_again():
     weights = {"one": RNG.normal(size=(64, 96)).astype(np.float32), "other": RNG.normal(size=(96, 32)).astype(np.float32)}
-    nodes = [helper.make_node("MatMul", ["x", "one"], ["a"]), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("MatMul", ["b", "other"], ["y"])]
+    steps = ("MatMul", ["x", "one"], ["a"]), ("Relu", ["a"], ["b"]), ("MatMul", ["b", "other"], ["y"])
+    nodes = [helper.make_node(*step) for step in steps]
     session = Session(graph_of(made(nodes, [("x", TensorProto.FLOAT, ["rows", 64])], ["y"], weights)), native=True)
     counts = []
     for rows in (20, 30, 40):
