@@ -1,12 +1,12 @@
 """Quantized and half-precision ONNX models here and in onnxruntime: latency in turns, peak memory, the agreement of their results.
 
-    python benchmarks/onnx_int8.py [--models resnet50,...] [--kinds qdq-u8s8,...] [--runs 7] [--threads 2] [--clock wall|processor] [--folder DIR]
+    python benchmarks/onnx_int8.py [--models resnet50,...] [--kinds qdq-u8s8,...] [--runs 5] [--threads 2] [--clock wall|processor] [--folder DIR]
 
 Made once, in the folder: the light networks of the onnx package with random weights and an encoder of MiniLM's size, quantized by onnxruntime
 (QDQ and operators of integers, per tensor and per channel) and by `candle-convert quantize`; and a llama-shaped net whose products have 4 bits.
-Runs take turns, for which onnxruntime's threads must not spin: they would go on while the other engine runs, on one of its cores; alone it takes
-as long without. Memory is the most that a process of its own has resident, less what one has that only imports the engine. The last two columns are what the floor
-follows from: multiplications at what the processor does with its widest vectors, weights at what it reads.
+Engines take turns of several runs with a pause before each: onnxruntime's threads spin for a while after a run, on a core that the other engine
+needs. Memory is the most that a process of its own has resident, less what one has that only imports the engine. The last two columns are
+what the floor follows from: multiplications at what the processor does with its widest vectors, weights at what it reads.
 """
 
 import argparse
@@ -24,6 +24,8 @@ import numpy as np  # noqa: E402
 
 ENGINES = {"candle-convert": "candle_convert", "onnxruntime": "onnxruntime"}
 """And their packages."""
+TURNS, PAUSE = 3, 0.2
+"""How often each engine runs several times, and the seconds before."""
 NETWORKS = ("resnet50", "squeezenet", "shufflenet", "inception_v1")
 STATIC = {
     "qdq-u8s8": {"quant_format": "QDQ"},
@@ -235,7 +237,6 @@ def opened(engine, path, threads):
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
@@ -275,13 +276,16 @@ def in_turns(path, length, threads, runs, clock):
     feeds = fed(sessions[1], length)
     found = [np.asarray(session.run(None, feeds)[0], np.float64) for session in sessions]
     taken = [[] for _ in ENGINES]
-    for _ in range(runs + 1):
+    for _ in range(TURNS):
         for session, times in zip(sessions, taken, strict=True):
-            start = clock()
+            time.sleep(PAUSE)
             session.run(None, feeds)
-            times.append(1e3 * (clock() - start))
+            for _ in range(runs):
+                start = clock()
+                session.run(None, feeds)
+                times.append(1e3 * (clock() - start))
     gap = float(np.abs(found[0] - found[1]).max() / max(1e-30, np.abs(found[1]).max()))
-    return [statistics.median(times[1:]) for times in taken], gap
+    return [statistics.median(times) for times in taken], gap
 
 
 def products(path, length):
@@ -304,7 +308,7 @@ def main():
     parser.add_argument("--models", default=",".join((*NETWORKS, "encoder", "llama")))
     parser.add_argument("--kinds")
     parser.add_argument("--lengths")
-    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
     parser.add_argument("--no-memory", action="store_true")
