@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Rules = tuple[tuple[str, str], ...]
 EXPERTS_ALONE = "mxfp4"
 """A type that names a file's type where only experts have it, fewer than other tensors."""
+BIASES = {"attention_bias": "layers.0.attn.q", "attention_out_bias": "layers.0.attn.o", "mlp_bias": "layers.0.mlp.up"}
+"""By the switch of a config.json: the matrix that has a bias."""
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
@@ -157,9 +159,16 @@ def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
     said = described(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
     ids = role_ids(files)
-    config = {"model_type": model.architecture.model_types[0], **said, **ids, "tie_word_embeddings": "head.weight" not in model.weights}
+    kind = {"model_type": model.architecture.model_types[0], **_biases(model)}
+    config = {**kind, **said, **ids, "tie_word_embeddings": "head.weight" not in model.weights}
     graph.attachments = {"config.json": Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
     graph.metadata = {"format": "pt"}
+
+
+def _biases(model: Model) -> dict[str, bool]:
+    """Switches by which transformers gives layers biases, as the weights have them."""
+    found = {key: f"{name}.bias" in model.weights for key, name in BIASES.items() if f"{name}.weight" in model.weights}
+    return {key: value for key, value in found.items() if value or key == "attention_bias"}
 
 
 def _plain(value: Any) -> Any:

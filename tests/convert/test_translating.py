@@ -11,6 +11,7 @@ from checkpoints import cases, expected, made, transformers
 CASES = [
     *cases("LlamaForCausalLM", "llama", llama={"rope_scaling": {
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}),
+    *cases("LlamaForCausalLM", "llama", llama_bias={"attention_bias": True, "mlp_bias": True}),
     *cases("MixtralForCausalLM", "mixtral", mixtral={"num_local_experts": 4, "num_experts_per_tok": 2}),
     *cases("Qwen2ForCausalLM", "qwen2", qwen2={"tie_word_embeddings": True}),
     *cases("Gemma2ForCausalLM", "gemma2", gemma2={"head_dim": 16, "query_pre_attn_scalar": 16}),
