@@ -20,7 +20,7 @@ from ...runtime.vector import F32, I8, I32, I64, LANES, Code, vector_type
 from ..quants.products import codes
 from .dot_panel_kernel import CHUNK, COLUMNS, Panel, Tile
 from .dot_tiles_kernel import TiledPanel
-from .rows_kernel import Stored, _bias, _clear, smaller, spread, words
+from .rows_kernel import Stored, bias_of, cleared, smaller, spread, words
 from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
 
 MEET = 768
@@ -141,7 +141,7 @@ def dots(name: str, way: str) -> EmittedKernel:
             height = smaller(code, code.word(COLUMNS), builder.sub(count, row))
             with code.loop(code.word(0), whole, MEET // tile.rows) as begin:
                 end = smaller(code, builder.add(begin, code.word(MEET // tile.rows)), whole)
-                _clear(code, panel.sums, builder.mul(builder.sub(end, begin), line))
+                cleared(code, panel.sums, builder.mul(builder.sub(end, begin), line))
                 with code.loop(code.word(0), length, CHUNK) as start:
                     depth = smaller(code, code.word(CHUNK), builder.sub(length, start))
                     panel.decode(builder.add(weight, builder.mul(row, row_bytes)), row_bytes, height, start, depth)
@@ -171,7 +171,7 @@ def _out(code: Code, sums: Any, y: Any, bias: Any, first: Any, last: Any, row: A
     shifts = code.variable(ir.Constant(ir.ArrayType(F32, COLUMNS), [0.0] * COLUMNS))
     place = build.ptrtoint(shifts, I64)
     with code.loop(code.word(0), height) as index:
-        code.store(_bias(code, bias, build.add(row, index)), build.add(place, build.shl(index, code.word(2))))
+        code.store(bias_of(code, bias, build.add(row, index)), build.add(place, build.shl(index, code.word(2))))
     with code.loop(first, last) as token:
         line = build.add(y, build.shl(build.add(build.mul(token, count), row), code.word(2)))
         source = build.add(sums, build.mul(build.sub(token, first), code.word(4 * COLUMNS)))

@@ -13,9 +13,10 @@ from ...runtime.native import f32, share
 from ...runtime.paths import PROMPTS
 from ..quants.products import rows
 from . import dot_kernel
+from .decoded_kernel import PANEL, TILE, many, scratch_nbytes
 from .dot_panel_kernel import COLUMNS
 from .linear import linear
-from .rows_kernel import PANEL, TILE, Floats, Products, few, many, scratch_nbytes, summed, sums_group
+from .rows_kernel import Floats, Products, few, summed, sums_group
 from .whole_kernel import RUN, Digits, Whole, available, rounded_floats, rounded_nbytes, rounding
 
 FEW = 4

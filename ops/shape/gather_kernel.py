@@ -15,7 +15,7 @@ from ...runtime.dtype import BlockType
 from ...runtime.kernel import RangeKernel, inlined, range_kernel
 from ...runtime.launch import Argument, Buffer, Launch, Planned, Step, View, native
 from ...runtime.native import i32, i64, share, u8, u16, u32, u64
-from ..math.rows_kernel import gathered_rows
+from ..math.decoded_kernel import gathered_rows
 from ..quants.products import rows
 from .gather import gather, gather_elements, gather_nd
 from .layout_kernel import COPIES, copy
