@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import statistics
@@ -47,7 +48,8 @@ def main() -> None:
     tool = os.environ.get("CANDLE_LLAMA_BENCH")
     if tool is None:
         parser.error("CANDLE_LLAMA_BENCH does not name llama-bench")
-    speed = bandwidth(arguments.threads)
+    with multiprocessing.get_context("spawn").Pool(1) as process:  # a process begins with the peak memory of the one that starts it
+        speed = process.apply(bandwidth, (arguments.threads,))
     print(f"reading memory: {speed / 1e9:.1f} GB/s with {arguments.threads} threads")
     print("| file | engine | prompt t/s | ratio | generate t/s | ratio | floor t/s | of floor | CPU ms/token | peak MB | file MB | first s |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
