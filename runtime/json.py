@@ -11,6 +11,7 @@ from .limits import Budget
 
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """Whole strings, even one without an end, and brackets. Nothing is tried twice, so that the time is linear in any text."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 HINT = "Fetch the file again, or write it again with the program that made it"
 CONTAINER = 64
@@ -73,8 +74,22 @@ def _no_constant(name: str) -> None:
 
 
 def _check_structure(data: bytes, source: Origin, at: int) -> None:
-    depth = containers = 0
     most = source.budget.header_left // CONTAINER
+    bare = _STRING.sub(b"", data) if _beginnings(data) > most else b""
+    containers = _beginnings(bare)
+    if containers <= most:
+        containers = _depth_checked(data, source, at)
+    source.budget.charge(containers * CONTAINER, "a JSON text of so many lists and objects", at)
+
+
+def _beginnings(data: bytes) -> int:
+    """Brackets that begin a list or object, or stand in a string."""
+    return data.count(b"[") + data.count(b"{")
+
+
+def _depth_checked(data: bytes, source: Origin, at: int) -> int:
+    """How many lists and objects there are, none of them too deep."""
+    depth = containers = 0
     for match in _STRUCTURE.finditer(data):
         first = match[0][0]
         if first in b"[{":
@@ -85,8 +100,6 @@ def _check_structure(data: bytes, source: Origin, at: int) -> None:
                     "E-LIMIT-DEPTH", source.path, f"JSON nested deeper than {source.budget.limits.depth}", at=at + match.start(),
                     hint="Raise it with --limit depth=1000",
                 )
-            if containers > most:
-                break
         elif first in b"]}":
             depth -= 1
-    source.budget.charge(containers * CONTAINER, "a JSON text of so many lists and objects", at)
+    return containers
