@@ -87,6 +87,28 @@ class Rule:
         """Whether it matters where a query is."""
         return self.causal or self.left >= 0 or self.right >= 0
 
+    def declare(self, writer: Writer, places: Buffer | None = None) -> None:
+        """The parameters of a kernel that follows the rule: `offset` and so on; `places` are offsets for each of the batch in the rule's place."""
+        writer.parameter("scale", float(self.scale))
+        if self.softcap > 0:
+            writer.parameter("cap", float(self.softcap))
+        if self.placed:
+            writer.parameter("offset", self.offset if places is None else places)
+            writer.parameter("offset_n", int(places is not None or self.offset.count > 1))
+            writer.parameter("left", self.left)
+            writer.parameter("right", 0 if self.causal else self.right)
+        if self.length is not None:
+            writer.parameter("length", self.length)
+            writer.parameter("length_n", int(self.length.count > 1))
+        if self.mask is not None:
+            writer.parameter("mask", self.mask)
+            shape = (1,) * (4 - len(self.mask.shape)) + self.mask.shape
+            strides = (0,) * (4 - len(self.mask.shape)) + self.mask.strides
+            for axis, step, count in zip("nhl", strides, shape, strict=False):
+                writer.parameter(f"mask_{axis}", 0 if count == 1 else step)
+            writer.parameter("mask_keys", shape[3])
+            writer.parameter("mask_e", 0 if shape[3] == 1 else 1)
+
 
 def fits(size: int, width: int) -> bool:
     """Whether heads of this size are computed so."""
@@ -153,26 +175,8 @@ class _Kernel:
         self._results(queries)
 
     def _parameters(self) -> None:
-        writer, rule = self.writer, self.rule
-        writer.parameter("scale", float(rule.scale))
-        if rule.softcap > 0:
-            writer.parameter("cap", float(rule.softcap))
-        if rule.placed:
-            writer.parameter("offset", self.pages.places if self.pages is not None else rule.offset)
-            writer.parameter("offset_n", int(self.pages is not None or rule.offset.count > 1))
-            writer.parameter("left", rule.left)
-            writer.parameter("right", 0 if rule.causal else rule.right)
-        if rule.length is not None:
-            writer.parameter("length", rule.length)
-            writer.parameter("length_n", int(rule.length.count > 1))
-        if rule.mask is not None:
-            writer.parameter("mask", rule.mask)
-            shape = (1,) * (4 - len(rule.mask.shape)) + rule.mask.shape
-            strides = (0,) * (4 - len(rule.mask.shape)) + rule.mask.strides
-            for axis, step, count in zip("nhl", strides, shape, strict=False):
-                writer.parameter(f"mask_{axis}", 0 if count == 1 else step)
-            writer.parameter("mask_keys", shape[3])
-            writer.parameter("mask_e", 0 if shape[3] == 1 else 1)
+        writer = self.writer
+        self.rule.declare(writer, None if self.pages is None else self.pages.places)
         if self.pages is not None:
             for name, buffer in (("table", self.pages.table), ("sequences", self.pages.sequences), ("flag", self.pages.flag)):
                 writer.parameter(name, buffer)

@@ -15,7 +15,6 @@ from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.machine import SIMULATED, capability
 from ...runtime.cuda.operand import Writer
 from ...runtime.cuda.tiles import LANES, shared
-from ...runtime.launch import Buffer
 from .flash_cuda import BOOL, Heads, Rule
 
 WARPS = 1 if SIMULATED else 4
@@ -79,7 +78,7 @@ class _Kernel:
 
     def write(self, y: Heads) -> None:
         """All lines."""
-        self._parameters()
+        self.rule.declare(self.writer)
         self._head()
         self._tile(1, ROWS, "q", "queries_tile", self.size, self.pitch, "first", "rows", "group * each + row % each", "row // each")
         self.writer.add(1, "close_copies()", f"queries_at = (warp * 16 + lane % 16) * {self.pitch} + lane // 16 * 4")
@@ -92,31 +91,6 @@ class _Kernel:
         self._softmax()
         self._sums()
         self._results(y)
-
-    def _parameters(self) -> None:
-        writer, rule = self.writer, self.rule
-        writer.parameter("scale", float(rule.scale))
-        if rule.softcap > 0:
-            writer.parameter("cap", float(rule.softcap))
-        if rule.placed:
-            writer.parameter("offset", rule.offset)
-            writer.parameter("offset_n", int(rule.offset.count > 1))
-            writer.parameter("left", rule.left)
-            writer.parameter("right", 0 if rule.causal else rule.right)
-        if rule.length is not None:
-            writer.parameter("length", rule.length)
-            writer.parameter("length_n", int(rule.length.count > 1))
-        if rule.mask is not None:
-            self._mask(rule.mask)
-
-    def _mask(self, mask: Buffer) -> None:
-        self.writer.parameter("mask", mask)
-        shape = (1,) * (4 - len(mask.shape)) + mask.shape
-        strides = (0,) * (4 - len(mask.shape)) + mask.strides
-        for axis, step, count in zip("nhl", strides, shape, strict=False):
-            self.writer.parameter(f"mask_{axis}", 0 if count == 1 else step)
-        self.writer.parameter("mask_keys", shape[3])
-        self.writer.parameter("mask_e", 0 if shape[3] == 1 else 1)
 
     def _head(self) -> None:
         writer, rule = self.writer, self.rule
