@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from .errors import FormatError, LimitError
 from .limits import Budget
 
-_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""Whole strings, even one without an end, and brackets. Nothing is tried twice, so that the time is linear in any text."""
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_QUOTED = rb'"(?:[^"\\]++|\\.)*+"?'
+"""A whole string, even one without an end. Nothing is tried twice, so that the time is linear in any text."""
+_STRING = re.compile(_QUOTED, re.DOTALL)
+_STRUCTURE = re.compile(_QUOTED + rb"|[\[\]{}]", re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 HINT = "Fetch the file again, or write it again with the program that made it"
 CONTAINER = 64
@@ -75,8 +76,9 @@ def _no_constant(name: str) -> None:
 
 def _check_structure(data: bytes, source: Origin, at: int) -> None:
     most = source.budget.header_left // CONTAINER
-    bare = _STRING.sub(b"", data) if _beginnings(data) > most else b""
-    containers = _beginnings(bare)
+    containers = _beginnings(data)
+    if containers > most:
+        containers = _beginnings(_STRING.sub(b"", data))
     if containers <= most:
         containers = _depth_checked(data, source, at)
     source.budget.charge(containers * CONTAINER, "a JSON text of so many lists and objects", at)
