@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
-import threading
-import types as python_types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..launch import Argument, Buffer
 from .coded import seen_as
 from .machine import SIMULATED
-
-_launching = threading.Lock()
-SWITCH_SECONDS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -58,17 +49,21 @@ class DeviceKernel:
     def launch(self, blocks: int | tuple[int, ...], arguments: Sequence[Any], stream: Any = 0) -> None:
         """Run on device arrays and numbers; returns before it is done."""
         if SIMULATED:
-            with _launching, _switching():
+            from .simulator import simulating
+
+            with simulating():
                 self._compiled[blocks, self.threads](*arguments)
         else:
             self._compiled[blocks, self.threads, stream](*arguments)
 
     @functools.cached_property
     def _compiled(self) -> Any:
+        if SIMULATED:
+            from .simulator import simulated
+
+            return simulated(self.function)
         from numba import cuda
 
-        if SIMULATED:
-            return cuda.jit(_quiet(self.function))
         return cuda.jit(self.function) if self.folder is None else _cached(self.function, str(self.folder))
 
     def ptx(self, signature: tuple[str, ...], cc: tuple[int, int]) -> str:
@@ -92,17 +87,6 @@ def signature(arguments: Sequence[Argument]) -> tuple[str, ...]:
     )
 
 
-@contextlib.contextmanager
-def _switching() -> Iterator[None]:
-    """The simulator's threads wait for each other all the time; Python lets them take turns more often."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 def _cached(function: Callable[..., None], folder: str) -> Any:
     from numba import cuda
     from numba.cuda import config
@@ -113,14 +97,3 @@ def _cached(function: Callable[..., None], folder: str) -> Any:
         return cuda.jit(cache=True)(function)
     finally:
         config.CACHE_DIR = before
-
-
-def _quiet(function: Callable[..., None]) -> Callable[..., None]:
-    """NumPy warns in each thread of the simulator; the wrapper has the globals of the function, where the simulator puts its own `cuda`."""
-    errstate = np.errstate
-
-    def run(*arguments: Any) -> None:
-        with errstate(all="ignore"):
-            function(*arguments)
-
-    return python_types.FunctionType(run.__code__, function.__globals__, function.__name__, None, run.__closure__)
