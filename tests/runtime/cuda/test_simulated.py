@@ -34,7 +34,6 @@ def test_device_agrees(kind, every, least):
 
 
 def test_threads_of_a_block_share_arrays():
-    done = subprocess.run(
-        [sys.executable, str(HERE / "shared_on_device.py")], capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}, timeout=60
-    )
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run([sys.executable, str(HERE / "shared_on_device.py")], capture_output=True, text=True, env=environment, timeout=60)
     assert done.stdout == "[1]\n", done.stderr[-2000:]
