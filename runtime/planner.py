@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .applying import applied, locate
-from .blocks import Blocks, numbers
+from .applying import locate
+from .blocks import Blocks
 from .control import CONTROLS, Unplanned
 from .copies import captures, copied, needed
 from .dtype import STRING, DType
 from .encoding import described, encoded
 from .errors import Error, UnsupportedError
+from .folding import folded
 from .graph import Graph, Node, Value
-from .known import FOLDED_ELEMENTS, Known
+from .homes import Homes
+from .known import Known
 from .launch import EMPTY, PLANNERS, Buffer, Launch, Room, Step, View, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
 from .spending import check_memory
@@ -50,39 +52,6 @@ class Task:
     node: Node
     original: Node
     path: str
-
-
-class Homes(dict[Value, Buffer | Value]):
-    """Where values are found, and which of them lie in a room."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tenants: dict[Room, dict[Value, None]] = {}
-
-    def __setitem__(self, value: Value, home: Buffer | Value) -> None:
-        self._leave(value)
-        super().__setitem__(value, home)
-        if isinstance(home, Buffer):
-            self._tenants.setdefault(home.room, {})[value] = None
-
-    def __delitem__(self, value: Value) -> None:
-        self._leave(value)
-        super().__delitem__(value)
-
-    def _leave(self, value: Value) -> None:
-        home = self.get(value)
-        if isinstance(home, Buffer):
-            del self._tenants[home.room][value]
-
-    def update(self, pairs: Iterable[tuple[Value, Buffer | Value]]) -> None:  # type: ignore[override]
-        """Several values at once."""
-        for value, home in pairs:
-            self[value] = home
-
-    def tenant(self, room: Room) -> Value | None:
-        """The value that lies in a room alone, None where there is none or there are several."""
-        tenants = self._tenants.get(room, {})
-        return next(iter(tenants)) if len(tenants) == 1 else None
 
 
 class Planner:
@@ -247,30 +216,10 @@ class Planner:
         self.nodes.append(node)
 
     def _folded(self, node: Node) -> bool:
-        inputs = [value for value in node.inputs if value is not None]
-        if node.subgraphs or node.op.asks or node.op.compute is None or not node.op.repeatable:
-            return False
-        outputs = [value for value in node.outputs if value.name]
-        for value in outputs:
-            found = self.facts.array(value)
-            if found is not None and len(outputs) == 1 and value.dtype is not None and value.dtype.kind in ("int", "uint", "bool"):
-                self.constant(value, found.astype(value.dtype.as_numpy(), copy=False), value.dtype)
-                return True
-        if any(value not in self.constants for value in inputs):
-            return False
-        if any(not known(value.shape) or size(value.shape) > FOLDED_ELEMENTS for value in outputs):
-            return False
-        if sum(self.constants[value].size for value in inputs) > FOLDED_ELEMENTS:
-            return False
-        given = [None if value is None else self.constants[value] for value in node.inputs]
-        results = applied(node, given if node.op.stored else list(map(numbers, given)), node.attributes)
-        results = results if isinstance(results, tuple) else (results,)
-        if any(isinstance(result, list | dict) or result is None for result in results):
-            return False
-        for value, result in zip(node.outputs, results, strict=False):
-            if value.name:
-                self.constant(value, np.asarray(result), value.dtype)
-        return True
+        found = folded(node, self.facts, self.constants)
+        for value, array in (found or {}).items():
+            self.constant(value, array, value.dtype)
+        return found is not None
 
     def _planned(self, node: Node) -> bool:
         planner = PLANNERS.get(node.op)

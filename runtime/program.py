@@ -21,7 +21,6 @@ from .dtype import STRING, of_numpy
 from .encoding import check
 from .errors import LimitError, UsageError
 from .graph import Graph, Node, Value
-from .launch import Buffer
 from .limits import current
 from .op import Call
 from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch, plain
@@ -29,6 +28,7 @@ from .planner import Planner
 from .reserve import Reserve
 from .steering import VALUES, steering
 from .timing import Clock, Event
+from .workspace import Workspace
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
@@ -197,7 +197,7 @@ class Runner:
     def __init__(self, plan: Plan, packed: dict[Any, Any]) -> None:
         self.plan = plan
         self.packed = packed
-        self._free: list[Memory] = []
+        self._free: list[Workspace] = []
         self._subprograms: dict[int, Program] = {}
 
     def run(self, feeds: Sequence[Any], run: Run) -> list[Any]:
@@ -205,14 +205,14 @@ class Runner:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = Memory(self.plan)
+            memory = Workspace(self.plan)
         try:
             return self._run(memory, feeds, run)
         finally:
             memory.forget()
             self._free.append(memory)
 
-    def _run(self, memory: Memory, feeds: Sequence[Any], run: Run) -> list[Any]:
+    def _run(self, memory: Workspace, feeds: Sequence[Any], run: Run) -> list[Any]:
         plan = self.plan
         if plan.texts:
             memory.objects.update(plan.texts)
@@ -233,7 +233,7 @@ class Runner:
         own = {id(memory.arrays[slot]) for slot in (*plan.made, *plan.lent)}
         return [result if id(result) in own else memory.owned(result, feeds) for result in results]
 
-    def _steps(self, memory: Memory, steps: Sequence[Step], run: Run) -> None:
+    def _steps(self, memory: Workspace, steps: Sequence[Step], run: Run) -> None:
         """Run steps; branches and loops nest only as deep as the reader lets subgraphs."""
         for step in steps:
             if run.clock is not None and isinstance(step, Stretch | PythonStep):
@@ -255,7 +255,7 @@ class Runner:
             if run.deadline != math.inf:
                 run.look()
 
-    def _timed(self, memory: Memory, step: Stretch | PythonStep, run: Run, clock: Clock) -> None:
+    def _timed(self, memory: Workspace, step: Stretch | PythonStep, run: Run, clock: Clock) -> None:
         if isinstance(step, PythonStep):
             began = time.monotonic_ns()
             self._python(memory, step, run)
@@ -266,7 +266,7 @@ class Runner:
             launch, node = self.plan.launches[memory.code.position(address)]
             clock.events.append(Event(node, launch, began, ended))
 
-    def _loop(self, memory: Memory, step: Loop, run: Run) -> None:
+    def _loop(self, memory: Workspace, step: Loop, run: Run) -> None:
         trips = step.limit if step.trips is None else int(memory.get(step.trips).reshape(-1)[0])
         cells = memory.get(step.cells)
         cells[COUNTER] = 0
@@ -286,7 +286,7 @@ class Runner:
             if step.whole and now - began < UNATTENDED:
                 fuel *= 2
 
-    def _python(self, memory: Memory, step: PythonStep, run: Run) -> None:
+    def _python(self, memory: Workspace, step: PythonStep, run: Run) -> None:
         node = step.node
         inputs = [None if home is None else memory.get(home) for home in step.inputs]
         if not node.op.stored:
@@ -310,7 +310,7 @@ class Runner:
                 )
             memory.put(slot, found)
 
-    def _subgraph(self, memory: Memory, step: PythonStep, run: Run, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    def _subgraph(self, memory: Workspace, step: PythonStep, run: Run, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         program = self._subprograms.get(id(graph))
         if program is None:
             name = next((name for name, value in step.node.attributes.items() if value is graph), "")
@@ -324,89 +324,3 @@ class Runner:
 def _copied(value: Any) -> Any:
     """A copy for `on_tap`, which may keep it."""
     return value.copy() if isinstance(value, np.ndarray) else [_copied(item) for item in value] if isinstance(value, list) else value
-
-
-class Memory:
-    """What one run of a plan works in."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.arena = np.empty(plan.arena + 64, np.uint8)
-        self.start = -self.arena.ctypes.data % 64
-        words = plan.words.copy()
-        words[plan.arena_words[0]] = plan.arena_words[1] + (self.arena.ctypes.data + self.start)
-        self.words = words
-        self.cells = memoryview(words)  # type: ignore[arg-type]
-        self.arrays: list[Any] = [None] * len(plan.slots)
-        self.objects: dict[Value, Any] = {}
-        self._views: dict[int, np.ndarray] = {}
-        self.refusal: np.ndarray | None = None if plan.refusal is None else self.get(plan.refusal)
-        self.constants = [home.room.constant for home in plan.outputs if isinstance(home, Buffer) and home.room.constant is not None]
-        if plan.code:
-            from .team import Code
-
-            self.code = Code(plan.code, words)
-
-    def put(self, slot: int, array: np.ndarray) -> None:
-        """Give a slot its array for this run."""
-        if not array.flags.c_contiguous:
-            array = np.ascontiguousarray(array)
-        self.arrays[slot] = array
-        places = self.plan.slot_words.get(slot)
-        if places:
-            address = array.__array_interface__["data"][0]
-            cells = self.cells
-            for place, offset in places:
-                cells[place] = address + offset
-
-    def get(self, home: Buffer | Value) -> Any:
-        """The array or object of a home."""
-        if isinstance(home, Value):
-            return self.objects[home]
-        room = home.room
-        if room.slot is not None:
-            array = self.arrays[room.slot]
-            if home.offset == 0 and array.dtype == home.dtype and array.shape == home.shape:
-                return array
-            return _view(array.reshape(-1).view(np.uint8), home, 0)
-        found = self._views.get(id(home))
-        if found is None:
-            base = self.arena if room.constant is None else room.constant.reshape(-1).view(np.uint8)
-            found = self._views[id(home)] = _view(base, home, self.start + room.at if room.constant is None else 0)
-        return found
-
-    def walk(self, start: int, stop: int, threads: int, log: int = 0) -> None:
-        """Run the native launches from `start` to `stop`; `log` is the address of a log, 0 for none."""
-        self.code.walk(start, stop, threads, log)
-
-    def apart(self, result: Any) -> Any:
-        """A result of Python that does not lie in the arena, whose bytes others will use."""
-        if isinstance(result, np.ndarray):
-            return result.copy() if self.plan.arena and np.may_share_memory(result, self.arena) else result
-        return [self.apart(item) for item in result] if isinstance(result, list) else result
-
-    def owned(self, result: Any, feeds: Sequence[Any]) -> Any:
-        """A result that shares no memory with inputs, weights or the arena."""
-        result = numbers(result)
-        if not isinstance(result, np.ndarray):
-            return [self.owned(item, feeds) for item in result] if isinstance(result, list) else result
-        private = result.base is None and not any(result is array for array in (*feeds, *self.plan.held, *self.constants))
-        return result if private else result.copy()
-
-    def free(self, things: Sequence[int | Value]) -> None:
-        """Let go of results of Python that nothing uses any more."""
-        for thing in things:
-            if isinstance(thing, Value):
-                self.objects.pop(thing, None)
-            else:
-                self.arrays[thing] = None
-
-    def forget(self) -> None:
-        """Let go of the arrays of a run."""
-        self.objects.clear()
-        self.arrays = [None] * len(self.arrays)
-
-
-def _view(base: np.ndarray, home: Buffer, start: int) -> np.ndarray:
-    at = start + home.offset
-    return base[at : at + home.nbytes].view(home.dtype).reshape(home.shape)

@@ -13,7 +13,7 @@ from .element import holds, stored
 from .machine import SIMULATED
 
 if TYPE_CHECKING:
-    from .planner import Plan
+    from .plan import Plan
     from .pool import Arena, Share
 
 

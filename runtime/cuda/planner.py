@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,112 +16,23 @@ from ..blocks import Blocks, held
 from ..copies import captures, copied, needed
 from ..dtype import STRING, DType
 from ..errors import UnsupportedError
+from ..folding import folded
 from ..graph import Graph, Node, Value
-from ..known import FOLDED_ELEMENTS, Known
+from ..known import Known
 from ..launch import Buffer, Room, View
-from ..memory import place
-from ..plan import addressable, dtype_of, ints, known, size
+from ..plan import addressable, dtype_of, dtype_of_numpy, ints, known, size
 from ..registry import operators
-from ..tensor import Tensor
 from .coded import coded
 from .element import holds
 from .hosted import once
 from .kernel import Launch
-from .order import flags_placed, flags_together, inputs_first
+from .order import inputs_first
 from .place import PLANNERS, Stays, Step, formula_of, placed, planned
-from .zip import LONGEST, Apply, Chain
+from .plan import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
+from .zip import Chain, joined
 
 if TYPE_CHECKING:
-    from .pool import Weight
     from .program import Program
-
-
-@dataclass(eq=False)
-class HostStep:
-    """A node that its `compute` runs.
-
-    Attributes:
-        why: it has no place on the device.
-        captured: values that its subgraphs use, where they are.
-    """
-
-    node: Node
-    why: str
-    inputs: list[Value | None]
-    captured: dict[Value, Buffer | Value]
-
-
-@dataclass(eq=False)
-class Upload:
-    """A value's copy on the device."""
-
-    value: Value
-    buffer: Buffer
-
-
-@dataclass(eq=False)
-class Download:
-    """A value's copy on the host."""
-
-    buffer: Buffer
-    value: Value
-
-
-@dataclass(eq=False)
-class Plan:
-    """What a graph does for inputs of given dtypes and shapes.
-
-    Attributes:
-        steps: in order.
-        nodes: for each step the node it comes from, None for copies of inputs and outputs.
-        fed: for each input, the value that it is among the objects of a run, or the slot of an array that is on the device.
-        outputs, live: values among the objects, or buffers.
-        arena: bytes of device memory beside weights; weights: arrays that are there all the time, and `uploaded` those that are already.
-        flags: bytes to look at when all is done, and the error that they stand for; flagged: all of them as one array.
-        rest: what runs afterwards on the values in `live`.
-    """
-
-    steps: list[Launch | HostStep | Upload | Download] = field(default_factory=list)
-    nodes: list[Node | None] = field(default_factory=list)
-    fed: list[Value | int] = field(default_factory=list)
-    outputs: list[Buffer | Value] = field(default_factory=list)
-    arena: int = 0
-    weights: dict[int, np.ndarray] = field(default_factory=dict)
-    uploaded: dict[int, Weight] = field(default_factory=dict)
-    objects: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
-    flags: list[tuple[Buffer, str]] = field(default_factory=list)
-    flagged: Buffer | None = None
-    rest: Program | None = None
-    live: list[Buffer | Value] = field(default_factory=list)
-    taps: dict[str, Buffer | Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """What a plan has to know of an input that is on the device already."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class OnHost:
-    """What a plan has to know of an input on the host; None stands for what is not known or no tensor.
-
-    Attributes:
-        data: the bytes of an input whose values decide what a node is.
-    """
-
-    dtype: DType | None
-    shape: tuple[int, ...] | None
-    data: bytes | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Fixed:
-    """An input that has its default: a weight."""
-
-    tensor: Tensor
 
 
 class Planner:
@@ -162,8 +72,6 @@ class Planner:
             self.plan.fed.append(value)
             return
         if isinstance(feed, OnDevice):
-            from ..plan import dtype_of_numpy
-
             value.dtype, value.shape = dtype_of_numpy(feed.dtype), feed.shape
             slot = len(self.plan.fed)
             room = Room(size(feed.shape) * feed.dtype.itemsize, slot=slot, lent=described.name in self.program.lent)
@@ -284,29 +192,10 @@ class Planner:
         return graph.nodes
 
     def _folded(self, node: Node) -> bool:
-        inputs = [value for value in node.inputs if value is not None]
-        if node.subgraphs or node.op.asks or node.op.compute is None or not node.op.repeatable:
-            return False
-        outputs = [value for value in node.outputs if value.name]
-        for value in outputs:
-            found = self.facts.array(value)
-            if found is not None and len(outputs) == 1 and value.dtype is not None and value.dtype.kind in ("int", "uint", "bool"):
-                self._constant(value, found.astype(value.dtype.as_numpy(), copy=False), value.dtype)
-                return True
-        if any(not isinstance(self.constants.get(value), np.ndarray) for value in inputs):
-            return False
-        if any(not known(value.shape) or size(value.shape) > FOLDED_ELEMENTS for value in outputs):
-            return False
-        if sum(self.constants[value].size for value in inputs) > FOLDED_ELEMENTS:
-            return False
-        results = node.op.compute(*(None if value is None else self.constants[value] for value in node.inputs), **node.attributes)
-        results = results if isinstance(results, tuple) else (results,)
-        if any(isinstance(result, list | dict) or result is None for result in results):
-            return False
-        for value, result in zip(node.outputs, results, strict=False):
-            if value.name:
-                self._constant(value, np.asarray(result), value.dtype)
-        return True
+        found = folded(node, self.facts, self.constants)
+        for value, array in (found or {}).items():
+            self._constant(value, array, value.dtype)
+        return found is not None
 
     def _launched(self, node: Node) -> str | None:
         """Add a node's launches; why it has none."""
@@ -371,14 +260,9 @@ class Planner:
     def _fuse(self, item: Chain | Launch, node: Node) -> None:
         before = self.steps[-1] if self.steps else None
         if isinstance(item, Chain) and isinstance(before, Chain) and not self.keep:
-            head = item.steps[0]
-            feeding = [operand for operand in item.operands if operand.room is before.output.room]
-            same = len(feeding) == 1 and feeding[0].shape == before.output.shape == item.output.shape and feeding[0].dtype == before.output.dtype
-            if same and feeding[0] in head.operands and len(before.steps) + len(item.steps) <= LONGEST and self._only_use(before.output):
-                operands = tuple(None if operand is feeding[0] else operand for operand in head.operands)
-                joined = Apply(head.function, operands, head.numbers, head.compute, head.result)
-                self.steps[-1] = Chain((*before.steps, joined, *item.steps[1:]), item.output)
-                self.nodes[-1] = node
+            both = joined(before, item)
+            if both is not None and self._only_use(before.output):
+                self.steps[-1], self.nodes[-1] = both, node
                 return
         self._add(item, node)
 
@@ -432,38 +316,5 @@ class Planner:
         fed = {value for value in plan.fed if isinstance(value, Value)}
         steps, plan.nodes = inputs_first(self.steps, self.nodes, lambda step: isinstance(step, Upload) and step.value in fed)
         plan.steps = [item.launch() if isinstance(item, Chain) else item for item in steps]
-        arena: dict[int, Room] = {}
-        for position, step in enumerate(plan.steps):
-            for buffer in buffers_of(step):
-                _use(buffer, position, arena, plan.weights)
-        for home in (*plan.outputs, *plan.live, *plan.taps.values()):
-            if isinstance(home, Buffer):
-                _use(home, len(plan.steps), arena, plan.weights)
-        flags = [buffer for buffer, _ in plan.flags]
-        plan.flagged = flags_together(flags, len(plan.steps))
-        for flag in flags:
-            arena.pop(id(flag.room), None)
-        rooms = list(arena.values())
-        plan.arena = place([*rooms, plan.flagged.room] if plan.flagged is not None else rooms)
-        flags_placed(flags, plan.flagged)
+        laid_out(plan)
         return plan
-
-
-def buffers_of(step: Launch | HostStep | Upload | Download) -> list[Buffer]:
-    """Device memory that a step uses."""
-    if isinstance(step, Launch):
-        return [argument for argument in step.arguments if isinstance(argument, Buffer)]
-    if isinstance(step, HostStep):
-        return [home for home in step.captured.values() if isinstance(home, Buffer)]
-    return [step.buffer]
-
-
-def _use(buffer: Buffer, at: int, arena: dict[int, Room], weights: dict[int, np.ndarray]) -> None:
-    room = buffer.room
-    if room.constant is not None:
-        weights[id(room.constant)] = room.constant
-    elif room.slot is None:
-        arena[id(room)] = room
-        room.first = at if room.first < 0 else min(room.first, at)
-        room.last = max(room.last, at)
-

@@ -16,7 +16,7 @@ from .machine import SIMULATED
 from .memory import Memory, put
 
 if TYPE_CHECKING:
-    from .planner import Plan
+    from .plan import Plan
 
 SMALL, FINE, COARSE = 1 << 20, 1 << 6, 1 << 21
 """Sizes up to SMALL are rounded up to multiples of FINE, larger ones to multiples of COARSE, so that freed memory fits again."""

@@ -24,7 +24,8 @@ from .kernel import Launch
 from .machine import number_of
 from .memory import Memory
 from .place import DECIDING, DECIDING_ELEMENTS, kernels
-from .planner import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Planner, Upload
+from .plan import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Upload
+from .planner import Planner
 from .pool import Share, pool_of
 from .replay import SHORTEST, Replays, stretches
 

@@ -13,7 +13,8 @@ from ..upgrade import upgrade
 from .divided import Divided
 from .kernel import Launch
 from .place import kernels
-from .planner import Download, Fixed, HostStep, OnHost, Plan, Planner, Upload
+from .plan import Download, Fixed, HostStep, OnHost, Plan, Upload
+from .planner import Planner
 from .pool import Share, pool_of
 from .program import Program, weights_of
 

@@ -59,6 +59,17 @@ class Chain:
         return zipped(self.steps, self.output.shape, operands, over(self.output, self.output.shape))
 
 
+def joined(first: Chain, then: Chain) -> Chain | None:
+    """Both as one chain, None where the second does not take the first one's output, once, element by element, in its first function."""
+    head = then.steps[0]
+    fed = [operand for operand in then.operands if operand.room is first.output.room]
+    same = len(fed) == 1 and fed[0].shape == first.output.shape == then.output.shape and fed[0].dtype == first.output.dtype
+    if not same or fed[0] not in head.operands or len(first.steps) + len(then.steps) > LONGEST:
+        return None
+    operands = tuple(None if operand is fed[0] else operand for operand in head.operands)
+    return Chain((*first.steps, Apply(head.function, operands, head.numbers, head.compute, head.result), *then.steps[1:]), then.output)
+
+
 def blocks_for(count: int, threads: int = THREADS) -> int:
     """Blocks of a launch whose threads take `count` elements in turn."""
     return max(1, min(BLOCKS, -(-count // threads)))

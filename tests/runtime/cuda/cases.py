@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import candle_convert.formats.containers.onnx_graph as onnx_graph
-from candle_convert.runtime.cuda.planner import HostStep
+from candle_convert.runtime.cuda.plan import HostStep
 from candle_convert.runtime.errors import Error
 from candle_convert.runtime.session import Session
 

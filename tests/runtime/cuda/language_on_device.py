@@ -14,7 +14,8 @@ from candle_convert.convert.modelling import built, modelled
 from candle_convert.convert.opening import open_model
 from candle_convert.runtime.cuda.array import DeviceArray
 from candle_convert.runtime.cuda.coded import Coded
-from candle_convert.runtime.cuda.planner import HostStep, Launch
+from candle_convert.runtime.cuda.kernel import Launch
+from candle_convert.runtime.cuda.plan import HostStep
 
 language.ROOM = 8
 language_files.WIDTH = language_files.INNER = 32

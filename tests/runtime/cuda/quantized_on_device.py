@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "ops"))
 
 import numpy as np
 from candle_convert.runtime.cuda.coded import Coded
-from candle_convert.runtime.cuda.planner import HostStep, Launch
+from candle_convert.runtime.cuda.kernel import Launch
+from candle_convert.runtime.cuda.plan import HostStep
 from candle_convert.runtime.dtype import DTYPES, F32, I64
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.storage import Held

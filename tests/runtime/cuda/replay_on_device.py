@@ -10,7 +10,7 @@ import candle_convert.runtime.cuda.capture as capture
 import numpy as np
 from candle_convert.runtime.build import Builder
 from candle_convert.runtime.cuda.array import DeviceArray
-from candle_convert.runtime.cuda.planner import Upload
+from candle_convert.runtime.cuda.plan import Upload
 from candle_convert.runtime.dtype import F32
 from candle_convert.runtime.graph import Graph, Value
 from candle_convert.runtime.session import Session
