@@ -2,6 +2,7 @@
 
 One thread leads: it walks the instructions and calls small kernels itself. A kernel of several parts is offered to the helping threads
 through a ticket; whoever is free takes the next part, so that a thread that the system has taken off its core holds up one part at most.
+The leader takes them from the front and helpers from the back, so that from kernel to kernel much of what a thread reads is in its own cache.
 Which thread computes a part has no influence on the result.
 """
 
@@ -23,7 +24,8 @@ WORD = ir.IntType(64)
 INSTRUCTION = 4
 """Words of an instruction: its kind and three operands."""
 TICKET, DONE, TASK = 0, 8, 16
-"""Words of a team's memory, in cache lines of their own: the ticket, parts that are done, and the task (kernel, arguments)."""
+"""Words of a team's memory, in cache lines of their own: the ticket (task, end and begin of the parts that are left), parts that are done, and the
+task (kernel, arguments, parts)."""
 TEAM_WORDS = 24
 CLOSED = -1
 _PARTS = 20
@@ -147,17 +149,17 @@ def share(count: int, part: int, parts: int) -> tuple[int, int]:
 
 
 @inner
-def _take_part(team: int) -> int:
-    """Compute the next part of the current task: 1 when there was one, 0 when there is none, -1 when the team is closed."""
+def _take_part(team: int, leads: int) -> int:
+    """Compute the first part left of the current task, or the last: 1 when there was one, 0 when there is none, -1 when the team is closed."""
     ticket = _atomic_load(team + 8 * TICKET)
     if ticket < 0:
         return -1
-    part, parts = ticket & PARTS_LIMIT, (ticket >> _PARTS) & PARTS_LIMIT
-    if part >= parts:
+    first, end = ticket & PARTS_LIMIT, (ticket >> _PARTS) & PARTS_LIMIT
+    if first >= end:
         return 0
-    if _swapped(team + 8 * TICKET, ticket, ticket + 1):
+    if _swapped(team + 8 * TICKET, ticket, ticket + 1 if leads != 0 else ticket - (1 << _PARTS)):
         task = i64(team + 8 * TASK)
-        call_range_kernel(task[0], task[1], part, parts)
+        call_range_kernel(task[0], task[1], first if leads != 0 else end - 1, task[2])
         _atomic_add(team + 8 * DONE, 1)
     return 1
 
@@ -209,11 +211,11 @@ def walk(args: Any, part: Any, parts: Any) -> None:
                     _note(log, clock, code + 8 * INSTRUCTION * (at - 1), began)
                 continue
             task = i64(team + 8 * TASK)
-            task[0], task[1] = first, second
+            task[0], task[1], task[2] = first, second, pieces
             _atomic_store(team + 8 * DONE, 0)
             task_number = (task_number + 1) & 0x3FFFFF
             _atomic_store(team + 8 * TICKET, (task_number << (2 * _PARTS)) | (pieces << _PARTS))
-            while _take_part(team) == 1:
+            while _take_part(team, 1) == 1:
                 pass
             turn = 0
             while _atomic_load(team + 8 * DONE) < pieces:
@@ -235,7 +237,7 @@ def help_team(args: Any, part: Any, parts: Any) -> None:
     team, give_way = args[0], args[1]
     turn = 0
     while True:
-        taken = _take_part(team)
+        taken = _take_part(team, 0)
         if taken < 0:
             return
         turn = 0 if taken else _wait(turn, give_way)
