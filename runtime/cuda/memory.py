@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from .array import DeviceArray
 from .coded import seen_as
 from .element import holds, stored
 from .machine import SIMULATED
+from .sized import Sized
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -30,6 +32,8 @@ def address(data: Any) -> int:
 
 def fetched(source: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
     """A new array with the bytes of a flat device array."""
+    if not source.size:
+        return np.zeros(shape, dtype)
     host: np.ndarray = source.copy_to_host()
     return host.view(np.uint8).view(dtype).reshape(shape)
 
@@ -75,6 +79,14 @@ class Memory:
     def upload(self, buffer: Buffer, array: np.ndarray) -> None:
         """Copy an array to the device."""
         put(self.view(buffer), np.ascontiguousarray(array).reshape(-1).view(stored(buffer.dtype).storage))
+
+    def array(self, home: Buffer | Sized) -> DeviceArray:
+        """A value of the run, which lasts as long as the run; waits for its length where kernels find it."""
+        if isinstance(home, Buffer):
+            return DeviceArray.of(home, self)
+        shape = home.shape(int(self.download(home.count)[0]))
+        most = DeviceArray.of(home.buffer, self)
+        return DeviceArray(most.dtype, shape, most.bytes[: math.prod(shape) * most.dtype.itemsize])
 
     def kept(self, buffer: Buffer) -> DeviceArray:
         """A copy of a buffer on the device, which outlasts the run."""

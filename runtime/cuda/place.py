@@ -23,6 +23,7 @@ from ..launch import Buffer, Room, View
 from ..registry import operators
 from .element import holds
 from .kernel import Launch
+from .sized import Sized
 from .zip import Chain
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ class Step:
     Attributes:
         inputs: buffers, None for an optional input that is absent.
         attributes: all of them, defaults filled in.
-        results: dtype and shape of each output, None for one that nobody uses.
+        results: dtype and shape of each output, None for one that nobody uses; the shape is empty where data decides on it.
         cache: what has been made of constants, kept for all plans of a session.
+        sized: outputs whose shapes data decides on.
         flags: bytes that kernels set when data is not what the operator allows, and what to say then.
         spare: whether an output may take the place of an input.
     """
@@ -50,6 +52,7 @@ class Step:
     results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
     cache: dict[Any, np.ndarray]
     outputs: dict[int, Buffer] = field(default_factory=dict)
+    sized: dict[int, Sized] = field(default_factory=dict)
     spare: Callable[[Buffer], bool] = lambda buffer: False
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
 
@@ -119,13 +122,16 @@ DECIDING_ELEMENTS = 4096
 PLANNERS: dict[Op, Planner] = {}
 FORMULAS: dict[Op, Formula] = {}
 REASONS: dict[Op, str] = {}
+SIZED: set[Op] = set()
+"""Operators whose planners give outputs as long as data says."""
 
 
-def cuda(*found: Op) -> Callable[[Planner], Planner]:
-    """Register the device planner of operators."""
+def cuda(*found: Op, sized: bool = False) -> Callable[[Planner], Planner]:
+    """Register the device planner of operators; one that is `sized` gives all outputs of unknown shapes as `Step.sized`."""
 
     def registered(planner: Planner) -> Planner:
         PLANNERS.update(dict.fromkeys(found, planner))
+        SIZED.update(found if sized else ())
         return planner
 
     return registered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,14 @@ from ..memory import place
 from ..tensor import Tensor
 from .kernel import Launch
 from .order import flags_placed, flags_together
+from .sized import Sized, parts
 
 if TYPE_CHECKING:
     from .pool import Weight
     from .program import Program
+
+Home: TypeAlias = Buffer | Sized | Value
+"""Where a value is: on the device, or among the objects of a run."""
 
 
 @dataclass(eq=False)
@@ -60,7 +64,7 @@ class Plan:
         steps: in order.
         nodes: for each step the node it comes from, None for copies of inputs and outputs.
         fed: for each input, the value that it is among the objects of a run, or the slot of an array that is on the device.
-        outputs, live: values among the objects, or buffers.
+        outputs, live: values among the objects, or buffers; live ones also arrays whose lengths are read.
         arena: bytes of device memory beside weights; weights: arrays that are there all the time, and `uploaded` those that are already.
         flags: bytes to look at when all is done, and the error that they stand for; flagged: all of them as one array.
         rest: what runs afterwards on the values in `live`.
@@ -77,8 +81,8 @@ class Plan:
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
     flagged: Buffer | None = None
     rest: Program | None = None
-    live: list[Buffer | Value] = field(default_factory=list)
-    taps: dict[str, Buffer | Value] = field(default_factory=dict)
+    live: list[Home] = field(default_factory=list)
+    taps: dict[str, Home] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,8 @@ def laid_out(plan: Plan) -> None:
         for buffer in buffers_of(step):
             _use(buffer, position, arena, plan.weights)
     for home in (*plan.outputs, *plan.live, *plan.taps.values()):
-        if isinstance(home, Buffer):
-            _use(home, len(plan.steps), arena, plan.weights)
+        for buffer in parts(home):
+            _use(buffer, len(plan.steps), arena, plan.weights)
     flags = [buffer for buffer, _ in plan.flags]
     plan.flagged = flags_together(flags, len(plan.steps))
     for flag in flags:

@@ -27,8 +27,9 @@ from .element import holds
 from .hosted import once
 from .kernel import Launch
 from .order import inputs_first
-from .place import PLANNERS, Stays, Step, formula_of, placed, planned
-from .plan import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
+from .place import PLANNERS, SIZED, Stays, Step, formula_of, placed, planned
+from .plan import Download, Fixed, Home, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
+from .sized import Sized
 from .zip import Chain, joined
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Planner:
         self.constants: dict[Value, np.ndarray | Blocks] = {}
         self.host: set[Value] = set()
         self.device: dict[Value, Buffer] = {}
+        self.sized: dict[Value, Sized] = {}
         self.steps: list[Chain | Launch | HostStep | Upload | Download] = []
         self.nodes: list[Node | None] = []
         self.facts = Known(self.constants)
@@ -89,17 +91,12 @@ class Planner:
     def made(self) -> Plan:
         """The plan."""
         waiting = self.nodes_left[::-1]
-        left = len(self.nodes_left)
-        own = {id(node) for node in self.nodes_left}
         while waiting:
             node = waiting.pop()
-            left -= id(node) in own
             if not self._node(node):
                 waiting += self._expanded(node)[::-1]
-                continue
-            done = len(self.nodes_left) - left
-            if left and all(id(item) in own for item in waiting) and any(self._unknown(value) for value in node.outputs):
-                self._cut(done)
+            elif (waiting or self.sized) and any(self._unknown(value) for value in node.outputs):
+                self._cut(waiting[::-1])
                 break
         else:
             self.plan.outputs = [self._result(value) for value in self.results]
@@ -145,6 +142,8 @@ class Planner:
                 if value.container or not addressable(value.dtype):
                     return f"kernels do not know {'sequences' if value.container else value.dtype}"
                 if not known(value.shape):
+                    if node.op in SIZED:
+                        continue
                     return "the shape of its output depends on data"
                 if not size(value.shape):
                     return "there is nothing to compute"
@@ -208,7 +207,8 @@ class Planner:
                 return "it takes nothing" if home is not None else f"kernels do not know {value.dtype}"
         inputs = [None if value is None else homes[value] for value in node.inputs]
         results = [
-            (value.dtype.as_numpy(), ints(value.shape)) if value.name and self.uses[value] and value.dtype is not None else None
+            (value.dtype.as_numpy(), ints(value.shape) if known(value.shape) else ())
+            if value.name and self.uses[value] and value.dtype is not None else None
             for value in node.outputs
         ]
         step = Step(node, inputs, {**node.op.defaults, **node.attributes}, results, self.program.cache, spare=self._spare)
@@ -226,6 +226,10 @@ class Planner:
         for index, value in enumerate(node.outputs):
             if index in step.outputs:
                 self.device[value] = step.outputs[index]
+            elif index in step.sized and known(value.shape):
+                self.device[value] = step.sized[index].buffer.view(ints(value.shape))
+            elif index in step.sized:
+                self.sized[value] = step.sized[index]
         self.plan.flags += step.flags
         for item in found if isinstance(found, list) else [found]:
             self._fuse(item, node)
@@ -298,21 +302,20 @@ class Planner:
     def _result(self, value: Value) -> Buffer | Value:
         return self._at_host(value, None) if value in self.constants or value in self.host else self.device[value]
 
-    def _cut(self, start: int) -> None:
-        back = {copy: value for value, copy in self.values.items()}
-        nodes = self.nodes_left[start:]
+    def _cut(self, nodes: list[Node]) -> None:
+        """Leave nodes to a program of their own, which is planned when the values that it needs are there."""
         wanted = {value for node in nodes for value in needed(node)} | set(self.results)
-        live = [value for value in wanted if (value in self.device or value in self.host or value in self.constants) and value in back]
-        fed = [value for value in live if value not in self.constants]
-        weights = {back[value]: self.constants[value] for value in live if value in self.constants}
-        self.plan.rest = self.program.sub(
-            self.program.nodes[start:], [back[value] for value in fed], self.program.outputs, weights,
-        )
-        self.plan.live = [self.device.get(value, value) for value in fed]
+        fed = [value for value in wanted if value not in self.constants and any(value in homes for homes in (self.device, self.sized, self.host))]
+        weights = {value: self.constants[value] for value in wanted if value in self.constants}
+        self.plan.rest = self.program.sub(nodes, fed, self.results, weights)
+        self.plan.live = [self._home(value) for value in fed]
+
+    def _home(self, value: Value) -> Home:
+        return self.sized[value] if value in self.sized else self.device.get(value, value)
 
     def _finished(self) -> Plan:
         plan = self.plan
-        plan.taps = {value.name: self._result(value) for value in (*self.device, *self.host) if value.name in self.keep}
+        plan.taps = {value.name: self._home(value) for value in (*self.device, *self.sized, *self.host) if value.name in self.keep}
         fed = {value for value in plan.fed if isinstance(value, Value)}
         steps, plan.nodes = inputs_first(self.steps, self.nodes, lambda step: isinstance(step, Upload) and step.value in fed)
         plan.steps = [item.launch() if isinstance(item, Chain) else item for item in steps]

@@ -204,12 +204,12 @@ class Runner:
                 raise UsageError("E-OP-INDEX", None, why, hint="Compare the inputs with what the model expects")
         if on_tap is not None:
             for name, home in plan.taps.items():
-                on_tap(name, memory.download(home) if isinstance(home, Buffer) else np.array(objects[home]))
+                on_tap(name, np.array(objects[home]) if isinstance(home, Value) else memory.array(home).numpy())
         if plan.rest is None:
             if on_device:
                 return [self._staying(memory, home, feeds, objects) for home in plan.outputs]
             return [memory.download(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
-        live = [DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home] for home in plan.live]
+        live = [objects[home] if isinstance(home, Value) else memory.array(home) for home in plan.live]
         found: list[Any] = plan.rest.runner(live).run(live, None, on_device)
         return found if on_device else [_owned(result, feeds, plan) for result in found]
 

@@ -16,10 +16,10 @@ FULL = os.environ.get("CANDLE_FULL") == "1"
 HERE = Path(__file__).parent
 
 
-def rows(kind, every):
+def rows(kind, every, only=""):
     card = bool(state().devices)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if card else {"NUMBA_ENABLE_CUDASIM": "1"})
-    command = [sys.executable, str(HERE / "cases.py"), kind, "--every", str(1 if FULL or card else every)]
+    command = [sys.executable, str(HERE / "cases.py"), kind, "--every", str(1 if FULL or card else every), "--only", only]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]

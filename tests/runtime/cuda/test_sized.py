@@ -1,0 +1,22 @@
+"""Operators whose results data sizes, draws or decides on run on the device, not beside it; on a card or under Numba's simulator."""
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_simulated import rows
+
+ON_DEVICE = "^(NonZero|Compress)-"
+ELSEWHERE = {"it takes texts", "it takes nothing", "there is nothing to compute"}
+
+
+def test_examples_run_on_the_device():
+    found = rows("examples", 1, ON_DEVICE)
+    assert len(found) >= 8
+    assert not [row for row in found if row["wrong"]]
+    assert not [row for row in found if {why for _, why in row["host"]} - ELSEWHERE]
