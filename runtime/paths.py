@@ -67,8 +67,10 @@ LEVELS = (
 DENSE = Path("dense products of f32, convolutions", (("512-bit FMA", _AVX512), ("FMA", _AVX2), ("vectors", frozenset())))
 BLOCKS = Path("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
 PROMPTS = Path("many rows of 8 bits with blocks", (("AMX", _AMX), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+HALVES = Path("many rows with f16", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+BRAINS = Path("many rows with bf16", (("BF16", _AVX512 | {"avx512bf16"}), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
 INTEGERS = Path("quantized ONNX operators", (("VNNI", _VNNI), ("16-bit products", frozenset())))
-PATHS = (DENSE, BLOCKS, PROMPTS, INTEGERS)
+PATHS = (DENSE, BLOCKS, PROMPTS, HALVES, BRAINS, INTEGERS)
 
 
 def offered() -> list[Level]:

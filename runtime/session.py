@@ -40,7 +40,7 @@ class Session:
         threads: threads of one run, all cores where None. Results depend on nothing else.
         native: whether kernels are compiled: None leaves out small graphs, for which NumPy is fast enough.
         activations: what products with weights take their rows in: ``f32`` as they are; ``q8`` rounded to 8 bits, each run of 32 neighbours
-            with a scale of its own, as llama.cpp does for quantized weights.
+            with a scale of its own, as llama.cpp does for quantized weights, and many rows that meet f16 or bf16 about as finely as these.
         simplify: whether a copy of the graph is simplified first; None leaves out small graphs.
         beside: another session of the same graph, whose copies of weights this one uses.
         lent: inputs whose arrays a run may write into; an output that is such an input with some rows changed is the very array then.

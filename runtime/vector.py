@@ -21,6 +21,22 @@ F32 = ir.FloatType()
 HALF = ir.HalfType()
 
 
+class _BrainType(ir.Type):  # type: ignore[misc]
+    """bfloat16, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BrainType)
+
+    def __hash__(self) -> int:
+        return hash(_BrainType)
+
+
+BRAIN = _BrainType()
+
+
 def vector_type(element: Any, lanes: int = LANES) -> Any:
     """LLVM's vector of some lanes."""
     return ir.VectorType(element, lanes)

@@ -1,5 +1,7 @@
 """Single nodes as native launches, on one thread and on two, against the NumPy function of the operator."""
 
+import ctypes
+
 import candle_convert.formats.containers.onnx_graph as onnx_graph
 import numpy as np
 from candle_convert.runtime.plan import PythonStep
@@ -41,3 +43,11 @@ def natively(name, example, opset=None, domain="", rtol=1e-5, atol=1e-6, constan
             wide = (item.astype(np.float64) for item in (found, right))
             np.testing.assert_allclose(*wide, rtol=rtol, atol=atol, err_msg=f"output {index}")
     return one
+
+
+def launched(kernel, *words):
+    """Run a range kernel with an argument block, as two parts."""
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(kernel.address)
+    block = np.array(words, np.int64)
+    for part in range(2):
+        call(block.ctypes.data, part, 2)

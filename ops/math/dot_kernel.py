@@ -1,7 +1,7 @@
-"""Products of many rows of activations with blocks as whole numbers, by instructions that multiply and add four bytes.
+"""Products of many rows of activations by instructions that multiply and add several bytes or numbers of 16 bits.
 
-Activations are rounded to 8 bits, each run of 32 neighbours with a step of its own, and stand in tiles: for each run the codes of all rows of
-the tile, then their steps, the numbers that their sums start from, and their sums. A piece of the weight is decoded once and meets them all.
+Activations are rounded and stand in tiles, run by run of 32 elements (`dot_panel_kernel.Tile` for blocks, `pair_panel_kernel.PairTile` for numbers
+of 16 bits). A piece of the weight is decoded once and meets them all.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 from llvmlite import ir
 
 from ...runtime.emit import EmittedKernel
-from ...runtime.paths import PROMPTS
+from ...runtime.paths import BRAINS, HALVES, PROMPTS
 from ...runtime.tiles import Emulated, Registers
-from ...runtime.vector import F32, I8, I32, I64, LANES, Code, vector_type
+from ...runtime.vector import F32, I32, I64, LANES, Code
 from ..quants.products import codes
-from .dot_panel_kernel import CHUNK, COLUMNS, Panel, Tile
+from .dot_panel_kernel import COLUMNS, Panel, Tile
 from .dot_tiles_kernel import TiledPanel
+from .pair_panel_kernel import BrainPairs, PairTile, WholePairs
 from .rows_kernel import Stored, bias_of, cleared, smaller, spread, words
-from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
+from .whole_kernel import RUN
 
 MEET = 768
 """Rows of activations that decoded rows meet; every number of rows of a tile divides it."""
@@ -29,33 +30,52 @@ MEET = 768
 
 @dataclass(frozen=True)
 class Way:
-    """How tiles are multiplied.
+    """How many rows are multiplied with weights of a type.
 
     Attributes:
-        rows: of a tile, by the number of neighbours that share a scale.
+        tile: of activations, for a type.
+        panel: of the weight.
     """
 
-    panel: Callable[[Code, Tile, Stored, Any], Panel]
-    rows: dict[int, int]
+    tile: Callable[[str], Any]
+    panel: Callable[[Code, Any, Stored, Any], Any]
 
 
-WAYS = {
-    "VNNI": Way(Panel, {32: 6, 16: 4}),
-    "AMX": Way(functools.partial(TiledPanel, Registers), {32: 32, 16: 32}),
-    "emulated": Way(functools.partial(TiledPanel, Emulated), {32: 32, 16: 32}),
+def _of_codes(rows: dict[int, int]) -> Callable[[str], Tile]:
+    """Tiles for blocks, of so many rows by the number of neighbours that share a scale."""
+    return lambda name: Tile(rows[codes()[name].group], codes()[name])
+
+
+CODES = {
+    "VNNI": Way(_of_codes({32: 6, 16: 4}), Panel),
+    "AMX": Way(_of_codes({32: 32, 16: 32}), functools.partial(TiledPanel, Registers)),
+    "emulated": Way(_of_codes({32: 32, 16: 32}), functools.partial(TiledPanel, Emulated)),
 }
-"""By the names of `paths.PROMPTS`; the last does what AMX does with vectors, for tests."""
+PAIRS = {"VNNI": Way(lambda name: PairTile(6, stepped=True), WholePairs), "BF16": Way(lambda name: PairTile(12), BrainPairs)}
+"""By the names of the rows of `paths`; `emulated` does what AMX does with vectors, for tests."""
+NARROW = {"f16": HALVES, "bf16": BRAINS}
+
+
+def way_of(name: str, way: str) -> Way | None:
+    """How the type's rows are multiplied by a row of `paths`, None for floats."""
+    return (CODES if name in codes() else PAIRS if name in NARROW else {}).get(way)
 
 
 def available(name: str) -> bool:
-    """Whether the type's blocks are multiplied here as whole numbers."""
-    return name in codes() and PROMPTS.taken() in ("AMX", "VNNI")
+    """Whether the type's rows are multiplied here as whole or narrow numbers."""
+    return way_of(name, taken(name)) is not None
 
 
-def tile_of(name: str, way: str) -> Tile:
-    """The tile that products with a type are made of, in one of `WAYS`."""
-    kind = codes()[name]
-    return Tile(WAYS[way].rows[kind.group], kind)
+def taken(name: str) -> str:
+    """The row of `paths` for the type."""
+    return NARROW.get(name, PROMPTS).taken()
+
+
+def tile_of(name: str, way: str) -> Any:
+    """The tile that products with a type are made of."""
+    found = way_of(name, way)
+    assert found is not None
+    return found.tile(name)
 
 
 def tiles_nbytes(name: str, way: str, tokens: int, length: int) -> int:
@@ -90,7 +110,7 @@ def tiling(name: str, way: str) -> EmittedKernel:
                 x = builder.add(source, builder.mul(builder.add(first, row), builder.shl(length, code.word(2))))
                 with code.loop(code.word(0), runs) as run:
                     place = builder.add(x, builder.mul(run, code.word(4 * RUN)))
-                    _round_run(code, tile, place, builder.add(to, builder.mul(run, code.word(tile.nbytes))), row)
+                    tile.put(code, place, builder.add(to, builder.mul(run, code.word(tile.nbytes))), row)
 
     return EmittedKernel(f"{name}_tiling_{tile.rows}", write)
 
@@ -100,33 +120,14 @@ def _zeroed(code: Code, address: Any, nbytes: Any) -> None:
         code.store(ir.Constant(I32, 0), code.builder.add(address, offset))
 
 
-def _round_run(code: Code, tile: Tile, x: Any, to: Any, row: Any) -> None:
-    """One run of one row."""
-    build = code.builder
-    numbers, step = _rounded(code, [code.floats(x, 64 * half) for half in range(2)], 127)
-    code.store(build.trunc(numbers, vector_type(I8, RUN)), build.add(to, build.mul(row, code.word(RUN))))
-    words_of = build.add(to, build.shl(row, code.word(2)))
-    code.store(step, words_of, tile.steps)
-    quads = _quads(code, numbers)
-
-    def total(index: int, count: int) -> Any:
-        return _whole_sum(code, _part(code, quads, 8 // count * index, 8 // count))
-
-    if tile.kind.zero:
-        for index in range(tile.parts):
-            code.store(build.mul(total(index, tile.parts), ir.Constant(I32, -tile.kind.zero)), words_of, tile.starts + 4 * tile.rows * index)
-    for index in range(tile.minima):
-        value = build.fneg(build.fmul(build.sitofp(total(index, tile.minima), F32), step))
-        code.store(value, words_of, tile.sums + 4 * tile.rows * index)
-
-
 @functools.cache
 def dots(name: str, way: str) -> EmittedKernel:
     """``y[t, row] = x[t] . W[row] + bias[row]`` for x in tiles.
 
     Arguments: W, tiles, y, bias (0 for none), rows, bytes of a row, elements of a row, rows of x, and scratch (`scratch_nbytes` for each part).
     """
-    tile, stored = tile_of(name, way), Stored(name)
+    found, tile, stored = way_of(name, way), tile_of(name, way), Stored(name)
+    assert found is not None
 
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
@@ -134,7 +135,7 @@ def dots(name: str, way: str) -> EmittedKernel:
         whole = builder.sdiv(builder.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
         line = code.word(tile.rows * COLUMNS * 4)
         room = builder.add(code.word(tile.scratch), builder.mul(smaller(code, whole, code.word(MEET // tile.rows)), line))
-        panel = WAYS[way].panel(code, tile, stored, builder.add(scratch, builder.mul(part, room)))
+        panel = found.panel(code, tile, stored, builder.add(scratch, builder.mul(part, room)))
         run_bytes = builder.mul(builder.sdiv(length, code.word(RUN)), code.word(tile.nbytes))
         with code.loop(*spread(code, builder.sdiv(builder.add(count, code.word(COLUMNS - 1)), code.word(COLUMNS)), part, parts)) as unit:
             row = builder.mul(unit, code.word(COLUMNS))
@@ -142,8 +143,8 @@ def dots(name: str, way: str) -> EmittedKernel:
             with code.loop(code.word(0), whole, MEET // tile.rows) as begin:
                 end = smaller(code, builder.add(begin, code.word(MEET // tile.rows)), whole)
                 cleared(code, panel.sums, builder.mul(builder.sub(end, begin), line))
-                with code.loop(code.word(0), length, CHUNK) as start:
-                    depth = smaller(code, code.word(CHUNK), builder.sub(length, start))
+                with code.loop(code.word(0), length, tile.chunk) as start:
+                    depth = smaller(code, code.word(tile.chunk), builder.sub(length, start))
                     panel.decode(builder.add(weight, builder.mul(row, row_bytes)), row_bytes, height, start, depth)
                     runs = builder.sdiv(depth, code.word(RUN))
                     skipped = builder.mul(builder.sdiv(start, code.word(RUN)), code.word(tile.nbytes))

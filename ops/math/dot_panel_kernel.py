@@ -12,10 +12,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.vector import F32, I32, LANES, Code, Vector, vector_type
+from ...runtime.vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ..quants.products import Block, Codes, runs
 from .rows_kernel import Stored
-from .whole_kernel import RUN
+from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
 
 COLUMNS = 32
 """Rows of a weight, which are columns of the product, that are multiplied at a time."""
@@ -73,6 +73,31 @@ class Tile:
     def scratch(self) -> int:
         """Bytes that a part works in, but for sums: codes in lines and turned, scales, minima, and the whole numbers of a run."""
         return COLUMNS * (STRIDE + CHUNK + 4 * CHUNK // RUN * (self.parts + self.minima) + 4 * self.rows)
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a row of the weight that are decoded at a time."""
+        return CHUNK
+
+    def put(self, code: Code, x: Any, to: Any, row: Any) -> None:
+        """Round one run of one row: its codes and step, and what sums of it start from."""
+        build = code.builder
+        numbers, step = _rounded(code, [code.floats(x, 64 * half) for half in range(2)], 127)
+        code.store(build.trunc(numbers, vector_type(I8, RUN)), build.add(to, build.mul(row, code.word(RUN))))
+        words_of = build.add(to, build.shl(row, code.word(2)))
+        code.store(step, words_of, self.steps)
+        quads = _quads(code, numbers)
+
+        def total(index: int, count: int) -> Any:
+            return _whole_sum(code, _part(code, quads, 8 // count * index, 8 // count))
+
+        if self.kind.zero:
+            for index in range(self.parts):
+                start = build.mul(total(index, self.parts), ir.Constant(I32, -self.kind.zero))
+                code.store(start, words_of, self.starts + 4 * self.rows * index)
+        for index in range(self.minima):
+            value = build.fneg(build.fmul(build.sitofp(total(index, self.minima), F32), step))
+            code.store(value, words_of, self.sums + 4 * self.rows * index)
 
 
 class Panel:

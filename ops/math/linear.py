@@ -16,6 +16,7 @@ from .elementwise import fitting, quiet
 
 DECODED = 1 << 20
 """Elements of a weight that are decoded at a time."""
+ACTIVATIONS = ("f32", "q8", "narrow")
 GROUP = 32
 """Neighbours of an activation that share a scale where they are rounded to 8 bits."""
 
@@ -60,8 +61,8 @@ def decoded_rows(weight: np.ndarray | Blocks, start: int, stop: int, dtype: np.d
 
 def activated(x: np.ndarray, activations: str) -> np.ndarray:
     """Activations in the precision that they are multiplied in."""
-    if activations not in ("f32", "q8"):
-        raise UsageError("E-OP-VALUE", None, f"activations are not rounded to {activations!r}", expected="f32 or q8")
+    if activations not in ACTIVATIONS:
+        raise UsageError("E-OP-VALUE", None, f"activations are not rounded to {activations!r}", expected=" or ".join(ACTIVATIONS))
     wide = x.astype(np.float32) if is_narrow(x) else x
     return rounded(wide) if activations == "q8" and wide.dtype == np.float32 else wide
 
@@ -78,7 +79,9 @@ def activated(x: np.ndarray, activations: str) -> np.ndarray:
 def linear(x: np.ndarray, weight: np.ndarray | Blocks, bias: np.ndarray | None = None, *, activations: str = "f32") -> np.ndarray:
     """``x W^T + bias`` for x [..., in], W [out, in] and bias [out], in the dtype of x; narrow and quantized numbers are multiplied in f32.
 
-    `activations` are taken as they are, or for ``q8`` rounded to 8 bits, each run of 32 neighbours with a scale of its own.
+    `activations` are taken as they are, or for ``q8`` rounded to 8 bits, each run of 32 neighbours with a scale of its own. For ``narrow``
+    kernels may round them to bfloat16 where the weight is that, and to 12 bits, sign included, in runs of 32 where it has 16 bits; and elements
+    of such a weight by the 2^-16th of the greatest of 32 neighbours.
     """
     rows = activated(x.reshape(-1, x.shape[-1]), activations)
     out, inner = weight.shape

@@ -10,7 +10,6 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, share
-from ...runtime.paths import PROMPTS
 from ..quants.products import rows
 from . import dot_kernel
 from .decoded_kernel import PANEL, TILE, many, scratch_nbytes
@@ -76,7 +75,7 @@ def plan_linear(step: Step) -> Planned:
     rounding_wanted = step.attributes["activations"] == "q8"
     if rounding_wanted and length % RUN:
         return None
-    whole = rounding_wanted and dot_kernel.available(name)
+    whole = step.attributes["activations"] != "f32" and not length % RUN and dot_kernel.available(name)
     if tokens <= (FEW if whole else 2 * FEW):
         before, x, x_bytes, products = prepared(step, x, name)
         launches = []
@@ -102,7 +101,7 @@ def _in_tiles(step: Step, x: Buffer, name: str, operands: tuple[Buffer, Buffer, 
     """Products of many rows as whole numbers; operands are weight, y, bias, rows of the weight and bytes of one."""
     weight, y, bias, count, row_bytes = operands
     length = x.shape[-1]
-    tokens, way = x.count // length, PROMPTS.taken()
+    tokens, way = x.count // length, dot_kernel.taken(name)
     tiles = step.scratch(dot_kernel.tiles_nbytes(name, way, tokens, length))
     tiling = Launch(dot_kernel.tiling(name, way), (x, tiles, tokens, length), step.parts(tokens, x.count / 4))
     parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)

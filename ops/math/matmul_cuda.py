@@ -93,7 +93,7 @@ def linear_on_device(step: Step) -> Planned:
     """Rows times the transposed weights."""
     x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
     rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
-    rounded = step.attributes["activations"] != "f32"
+    rounded = step.attributes["activations"] == "q8"
     if rounded and (depth % GROUP or x.dtype != np.float32):
         return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
     if not rounded and bias is not None:
@@ -111,7 +111,7 @@ def linear_on_device(step: Step) -> Planned:
 @cuda(matmul_experts)
 def experts_on_device(step: Step) -> Planned:
     """Each token's row times the rows of its experts, read where they are."""
-    rounded = step.attributes["activations"] != "f32"
+    rounded = step.attributes["activations"] == "q8"
     if rounded and (step.input(1).shape[-1] % GROUP or step.input(0).dtype != np.float32):
         return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
     x, w, ids = (step.input(index) for index in range(3))

@@ -19,7 +19,8 @@ class UseLinear:
     """MatMul and Gemm of rows and a transposed constant become Linear.
 
     Attributes:
-        activations: what rows are rounded to that meet a quantized weight, ``f32`` for none; those of MatMulExperts too.
+        activations: what rows are rounded to that meet a quantized weight, ``f32`` for none; those of MatMulExperts too. Where it is not
+            ``f32``, rows that meet weights of f16 and bf16 may be rounded about as these are (``narrow``).
         biases: whether an Add of a constant becomes Linear's third input.
     """
 
@@ -63,7 +64,7 @@ def _product(node: Node, build: Builder, attributes: dict[str, str]) -> bool:
     bias = others[0] if others else None
     if bias is not None and not _is_bias(build.graph, bias, held.shape[0]):
         return False
-    given = attributes if isinstance(held.dtype, BlockType) else {}
+    given = attributes if isinstance(held.dtype, BlockType) else {"activations": "narrow"} if attributes and held.dtype in (F16, BF16) else {}
     build.add("Linear", [x, weight, *([] if bias is None else [bias])], given, domain=DOMAIN, outputs=node.outputs, name=node.name)
     return True
 

@@ -1,6 +1,5 @@
 """Products of many rows of activations with the whole numbers of blocks, against NumPy's integers and gguf-py's decoders."""
 
-import ctypes
 import re
 
 import gguf
@@ -16,6 +15,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
 from llvmlite import binding
+from natively import launched
 
 ONES = {
     "q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q2_k": [80, 82], "q3_k": [108], "q4_k": [0, 2], "q5_k": [0, 2],
@@ -79,14 +79,6 @@ def test_many_rows_and_long_rows(rows, count, columns):
     one, three = (linear(tensor, threads=threads).run(None, {"x": x.astype(np.float32)})[0] for threads in (1, 3))
     np.testing.assert_array_equal(one, (x @ numbers.T).astype(np.float32))
     np.testing.assert_array_equal(three, one)
-
-
-def launched(kernel, *words):
-    """Run a kernel as two parts."""
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(kernel.address)
-    block = np.array(words, np.int64)
-    for part in range(2):
-        call(block.ctypes.data, part, 2)
 
 
 @pytest.mark.parametrize("name", ["q8_0", "q4_k", "q6_k", "q2_k"])

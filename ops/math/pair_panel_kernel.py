@@ -1,0 +1,227 @@
+"""Panels of numbers of 16 bits, two neighbours at a time: products of many rows of activations with weights of f16 and bf16.
+
+Rows of the weight stand side by side as those of `dot_panel_kernel` do, in pairs of elements. Two kinds of numbers are multiplied:
+
+Whole numbers (vpdpwssd): each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact for elements
+above a sixteenth of the run's greatest one; smaller ones are off by at most its 2^-16th. Activations are rounded to 12 bits, sign included, each run
+with a step of its own. Sums of a run are exact; of runs with elements that are not finite they are NaN.
+
+bfloat16 (vdpbf16ps): weights are as they are, activations rounded to nearest even. Each lane adds the product of the second elements to its sum,
+then that of the first ones, both rounded to nearest even as by one FMA; numbers below 2^-126 are taken for zeros and become zeros, whatever the
+processor's modes are. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS; seen to hold on AMD's Zen 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from ...runtime.vector import BRAIN, F32, I16, I32, LANES, Code, Vector, vector_type
+from .dot_panel_kernel import COLUMNS, INTS, STRIDE, transposed
+from .rows_kernel import Stored
+from .whole_kernel import RUN, _rounded
+
+CHUNK = 256
+"""Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
+PAIRS = RUN // 2
+GREATEST = 2047
+"""Of an activation's whole number: 32 products of it with 16 bits are below 2^31."""
+
+
+@dataclass(frozen=True)
+class PairTile:
+    """How a run of a tile of activations lies in memory: for each part the numbers of all rows, then their steps where they have some.
+
+    Attributes:
+        rows: of activations.
+        parts: numbers that are added up for an activation, and for a weight.
+        stepped: whether they are whole numbers with a step.
+        chunk: elements of a row of the weight that are decoded at a time.
+    """
+
+    rows: int
+    parts: int = 1
+    stepped: bool = False
+    chunk: int = CHUNK
+
+    @property
+    def steps(self) -> int:
+        """Where the steps are, bytes."""
+        return 2 * RUN * self.rows * self.parts
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a run."""
+        return self.steps + (4 * self.rows if self.stepped else 0)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that a part of the work needs, but for sums: numbers in lines and turned, and scales."""
+        return COLUMNS * (STRIDE + 2 * self.parts * CHUNK + 4 * CHUNK // RUN)
+
+    def put(self, code: Code, x: Any, to: Any, row: Any) -> None:
+        """One run of one row."""
+        build = code.builder
+        place = build.add(to, build.mul(row, code.word(2 * RUN)))
+        halves = [code.floats(x, 64 * half) for half in range(2)]
+        if self.stepped:
+            numbers, step = _rounded(code, halves, GREATEST)
+            code.store(build.trunc(numbers, vector_type(I16, RUN)), place)
+            code.store(step, build.add(to, build.shl(row, code.word(2))), self.steps)
+            return
+        for part in range(self.parts):
+            near = [_brain(code, half) for half in halves]
+            for half, pattern in enumerate(near):
+                code.store(build.trunc(pattern.value, vector_type(I16)), place, 2 * (RUN * self.rows * part + LANES * half))
+            halves = [_rest(code, half, (pattern << 16).bits_as_float()) for half, pattern in zip(halves, near, strict=True)]
+
+
+class PairPanel:
+    """Rows of a weight as numbers of 16 bits, turned: for each part [run, pair, COLUMNS, 2]; and the sums of all tiles [.., rows, COLUMNS]."""
+
+    def __init__(self, code: Code, tile: PairTile, stored: Stored, scratch: Any) -> None:
+        build = code.builder
+        self.code, self.tile, self.stored = code, tile, stored
+        self.lines = scratch
+        self.numbers = build.add(scratch, code.word(COLUMNS * STRIDE))
+        self.scales = build.add(self.numbers, code.word(2 * COLUMNS * tile.parts * CHUNK))
+        self.sums = build.add(scratch, code.word(tile.scratch))
+
+    def end(self) -> None:
+        """No products follow."""
+
+    def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
+        """Elements from `start` of some rows; those behind the last row are what they are."""
+        code, build = self.code, self.code.builder
+        skipped = build.shl(start, code.word(1))
+        for part in range(self.tile.parts):
+            with code.loop(code.word(0), height) as row:
+                address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
+                line = build.add(self.lines, build.mul(row, code.word(STRIDE)))
+                with code.loop(code.word(0), build.sdiv(depth, code.word(RUN))) as run:
+                    offset = build.mul(run, code.word(2 * RUN))
+                    place = build.add(address, offset)
+                    code.prefetch(place, 2 * CHUNK)
+                    self._read(part, place, build.add(line, offset), run, row)
+            with code.loop(code.word(0), build.mul(depth, code.word(2 * COLUMNS)), 2 * COLUMNS * RUN) as offset:
+                self._turn(offset, build.add(self.numbers, code.word(2 * COLUMNS * CHUNK * part)))
+
+    def _read(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
+        """A run of a row."""
+        raise NotImplementedError
+
+    def _values(self, address: Any) -> list[Vector]:
+        """Its elements as f32."""
+        return [next(self.stored.groups(self.code, self.code.builder.add(address, self.code.word(at)))).numbers[0] for at in (0, 2 * LANES)]
+
+    def _turn(self, offset: Any, to: Any) -> None:
+        """A run of each row, so that rows stand side by side; `offset` is that of the result."""
+        code, build = self.code, self.code.builder
+        source, target = build.add(self.lines, build.sdiv(offset, code.word(COLUMNS))), build.add(to, offset)
+        for half in range(COLUMNS // LANES):
+            held = [code.load(source, INTS, STRIDE * (LANES * half + row)) for row in range(LANES)]
+            for pair, vector in enumerate(transposed(code, held)):
+                code.store(vector, target, 4 * (COLUMNS * pair + LANES * half))
+
+    def multiply(self, x: Any, runs: Any, sums: Any, rows: int) -> None:
+        """Add the products with the first rows of a tile to its sums."""
+        code, build = self.code, self.code.builder
+        places = [(row, half) for row in range(rows) for half in range(COLUMNS // LANES)]
+        held = [code.variable(ir.Constant(vector_type(F32), None)) for _ in places]
+        for (row, half), place in zip(places, held, strict=True):
+            build.store(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value, place)
+        with code.loop(code.word(0), runs) as run:
+            at = build.add(x, build.mul(run, code.word(self.tile.nbytes)))
+            for total, place in zip(self._added(at, run, places, [build.load(place) for place in held]), held, strict=True):
+                build.store(total, place)
+        for (row, half), place in zip(places, held, strict=True):
+            code.store(build.load(place), sums, 4 * (COLUMNS * row + LANES * half))
+
+    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        """The sums with a run's products."""
+        raise NotImplementedError
+
+    def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any], function: str, kind: Any) -> list[Any]:
+        """What an instruction makes of some sums and the pairs of a run."""
+        code, build = self.code, self.code.builder
+        line = build.add(self.numbers, build.mul(run, code.word(2 * COLUMNS * RUN)))
+        for pair in range(PAIRS):
+            columns = [build.bitcast(code.load(line, INTS, 4 * (COLUMNS * pair + LANES * half)), kind) for half in range(COLUMNS // LANES)]
+            elements: dict[int, Any] = {}
+            for index, (row, half) in enumerate(places):
+                if row not in elements:
+                    elements[row] = build.bitcast(code.splat(code.load(at, I32, 2 * RUN * row + 4 * pair)).value, kind)
+                found[index] = code.call(function, found[index].type, found[index], columns[half], elements[row])
+        return found
+
+
+class WholePairs(PairPanel):
+    """Whole numbers with scales [run, COLUMNS]."""
+
+    def _read(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
+        code, build = self.code, self.code.builder
+        numbers, scale = _fixed(code, self._values(address))
+        code.store(build.trunc(numbers, vector_type(I16, RUN)), to)
+        code.store(scale, build.add(self.scales, build.add(build.mul(run, code.word(4 * COLUMNS)), build.shl(row, code.word(2)))))
+
+    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        code, build = self.code, self.code.builder
+        nothing = [ir.Constant(INTS, None) for _ in places]
+        found = self._products(at, run, places, nothing, "llvm.x86.avx512.vpdpwssd.512", vector_type(I16, 2 * LANES))
+        base = build.add(self.scales, build.mul(run, code.word(4 * COLUMNS)))
+        scales = [code.floats(base, 4 * LANES * half) for half in range(COLUMNS // LANES)]
+        steps = [code.splat(code.load(at, F32, self.tile.steps + 4 * row)) for row, _ in places]
+        products = [Vector(code, whole).as_float() * scales[half] for whole, (_, half) in zip(found, places, strict=True)]
+        return [code.fma(product, step, Vector(code, total)).value for product, step, total in zip(products, steps, totals, strict=True)]
+
+
+class BrainPairs(PairPanel):
+    """The weight's own bfloat16; of f16, where a tile has two parts, the upper eight bits of each number, and the rest of it."""
+
+    def _read(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
+        code, build = self.code, self.code.builder
+        if self.tile.parts == 1:
+            code.store(code.load(address, vector_type(I32)), to)
+            return
+        for half, value in enumerate(self._values(address)):
+            upper = Vector(code, build.bitcast(value.value, INTS)) & -65536
+            kept = Vector(code, build.bitcast(_rest(code, value, upper.bits_as_float()).value, INTS)) if part else upper
+            code.store(build.trunc((kept >> 16).value, vector_type(I16)), to, 2 * LANES * half)
+
+    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        return self._products(at, run, places, totals, "llvm.x86.avx512bf16.dpbf16ps.512", vector_type(BRAIN, 2 * LANES))
+
+
+def _brain(code: Code, value: Vector) -> Vector:
+    """f32 as the bits of bfloat16, rounded to nearest even; NaN becomes the quiet one."""
+    build = code.builder
+    bits = Vector(code, build.bitcast(value.value, INTS))
+    near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    ordered = Vector(code, build.fcmp_ordered("ord", value.value, value.value))
+    return code.select(ordered, near, code.ints_of([0x7FC0] * LANES))
+
+
+def _rest(code: Code, value: Vector, near: Vector) -> Vector:
+    """What a number has more than another one that is near; zero where that is infinite, so that sums stay so."""
+    rest = value - near
+    return code.select(Vector(code, code.builder.fcmp_ordered("ord", rest.value, rest.value)), rest, code.floats_of([0.0] * LANES))
+
+
+def _fixed(code: Code, halves: list[Vector]) -> tuple[Any, Any]:
+    """Two vectors as whole numbers below 2^15, i32 [32], times a power of two, NaN where one is not finite."""
+    build = code.builder
+    kind = vector_type(F32)
+    patterns = [build.bitcast(code.call("llvm.fabs.v16f32", kind, half.value), INTS) for half in halves]
+    greatest = code.call("llvm.vector.reduce.smax.v16i32", I32, code.call("llvm.smax.v16i32", INTS, *patterns))
+    exponent = code.call("llvm.smax.i32", I32, build.lshr(greatest, ir.Constant(I32, 23)), ir.Constant(I32, 15))
+    scale, inverse = (
+        build.bitcast(build.shl(power, ir.Constant(I32, 23)), F32)
+        for power in (build.sub(exponent, ir.Constant(I32, 14)), build.sub(ir.Constant(I32, 254 + 14), exponent))
+    )
+    whole = [build.fptosi(code.call("llvm.nearbyint.v16f32", kind, (half * code.splat(inverse)).value), INTS) for half in halves]
+    finite = build.bitcast(greatest, F32)
+    order = ir.Constant(vector_type(I32, RUN), list(range(RUN)))
+    return build.shuffle_vector(*whole, order), build.fadd(scale, build.fsub(finite, finite))
+
