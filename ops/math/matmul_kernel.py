@@ -14,7 +14,7 @@ from .finish_kernel import Finish, finished, finishing
 from .gemm import gemm
 from .matmul import matmul
 from .rows_kernel import few
-from .tile_kernel import PANEL, ROWS, column_of_tiles, panels
+from .tile_kernel import AHEAD, PANEL, ROWS, column_of_tiles, panels
 
 F32 = np.dtype(np.float32)
 TALL = 96
@@ -38,7 +38,7 @@ def packed_product(args: Any, part: Any, parts: Any) -> None:
         width = min(PANEL, columns - panel * PANEL)
         column_of_tiles(
             a, a_row, a_step, b + panel * depth * 4 * PANEL, depth, c + panel * 4 * PANEL, columns * 4, block * TALL, min(rows, block * TALL + TALL),
-            width, zero, 0, bias + panel * 4 * PANEL, low, high, spare,
+            width, zero, 0, bias + panel * 4 * PANEL, low, high, spare, AHEAD,
         )
         if args[13] != 0:
             place, added = 4 * (block * TALL * columns + panel * PANEL), args[17]

@@ -23,6 +23,8 @@ WIDE = "avx512f" in features()
 ROWS, ABREAST = (12, 2) if WIDE else (6, 1) if "avx2" in features() else (3, 1)
 """Rows of a tile, and vectors of each that are in registers at a time."""
 PANEL = 32
+AHEAD = 8192
+"""Bytes by which panels that come from memory are asked for before their use: the first tile reads them faster than the processor foresees."""
 
 
 def _splat(builder: Any, value: Any) -> Any:
@@ -39,14 +41,14 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
 
 def _vectors(builder: Any, args: Any, rows: int, taken: range) -> None:
     """Some vectors of each row of a tile."""
-    a, a_row, a_step, b, depth, c, c_row, bias, bias_row, columns, low, high = args
+    a, a_row, a_step, b, depth, c, c_row, bias, bias_row, columns, low, high, ahead = args
     starts = []
     shifts = [_load(builder, builder.add(columns, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
     for row in range(rows):
         element = _splat(builder, _load(builder, builder.add(bias, builder.mul(bias_row, ir.Constant(INT, row))), ir.FloatType()))
         starts += [builder.fadd(element, shift) for shift in shifts]
     lines = [builder.add(a, builder.mul(a_row, ir.Constant(INT, row))) for row in range(rows)]
-    found = _along(builder, depth, a_step, b, starts, lines, taken)
+    found = _along(builder, depth, a_step, b, starts, lines, taken, ahead)
     least, most = _splat(builder, low), _splat(builder, high)
     for index, total in enumerate(found):
         raised = builder.select(builder.fcmp_ordered("<", total, least), least, total)
@@ -56,7 +58,7 @@ def _vectors(builder: Any, args: Any, rows: int, taken: range) -> None:
         builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
 
 
-def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range) -> list[Any]:
+def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range, ahead: Any) -> list[Any]:
     """What the vectors of all rows are at the end of the common dimension, from what they are before."""
     zero, before = ir.Constant(INT, 0), builder.block
     loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
@@ -67,6 +69,8 @@ def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lin
     for phi, start in zip((step, offset, at, *sums), (zero, zero, b, *starts), strict=True):
         phi.add_incoming(start, before)
     panel = [_load(builder, builder.add(at, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
+    for half in taken:
+        _prefetch(builder, builder.add(at, builder.add(ahead, ir.Constant(INT, 64 * half))))
     elements = [_splat(builder, _load(builder, builder.add(line, offset), ir.FloatType())) for line in lines]
     made = [_multiplied(builder, elements[index // len(taken)], panel[index % len(taken)], held) for index, held in enumerate(sums)]
     following = builder.add(step, ir.Constant(INT, 1))
@@ -82,6 +86,14 @@ def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lin
         phi.add_incoming(start, before)
         phi.add_incoming(value, loop)
     return found
+
+
+def _prefetch(builder: Any, address: Any) -> None:
+    """Ask for a line of memory ahead of its use."""
+    place = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (0, 2, 1))])
 
 
 def _multiplied(builder: Any, element: Any, panel: Any, total: Any) -> Any:
@@ -101,14 +113,14 @@ def _tile(rows: int, halves: int = 2) -> Any:
     @intrinsic
     def tile(
         typing: Any, a: Any, a_row: Any, a_step: Any, b: Any, depth: Any, c: Any, c_row: Any, bias: Any, bias_row: Any, columns: Any,
-        low: Any, high: Any,
+        low: Any, high: Any, ahead: Any,
     ) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             for first in range(0, halves, ABREAST):
                 _vectors(builder, args, rows, range(first, min(halves, first + ABREAST)))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 10, types.float32, types.float32), lower
+        return types.void(*[types.int64] * 10, types.float32, types.float32, types.int64), lower
 
     return tile
 
@@ -134,33 +146,35 @@ def rows_of_tile(left: Any) -> Any:
 @inner
 def column_of_tiles(
     a: Any, a_row: Any, a_step: Any, b: Any, depth: Any, c: Any, c_row: Any, first: Any, last: Any, width: Any, bias: Any, bias_row: Any,
-    columns: Any, low: Any, high: Any, spare: Any,
+    columns: Any, low: Any, high: Any, spare: Any, distance: Any = 0,
 ) -> None:
-    """Rows ``[first, last)`` of `width` columns of the product; `spare` is memory for a tile of `ROWS` rows, wider than what is left."""
+    """Rows ``[first, last)`` of `width` columns of the product; `spare` is memory for a tile of `ROWS` rows, wider than what is left, `distance`
+    is `AHEAD` for panels that are not in cache."""
     row = first
     narrow, whole = width <= NARROW, width in (NARROW, PANEL)
     while row < last:
         left = last - row
         count = (_SIXTEEN if left >= _SIXTEEN else 4 if left >= 4 else 1) if narrow else rows_of_tile(left)
+        ahead = distance if row == first else 0
         at, start = a + row * a_row, bias + row * bias_row
         to, step = (c + row * c_row, c_row) if whole else (spare, np.int64(4 * NARROW if narrow else 4 * PANEL))
         if narrow:
             if count == _SIXTEEN:
-                _narrow(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+                _narrow(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
             elif count == 4:
-                _narrow_four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+                _narrow_four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
             else:
-                _narrow_one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+                _narrow_one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         elif count == ROWS:
-            _main(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            _main(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         elif count == _EIGHT:
-            _eight(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            _eight(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         elif count == _FOUR:
-            _four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            _four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         elif count == 2:
-            _two(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            _two(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         else:
-            _one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high)
+            _one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         if not whole:
             for line in range(count):
                 source, target = f32(spare + line * step), f32(c + (row + line) * c_row)

@@ -14,7 +14,7 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import number, share
 from ..math.finish_kernel import Finish, finished
-from ..math.tile_kernel import NARROW, PANEL, column_of_tiles, panels
+from ..math.tile_kernel import AHEAD, NARROW, PANEL, column_of_tiles, panels
 from ..math.turn_kernel import handed
 from .problem_kernel import Problem, Way
 from .window_kernel import TOGETHER, laid_out
@@ -73,7 +73,7 @@ def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
             rows = CHUNK if chunk + 1 < chunks else positions - start
             column_of_tiles(
                 windows + 4 * start, 4, step, args[1] + panel * depth * 4 * PANEL, depth, made, 4 * PANEL, 0, rows, width, args[5], 0,
-                args[3] + 4 * PANEL * panel, low, high, made,
+                args[3] + 4 * PANEL * panel, low, high, made, AHEAD,
             )
             for row in range(0, rows, NARROW):
                 lanes = (1 << min(NARROW, rows - row)) - 1

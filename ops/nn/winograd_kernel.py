@@ -21,7 +21,7 @@ from ...runtime.native import number, share
 from ...runtime.simd import LANES, select, splat
 from ..math.finish_kernel import Finish, finished
 from ..math.lane_kernel import load_single, store_single
-from ..math.tile_kernel import NARROW, PANEL, WIDE, column_of_tiles
+from ..math.tile_kernel import AHEAD, NARROW, PANEL, WIDE, column_of_tiles
 from ..math.turn_kernel import handed, taken
 from .problem_kernel import Problem, Way
 
@@ -224,7 +224,7 @@ def _panel(
         weights = args[1] + 4 * PANEL * channels * (panel * SQUARE + place)
         made = products + 4 * PANEL * squares * place
         column_of_tiles(
-            v + place * apart, pitch, 4, weights, channels, made, 4 * PANEL, 0, squares, width, none, 0, none, least, limit, products
+            v + place * apart, pitch, 4, weights, channels, made, 4 * PANEL, 0, squares, width, none, 0, none, least, limit, products, AHEAD
         )
     spare = products + 4 * PANEL * SQUARE * squares
     for half in range(0, width, NARROW):
