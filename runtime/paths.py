@@ -56,6 +56,7 @@ _AVX2 = frozenset(("avx2", "fma", "f16c"))
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 _VNNI = _AVX512 | {"avx512vnni"}
 _AMX = _VNNI | {"amx-tile", "amx-int8"}
+_BRAIN_TILES = _AMX | {"amx-bf16"}
 
 LEVELS = (
     Level("generic", frozenset(), ("",), "x86-64"),
@@ -67,8 +68,11 @@ LEVELS = (
 DENSE = Path("dense products of f32, convolutions", (("512-bit FMA", _AVX512), ("FMA", _AVX2), ("vectors", frozenset())))
 BLOCKS = Path("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
 PROMPTS = Path("many rows of 8 bits with blocks", (("AMX", _AMX), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
-HALVES = Path("many rows with f16", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
-BRAINS = Path("many rows with bf16", (("BF16", _AVX512 | {"avx512bf16"}), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+HALVES = Path("many rows with f16", (("AMX", _BRAIN_TILES), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+BRAINS = Path(
+    "many rows with bf16",
+    (("AMX", _BRAIN_TILES), ("BF16", _AVX512 | {"avx512bf16"}), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())),
+)
 INTEGERS = Path("quantized ONNX operators", (("VNNI", _VNNI), ("16-bit products", frozenset())))
 PATHS = (DENSE, BLOCKS, PROMPTS, HALVES, BRAINS, INTEGERS)
 

@@ -1,4 +1,4 @@
-"""Registers of tiles (AMX): five operations on them as instructions, and as vectors for processors that have none.
+"""Registers of tiles (AMX): six operations on them as instructions, and as vectors for processors that have none.
 
 A tile is up to 16 rows of up to 64 bytes. `Registers` writes the instructions as assembly; it has never run on a processor that has them, only
 been assembled. `Emulated` does the same in memory, so that what kernels do with tiles is tested anywhere.
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from llvmlite import ir
 
-from .vector import I8, I16, I32, I64, LANES, Code, vector_type
+from .vector import I8, I16, I32, I64, LANES, Code, Vector, vector_type
 
 ROWS, LINE = 16, 64
 """Of a tile at most: rows and bytes of one."""
@@ -42,6 +42,12 @@ class Tiles(Protocol):
 
     def dot(self, total: int, signed: int, unsigned: int) -> None:
         """Add products of bytes to i32: total[m, n] += signed[m, 4 k + i] unsigned[k, 4 n + i]."""
+
+    def dot_brains(self, total: int, left: int, right: int) -> None:
+        """Add products of bfloat16 to f32: total[m, n] += (sum of left[m, 2 k] right[k, 2 n]) + (sum of left[m, 2 k + 1] right[k, 2 n + 1]).
+
+        Both sums are made from zero, product by product, each rounded once; numbers below 2^-126 are taken for zeros and become zeros.
+        """
 
     def store(self, tile: int, address: Any, stride: int) -> None:
         """Rows of a tile to memory."""
@@ -77,6 +83,9 @@ class Registers:
 
     def dot(self, total: int, signed: int, unsigned: int) -> None:
         self._write(f"tdpbsud %tmm{unsigned}, %tmm{signed}, %tmm{total}")
+
+    def dot_brains(self, total: int, left: int, right: int) -> None:
+        self._write(f"tdpbf16ps %tmm{right}, %tmm{left}, %tmm{total}")
 
     def store(self, tile: int, address: Any, stride: int) -> None:
         self._write(f"tilestored %tmm{tile}, ($0,$1,1)", address, self.code.word(stride))
@@ -121,6 +130,18 @@ class Emulated:
                 found = build.add(found, _dot(code, elements, code.load(self.places[unsigned], _FOURS, LINE * four)))
             code.store(found, place)
 
+    def dot_brains(self, total: int, left: int, right: int) -> None:
+        """Numbers below 2^-126 stay what they are."""
+        code, build = self.code, self.code.builder
+        with code.loop(code.word(0), code.word(self.shapes[total].rows)) as row:
+            place = build.add(self.places[total], build.mul(row, code.word(LINE)))
+            line = build.add(self.places[left], build.mul(row, code.word(LINE)))
+            sums = [code.floats_of([0.0] * LANES)] * 2
+            for four in range(self.shapes[left].nbytes // 4):
+                pairs = [_pair(code.splat(code.load(line, I32, 4 * four))), _pair(Vector(code, code.load(self.places[right], _INTS, LINE * four)))]
+                sums = [code.fma(*each) for each in zip(*pairs, sums, strict=True)]
+            code.store((code.floats(place) + (sums[0] + sums[1])).value, place)
+
     def store(self, tile: int, address: Any, stride: int) -> None:
         kind, rows = self._lines(tile)
         for row in rows:
@@ -128,6 +149,11 @@ class Emulated:
 
     def release(self) -> None:
         """Nothing is held."""
+
+
+def _pair(words: Vector) -> list[Vector]:
+    """Sixteen pairs of bfloat16 as f32, the first ones and the second ones."""
+    return [(words << 16).bits_as_float(), (words & -65536).bits_as_float()]
 
 
 def _dot(code: Code, signed: Any, unsigned: Any) -> Any:

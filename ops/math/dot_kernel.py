@@ -21,6 +21,7 @@ from ..quants.products import codes
 from .dot_panel_kernel import COLUMNS, Panel, Tile
 from .dot_tiles_kernel import TiledPanel
 from .pair_panel_kernel import BrainPairs, PairTile, WholePairs
+from .pair_tiles_kernel import TiledBrains
 from .rows_kernel import Stored, bias_of, cleared, smaller, spread, words
 from .whole_kernel import RUN
 
@@ -51,7 +52,18 @@ CODES = {
     "AMX": Way(_of_codes({32: 32, 16: 32}), functools.partial(TiledPanel, Registers)),
     "emulated": Way(_of_codes({32: 32, 16: 32}), functools.partial(TiledPanel, Emulated)),
 }
-PAIRS = {"VNNI": Way(lambda name: PairTile(6, stepped=True), WholePairs), "BF16": Way(lambda name: PairTile(12), BrainPairs)}
+
+
+def _in_parts(name: str) -> PairTile:
+    return PairTile(32, {"f16": 2, "bf16": 1}[name])
+
+
+PAIRS = {
+    "VNNI": Way(lambda name: PairTile(6, stepped=True), WholePairs),
+    "BF16": Way(lambda name: PairTile(12), BrainPairs),
+    "AMX": Way(_in_parts, functools.partial(TiledBrains, Registers)),
+    "emulated": Way(_in_parts, functools.partial(TiledBrains, Emulated)),
+}
 """By the names of the rows of `paths`; `emulated` does what AMX does with vectors, for tests."""
 NARROW = {"f16": HALVES, "bf16": BRAINS}
 

@@ -224,4 +224,3 @@ def _fixed(code: Code, halves: list[Vector]) -> tuple[Any, Any]:
     finite = build.bitcast(greatest, F32)
     order = ir.Constant(vector_type(I32, RUN), list(range(RUN)))
     return build.shuffle_vector(*whole, order), build.fadd(scale, build.fsub(finite, finite))
-

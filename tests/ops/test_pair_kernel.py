@@ -14,7 +14,10 @@ from natively import launched
 
 NEEDS = {"VNNI": "avx512vnni", "BF16": "avx512bf16"}
 PLAIN = [(name, way) for name in ("f16", "bf16") for way in ("VNNI", "BF16") if dot_kernel.way_of(name, way) and NEEDS[way] in paths.features()]
-HERE = [(name, way) for name, way in PLAIN if (name, way) != ("f16", "BF16")]
+HERE = [*[each for each in PLAIN if each != ("f16", "BF16")], ("f16", "emulated"), ("bf16", "emulated")]
+"""The last ones do what AMX does with vectors."""
+EXACT = {("f16", "VNNI"): 2047, ("bf16", "VNNI"): 2047, ("f16", "emulated"): 2047}
+"""The largest whole number that an activation is; 128 for others."""
 
 
 def narrowed(name, numbers):
@@ -47,7 +50,7 @@ def test_whole_numbers_are_multiplied_exactly(name, way, rows, count, length):
     rng = np.random.default_rng(0)
     patterns, numbers = narrowed(name, rng.integers(-128, 129, (count, length)))
     x = rng.integers(-3, 4, (rows, length // 32, 32))
-    x[:, :, 5] = 2047 if way == "VNNI" else 128
+    x[:, :, 5] = EXACT.get((name, way), 128)
     x, bias = x.reshape(rows, length), np.arange(count, dtype=np.float32)
     np.testing.assert_array_equal(product(name, way, x, patterns, bias), (x @ numbers.T.astype(np.int64) + bias).astype(np.float32))
 
@@ -65,7 +68,7 @@ def test_what_is_rounded_is_small(name, way):
         w_error = np.repeat(runs.max(2, keepdims=True) * 2.0**-15, 32, 2).reshape(numbers.shape)
         w_error[np.abs(numbers) * 16 >= np.repeat(runs.max(2, keepdims=True), 32, 2).reshape(numbers.shape)] = 0
     else:
-        x_error, w_error = np.abs(x) * 2.0**-9, np.zeros_like(numbers)
+        x_error, w_error = np.abs(x) * 2.0 ** (-16 if (name, way) == ("f16", "emulated") else -9), np.zeros_like(numbers)
     most = np.abs(x) @ w_error.T + x_error @ (np.abs(numbers) + w_error).T + 1e-6 * (np.abs(x) @ np.abs(numbers).T)
     error = np.abs(product(name, way, x, patterns) - x @ numbers.T)
     assert (error <= most).all()
