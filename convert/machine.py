@@ -100,12 +100,15 @@ def kernels() -> dict[str, Any]:
 
 
 def _cuda() -> dict[str, Any]:
-    """The driver's version, the names of its cards, numba-cuda's version, and whether the simulator stands for a card."""
+    """The driver's version, the names of its cards, versions of numba-cuda and cuDNN, and whether the simulator stands for a card."""
+    from ..runtime.cuda import cudnn
+
     driver = re.search(r"(\d+\.\d[\d.]*)", _read(str(DRIVER / "version")))
     texts = [_read(str(path)) for path in sorted(DRIVER.glob("gpus/*/information"))]
     names = [match[1].strip() for match in (re.search(r"^Model:(.*)$", text, re.MULTILINE) for text in texts) if match]
     simulated = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
-    return {"driver": driver[1] if driver else None, "devices": names, "numba_cuda": _version("numba-cuda"), "simulator": simulated}
+    packages = {"numba_cuda": _version("numba-cuda"), "cudnn": cudnn.version()}
+    return {"driver": driver[1] if driver else None, "devices": names, **packages, "simulator": simulated}
 
 
 def _memory() -> dict[str, int | None]:

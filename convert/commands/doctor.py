@@ -45,7 +45,8 @@ def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
     out.say(f"memory   {' · '.join(sizes)}")
     cuda = hardware["cuda"]
     driver = f"driver {cuda['driver']}" if cuda["driver"] else "driver loaded" if hardware["cuda_driver"] else "no driver"
-    out.say(printable(f"cuda     {driver} · numba-cuda {cuda['numba_cuda'] or 'not installed'}{''.join(f' · {name}' for name in cuda['devices'])}"))
+    versions = "".join(f" · {name} {cuda[key] or 'not installed'}" for name, key in (("numba-cuda", "numba_cuda"), ("cuDNN", "cudnn")))
+    out.say(printable(f"cuda     {driver}{versions}{''.join(f' · {name}' for name in cuda['devices'])}"))
     for disk in found["disks"]:
         copy = "kernel copy" if disk["kernel_copy"] else "no kernel copy" if disk["writable"] else "not writable"
         out.say(f"disk     {human_size(disk['free'])} free · {copy} · {disk['what']} {printable(disk['path'])}")

@@ -1,4 +1,4 @@
-"""Convolution and pooling on the device: products over inputs that are padded or stuffed, and folds over windows that are looked up."""
+"""Pooling on the device: folds over windows that are looked up; and Col2Im, which adds up windows laid out as columns."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import numpy as np
 
 from ...runtime.cuda.element import computing
 from ...runtime.cuda.fold import Fold, Result, add, folded, larger, smaller
-from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.product import Axes, product
-from ...runtime.cuda.zip import Chain, copied, mapped
+from ...runtime.cuda.zip import mapped
 from ...runtime.launch import Buffer
 from ..reduce.reduce import reduce_l1, reduce_l2, reduce_max, reduce_mean
 from ..reduce.reduce_cuda import FOLDS, element, found, magnitude, reduced, root_of, square
-from .conv import conv
-from .conv_transpose import NAMES, col2im, conv_transpose, transposed_axes
+from .conv_transpose import col2im
 from .global_pool import global_average_pool, global_lp_pool, global_max_pool
 from .lp_norm import lrn
 from .pool import _counts as counts
@@ -26,96 +23,6 @@ from .pool import average_pool, lp_pool, max_pool
 from .window import Axis, window
 
 INT64 = np.dtype(np.int64)
-
-
-def plus(x: float, bias: float) -> float:
-    """x + bias."""
-    return x + bias
-
-
-def laid_out(step: Step, x: Buffer, tables: Sequence[np.ndarray | None]) -> tuple[Buffer, Launch]:
-    """[n, channels, spatial...] with each spatial axis by a table of places, 0 where it holds -1."""
-    lengths = [length if table is None else len(table) for length, table in zip(x.shape[2:], tables, strict=True)]
-    made = step.temporary(x.dtype, (*x.shape[:2], *lengths))
-    strides, lookups = list(x.strides), []
-    for axis, table in enumerate(tables, 2):
-        if table is not None:
-            along = tuple(int(other == axis) for other in range(len(x.shape)))
-            lookups.append(Lookup(step.held(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False))
-            strides[axis] = 0
-    return made, copied(made.shape, Operand(x, tuple(strides), lookups=tuple(lookups)), over(made, made.shape))
-
-
-def _padding(axis: Axis) -> np.ndarray | None:
-    """Places of a padded axis, None where nothing is read beyond its ends."""
-    reach = (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
-    if axis.begin == 0 and reach <= axis.size:
-        return None
-    places = np.arange(reach) - axis.begin
-    return np.where((places >= 0) & (places < axis.size), places, -1)
-
-
-def convolved(step: Step, x: Buffer, w: Buffer, y: Buffer, axes: Sequence[Axis], groups: int, sums: np.dtype | None = None) -> list[Launch | Chain]:
-    """y[n, out, places] = sum of w[out, channels, taps] * x[n, channels, places * stride + taps * dilation]."""
-    tables = [_padding(axis) for axis in axes]
-    launches: list[Launch | Chain] = []
-    if any(table is not None for table in tables):
-        x, launch = laid_out(step, x, tables)
-        launches.append(launch)
-    n, channels, each = x.shape[0], x.shape[1] // groups, w.shape[0] // groups
-    outs, taps, depth = math.prod(y.shape[2:]), [axis.kernel for axis in axes], math.prod(w.shape[1:])
-    launches.append(product(
-        w, x, y,
-        Axes([n, groups], [0, each * depth], [x.strides[0], channels * x.strides[1]], [y.strides[0], each * outs]),
-        Axes([each], [depth], None, [outs]),
-        Axes(y.shape[2:], None, [axis.stride * step_of for axis, step_of in zip(axes, x.strides[2:], strict=True)], y.strides[2:]),
-        Axes([channels, *taps], w.strides[1:], [x.strides[1], *(axis.dilation * item for axis, item in zip(axes, x.strides[2:], strict=True))], None),
-        sums,
-    ))
-    return launches
-
-
-@cuda(conv)
-def conv_on_device(step: Step) -> Planned:
-    """Any number of spatial axes."""
-    x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
-    settings = (step.attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
-    axes = window("Conv", len(x.shape) - 2, w.shape[2:], *settings).axes(x.shape[2:])
-    if x.shape[1] != w.shape[1] * step.attributes["group"] or w.shape[0] % step.attributes["group"]:
-        return "its shapes do not fit"
-    launches = convolved(step, x, w, y, axes, step.attributes["group"])
-    return [*launches, *biased(y, bias)]
-
-
-def biased(y: Buffer, bias: Buffer | None) -> list[Chain]:
-    """Channels with a bias added."""
-    return [] if bias is None else [mapped(plus, [y, bias.view((y.shape[1], *[1] * (len(y.shape) - 2)))], y)]
-
-
-@cuda(conv_transpose)
-def conv_transpose_on_device(step: Step) -> Planned:
-    """A convolution with the kernel turned round over an input with zeros between its elements."""
-    x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
-    groups = step.attributes["group"]
-    axes = [axis for axis in transposed_axes(w.shape[2:], x.shape[2:], *(step.attributes[name] for name in NAMES)) if axis is not None]
-    tables = []
-    for axis in axes:
-        places = np.arange(axis.size + (axis.kernel - 1) * axis.dilation) + axis.begin - (axis.kernel - 1) * axis.dilation
-        inside = (places % axis.stride == 0) & (places >= 0) & (places < axis.out * axis.stride)
-        tables.append(np.where(inside, places // axis.stride, -1))
-    spread, launch = laid_out(step, x, tables)
-    channels, each = x.shape[1] // groups, w.shape[1]
-    outs = math.prod(y.shape[2:])
-    start = sum((axis.kernel - 1) * axis.dilation * item for axis, item in zip(axes, spread.strides[2:], strict=True))
-    made = product(
-        w, spread, y,
-        Axes([x.shape[0], groups], [0, channels * w.strides[0]], [spread.strides[0], channels * spread.strides[1]], [y.strides[0], each * outs]),
-        Axes([each], [w.strides[1]], None, [outs]), Axes(y.shape[2:], None, spread.strides[2:], y.strides[2:]),
-        Axes([channels, *w.shape[2:]], [w.strides[0], *w.strides[2:]],
-             [spread.strides[1], *(-axis.dilation * item for axis, item in zip(axes, spread.strides[2:], strict=True))], None),
-        starts=(0, start, 0),
-    )
-    return [launch, made, *biased(y, bias)]
 
 
 def seen(step: Step, x: Buffer, axes: Sequence[Axis], first: int = 2, fill: float = 0.0) -> Operand:

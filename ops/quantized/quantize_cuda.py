@@ -17,8 +17,8 @@ from ...runtime.launch import Buffer
 from ..math.cast import element_type
 from ..math.matmul_cuda import matrices
 from ..math.unary import _round as to_even
+from ..nn.conv_cuda import convolved
 from ..nn.window import window
-from ..nn.window_cuda import convolved
 from .conv import conv_integer, qlinear_conv
 from .dynamic import dynamic_quantize_linear
 from .linear import dequantize_linear, integer_range, quantize_linear

@@ -1,9 +1,7 @@
-"""cuDNN: convolutions by NVIDIA's library where it is installed (``nvidia-cudnn-cu13``, in the extra ``[cuda]``), called through its C interface.
+"""cuDNN: NVIDIA's library where it is installed (``nvidia-cudnn-cu13``, in the extra ``[cuda]``), its calls and descriptors of convolutions.
 
-Source: the API of cuDNN 9, ``cudnn_graph.h``, ``cudnn_ops.h`` and ``cudnn_cnn.h``, whose numbers stand here. What a plan needs of the library is
-asked while it is made: the algorithm, by a fixed rule, and the memory that this works in. Convolutions of f32 are exact f32 unless the
-environment has CANDLE_TF32=1; those of 16 bits are summed in f32. Where a Relu is computed along, it makes 0 of what is not a number.
-CANDLE_CUDNN=0 leaves all convolutions to our own kernels.
+Source: the API of cuDNN 9, ``cudnn_graph.h``, ``cudnn_ops.h`` and ``cudnn_cnn.h``, whose numbers stand here. CANDLE_CUDNN=0 leaves all
+convolutions to our own kernels. Nothing here needs a card.
 """
 
 from __future__ import annotations
@@ -11,34 +9,27 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import math
 import os
-import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import UnsupportedError
-from ..launch import Buffer, Room
 from . import blas
 from .convolution import Convolution
-from .kernel import Launch
-from .machine import SIMULATED, capability, state
+from .machine import SIMULATED, state
 
 SONAME = "libcudnn.so.9"
 TYPES = {"float32": 0, "float16": 2, "bfloat16": 9}
-BRAIN_FROM = (8, 0)
-"""The compute capability from which there are convolutions of bfloat16."""
 PLAIN_LAYOUT, CROSS_CORRELATION = 0, 1
 DEFAULT_MATH, TENSOR_MATH, FMA_MATH = 0, 1, 3
 RELU, IDENTITY, NOT_A_NUMBER_IS_ZERO = 1, 5, 0
 DETERMINISTIC = 1
 NOT_SUPPORTED = range(3000, 4000)
-WORKSPACE = 256 << 20
-"""The most bytes that an algorithm may work in."""
+"""Statuses."""
 
 
 @dataclass(frozen=True)
@@ -122,23 +113,21 @@ def available() -> bool:
     return not SIMULATED and os.environ.get("CANDLE_CUDNN") != "0" and bool(state().devices) and library() is not None
 
 
-def _failed(call: str, status: int) -> UnsupportedError:
-    name = library().cudnnGetErrorString(status).decode(errors="replace")
-    return UnsupportedError("E-DEVICE-LIBRARY", None, f"{call} of cuDNN failed: {name}", hint="Update the driver, or set CANDLE_CUDNN=0 to do without")
-
-
-def _call(name: str, *arguments: Any) -> None:
+def call(name: str, *arguments: Any, unless: range = range(0)) -> bool:
+    """Call the library; UnsupportedError where it fails, but for statuses that mean False."""
     status = getattr(library(), name)(*arguments)
-    if status:
-        raise _failed(name, status)
+    if status and status not in unless:
+        why = library().cudnnGetErrorString(status).decode(errors="replace")
+        raise UnsupportedError("E-DEVICE-LIBRARY", None, f"{name} of cuDNN failed: {why}", hint="Update the driver, or do without: CANDLE_CUDNN=0")
+    return not status
 
 
 def _descriptor(kind: str, *values: Any) -> ctypes.c_void_p:
     """A descriptor that is filled with values, and given back when nobody has it."""
     made = ctypes.c_void_p()
-    _call(f"cudnnCreate{kind}Descriptor", ctypes.byref(made))
+    call(f"cudnnCreate{kind}Descriptor", ctypes.byref(made))
     weakref.finalize(made, getattr(library(), f"cudnnDestroy{kind}Descriptor"), ctypes.c_void_p(made.value))
-    _call(KINDS[kind], made, *values)
+    call(KINDS[kind], made, *values)
     return made
 
 
@@ -148,7 +137,7 @@ def _ints(values: Sequence[int]) -> Any:
 
 def _array(dtype: int, shape: Sequence[int]) -> ctypes.c_void_p:
     """A descriptor of a contiguous array."""
-    strides = [int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))]
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return _descriptor("Tensor", dtype, len(shape), _ints(shape), _ints(strides))
 
 
@@ -167,14 +156,14 @@ class Description:
         }
         numbers = (_ints(asked.pads), _ints(asked.strides), _ints(asked.dilations))
         self.convolution = _descriptor("Convolution", spatial, *numbers, CROSS_CORRELATION, TYPES["float32"])
-        _call("cudnnSetConvolutionGroupCount", self.convolution, asked.groups)
-        self.take(math_of(asked.dtype))
+        call("cudnnSetConvolutionGroupCount", self.convolution, asked.groups)
+        self.take(arithmetic(asked.dtype))
         self.bias = _array(dtype, (1, asked.y[1], *(1,) * spatial))
         self.activation = _descriptor("Activation", RELU if relu else IDENTITY, NOT_A_NUMBER_IS_ZERO, ctypes.c_double(0))
 
-    def take(self, math: int) -> None:
+    def take(self, kind: int) -> None:
         """Compute in this kind of arithmetic."""
-        _call("cudnnSetConvolutionMathType", self.convolution, math)
+        call("cudnnSetConvolutionMathType", self.convolution, kind)
 
     def ordered(self, way: Direction) -> list[ctypes.c_void_p]:
         """The descriptors as calls of a direction take them, the convolution's before that of the result."""
@@ -182,126 +171,8 @@ class Description:
         return [first, second, self.convolution, third]
 
 
-def math_of(dtype: str) -> int:
+def arithmetic(dtype: str) -> int:
     """The arithmetic that is asked for."""
     if dtype == "float32":
         return DEFAULT_MATH if os.environ.get("CANDLE_TF32") == "1" else FMA_MATH
     return TENSOR_MATH
-
-
-def chosen(offers: Sequence[Performance], algorithms: Sequence[int], exact: bool) -> Performance | None:
-    """The first of the library's offers that gives the same bits every time in the memory that there is, by an algorithm that may be taken.
-
-    Args:
-        exact: whether numbers must not be rounded before they are multiplied.
-    """
-    fitting = (
-        offer for offer in offers
-        if not offer.status and offer.determinism == DETERMINISTIC and offer.memory <= WORKSPACE and offer.algorithm in algorithms
-        and (offer.math == FMA_MATH or not exact)
-    )
-    return next(fitting, None)
-
-
-@dataclass(frozen=True, eq=False)
-class Handle:
-    """What the library keeps for a card; its calls come one after another.
-
-    Attributes:
-        lock: held from setting the stream to the call on it.
-    """
-
-    pointer: ctypes.c_void_p
-    lock: threading.Lock
-
-
-@functools.cache
-def handle(number: int) -> Handle:
-    """The handle of a card."""
-    from numba import cuda
-
-    made = ctypes.c_void_p()
-    with cuda.gpus[number]:
-        cuda.current_context()
-        _call("cudnnCreate", ctypes.byref(made))
-    return Handle(made, threading.Lock())
-
-
-def offers(description: Description, way: Direction, number: int) -> Sequence[Performance]:
-    """What the library says of its algorithms on a card, best first; none where it does not know the convolution."""
-    from numba import cuda
-
-    found, count, name = (Performance * 16)(), ctypes.c_int(), way.choices()
-    held = handle(number)
-    with cuda.gpus[number], held.lock:
-        status = getattr(library(), name)(held.pointer, *description.ordered(way), len(found), ctypes.byref(count), found)
-    if status and status not in NOT_SUPPORTED:
-        raise _failed(name, status)
-    return found[: 0 if status else count.value]
-
-
-def workspace(description: Description, way: Direction, algorithm: int, number: int) -> int:
-    """Bytes that an algorithm works in on a card."""
-    from numba import cuda
-
-    size, held = ctypes.c_size_t(), handle(number)
-    with cuda.gpus[number], held.lock:
-        _call(way.room(), held.pointer, *description.ordered(way), algorithm, ctypes.byref(size))
-    return size.value
-
-
-class Convolved:
-    """The library in the place of a kernel: arguments are two arrays and the result, memory to work in, then the bias where there is one.
-
-    Attributes:
-        title: for listings.
-        least: the compute capability from which it runs.
-    """
-
-    least = (0, 0)
-
-    def __init__(self, description: Description, way: Direction, algorithm: int, asked: Convolution, bias: bool, relu: bool) -> None:
-        self.description, self.way, self.algorithm, self.asked, self.bias, self.relu = description, way, algorithm, asked, bias, relu
-        self.title = f"cuDNN convolution of {asked.dtype}"
-
-    def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
-        """Ask for the convolution on a stream, where it may be captured; returns before it is done."""
-        from numba import cuda
-
-        first, second, result, room, *bias = (ctypes.c_void_p(int(item.__cuda_array_interface__["data"][0])) for item in arguments)
-        one, zero, known = ctypes.c_float(1), ctypes.c_float(0), self.description
-        one_at, two_at, convolution, result_at = known.ordered(self.way)
-        held = handle(cuda.current_context().device.id)
-        work = (convolution, self.algorithm, room, ctypes.c_size_t(arguments[3].nbytes))
-        operands = (ctypes.byref(one), one_at, first, two_at, second, *work, ctypes.byref(zero))
-        with held.lock:
-            _call("cudnnSetStream", held.pointer, ctypes.c_void_p(int(stream)))
-            if bias:
-                _call(FUSED, held.pointer, *operands, result_at, result, known.bias, bias[0], known.activation, result_at, result)
-            else:
-                _call(self.way.run(), held.pointer, *operands, result_at, result)
-
-    def __repr__(self) -> str:
-        return self.title
-
-
-def launched(asked: Convolution, given: Buffer, w: Buffer, result: Buffer, number: int, bias: Buffer | None = None, relu: bool = False) -> Launch | None:
-    """The library's launch on a card, with a `bias` for each channel and then Relu where they are wanted; None where it has no algorithm for it.
-
-    Args:
-        given: x, or y where the convolution is turned; `result` is the other one.
-    """
-    way = BACKWARD if asked.turned else FORWARD
-    if asked.dtype == "bfloat16" and capability() < BRAIN_FROM:
-        return None
-    description = Description(asked, relu)
-    exact = math_of(asked.dtype) == FMA_MATH
-    found = chosen(offers(description, way, number), way.algorithms if bias is None else (FUSED_ALGORITHM,), exact)
-    if found is None:
-        return None
-    description.take(found.math)
-    nbytes = max(1, workspace(description, way, found.algorithm, number))
-    kernel: Any = Convolved(description, way, found.algorithm, asked, bias is not None, relu)
-    operands = (w, given) if asked.turned else (given, w)
-    room = Buffer(np.dtype(np.uint8), (nbytes,), Room(nbytes))
-    return Launch(kernel, [*operands, result, room, *([] if bias is None else [bias])], 1)

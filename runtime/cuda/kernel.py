@@ -6,11 +6,14 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..launch import Argument, Buffer
 from .coded import seen_as
 from .machine import SIMULATED
+
+if TYPE_CHECKING:
+    from .zip import Chain
 
 
 @dataclass(frozen=True)
@@ -20,11 +23,15 @@ class Launch:
     Attributes:
         arguments: buffers, which kernels see as flat arrays of the storage dtype, and numbers.
         blocks: of the grid, along each axis.
+        output: what it computes, where it can take in what follows.
+        takes: the launch that computes an element-wise chain of the output too, None where it cannot.
     """
 
     kernel: DeviceKernel
     arguments: Sequence[Argument]
     blocks: int | tuple[int, ...]
+    output: Buffer | None = None
+    takes: Callable[[Chain], Launch | None] | None = None
 
 
 class DeviceKernel:

@@ -41,6 +41,7 @@ class Step:
         attributes: all of them, defaults filled in.
         results: dtype and shape of each output, None for one that nobody uses; the shape is empty where data decides on it.
         cache: what has been made of constants, kept for all plans of a session.
+        device: number of the one that it is planned for.
         sized: outputs whose shapes data decides on.
         flags: bytes that kernels set when data is not what the operator allows, and what to say then.
         spare: whether an output may take the place of an input.
@@ -51,6 +52,7 @@ class Step:
     attributes: dict[str, Any]
     results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
     cache: dict[Any, np.ndarray]
+    device: int = 0
     outputs: dict[int, Buffer] = field(default_factory=dict)
     sized: dict[int, Sized] = field(default_factory=dict)
     spare: Callable[[Buffer], bool] = lambda buffer: False

@@ -211,7 +211,8 @@ class Planner:
             if value.name and self.uses[value] and value.dtype is not None else None
             for value in node.outputs
         ]
-        step = Step(node, inputs, {**node.op.defaults, **node.attributes}, results, self.program.cache, spare=self._spare)
+        attributes = {**node.op.defaults, **node.attributes}
+        step = Step(node, inputs, attributes, results, self.program.cache, self.program.pool.number, spare=self._spare)
         found = planned(step)
         if isinstance(found, str):
             return found
@@ -263,7 +264,7 @@ class Planner:
 
     def _fuse(self, item: Chain | Launch, node: Node) -> None:
         before = self.steps[-1] if self.steps else None
-        if isinstance(item, Chain) and isinstance(before, Chain) and not self.keep:
+        if isinstance(item, Chain) and isinstance(before, Chain | Launch) and before.output is not None and not self.keep:
             both = joined(before, item)
             if both is not None and self._only_use(before.output):
                 self.steps[-1], self.nodes[-1] = both, node

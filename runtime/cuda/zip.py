@@ -59,12 +59,18 @@ class Chain:
         return zipped(self.steps, self.output.shape, operands, over(self.output, self.output.shape))
 
 
-def joined(first: Chain, then: Chain) -> Chain | None:
-    """Both as one chain, None where the second does not take the first one's output, once, element by element, in its first function."""
-    head = then.steps[0]
-    fed = [operand for operand in then.operands if operand.room is first.output.room]
-    same = len(fed) == 1 and fed[0].shape == first.output.shape == then.output.shape and fed[0].dtype == first.output.dtype
-    if not same or fed[0] not in head.operands or len(first.steps) + len(then.steps) > LONGEST:
+def joined(first: Chain | Launch, then: Chain) -> Chain | Launch | None:
+    """Both as one, None where the second does not take the first one's output, once, element by element, in its first function."""
+    made, head = first.output, then.steps[0]
+    if made is None:
+        return None
+    fed = [operand for operand in then.operands if operand.room is made.room]
+    same = len(fed) == 1 and fed[0].shape == made.shape == then.output.shape and fed[0].dtype == made.dtype
+    if not same or fed[0] not in head.operands:
+        return None
+    if isinstance(first, Launch):
+        return None if first.takes is None else first.takes(then)
+    if len(first.steps) + len(then.steps) > LONGEST:
         return None
     operands = tuple(None if operand is fed[0] else operand for operand in head.operands)
     return Chain((*first.steps, Apply(head.function, operands, head.numbers, head.compute, head.result), *then.steps[1:]), then.output)

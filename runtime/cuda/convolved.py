@@ -1,0 +1,144 @@
+"""Launches of cuDNN's convolutions. What a plan needs of the library is asked while it is made: an algorithm, by a fixed rule, and its memory.
+
+Convolutions of f32 are exact f32 unless the environment has CANDLE_TF32=1; those of 16 bits are summed in f32. Where a Relu is computed along,
+it makes 0 of what is not a number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..launch import Buffer, Room
+from . import cudnn
+from .convolution import Convolution
+from .kernel import Launch
+from .machine import capability
+from .memory import address
+
+WORKSPACE = 256 << 20
+"""The most bytes that an algorithm may work in."""
+BRAIN_FROM = (8, 0)
+"""The compute capability from which there are convolutions of bfloat16."""
+
+
+def chosen(offers: Sequence[cudnn.Performance], algorithms: Sequence[int], exact: bool) -> cudnn.Performance | None:
+    """The first of the library's offers that gives the same bits every time in the memory that there is, by an algorithm that may be taken.
+
+    Args:
+        exact: whether numbers must not be rounded before they are multiplied.
+    """
+    fitting = (
+        offer for offer in offers
+        if not offer.status and offer.determinism == cudnn.DETERMINISTIC and offer.memory <= WORKSPACE and offer.algorithm in algorithms
+        and (offer.math == cudnn.FMA_MATH or not exact)
+    )
+    return next(fitting, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """What the library keeps for a card; its calls come one after another.
+
+    Attributes:
+        lock: held from setting the stream to the call on it.
+    """
+
+    pointer: ctypes.c_void_p
+    lock: threading.Lock
+
+
+@functools.cache
+def handle(number: int) -> Handle:
+    """The handle of a card."""
+    from numba import cuda
+
+    made = ctypes.c_void_p()
+    with cuda.gpus[number]:
+        cuda.current_context()
+        cudnn.call("cudnnCreate", ctypes.byref(made))
+    return Handle(made, threading.Lock())
+
+
+def offers(description: cudnn.Description, way: cudnn.Direction, number: int) -> Sequence[cudnn.Performance]:
+    """What the library says of its algorithms on a card, best first; none where it does not know the convolution."""
+    from numba import cuda
+
+    found, count, held = (cudnn.Performance * 16)(), ctypes.c_int(), handle(number)
+    with cuda.gpus[number], held.lock:
+        given = (*description.ordered(way), len(found), ctypes.byref(count), found)
+        known = cudnn.call(way.choices(), held.pointer, *given, unless=cudnn.NOT_SUPPORTED)
+    return found[: count.value if known else 0]
+
+
+def workspace(description: cudnn.Description, way: cudnn.Direction, algorithm: int, number: int) -> int:
+    """Bytes that an algorithm works in on a card."""
+    from numba import cuda
+
+    size, held = ctypes.c_size_t(), handle(number)
+    with cuda.gpus[number], held.lock:
+        cudnn.call(way.room(), held.pointer, *description.ordered(way), algorithm, ctypes.byref(size))
+    return size.value
+
+
+class Convolved:
+    """The library in the place of a kernel: arguments are two arrays and the result, memory to work in, then the bias where there is one.
+
+    Attributes:
+        title: for listings.
+        least: the compute capability from which it runs.
+    """
+
+    least = (0, 0)
+
+    def __init__(self, description: cudnn.Description, way: cudnn.Direction, algorithm: int, number: int, title: str) -> None:
+        self.description, self.way, self.algorithm, self.number, self.title = description, way, algorithm, number, title
+
+    def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
+        """Ask for the convolution on a stream, where it may be captured; returns before it is done."""
+        first, second, result, room, *bias = (ctypes.c_void_p(address(item)) for item in arguments)
+        one, zero, known = ctypes.c_float(1), ctypes.c_float(0), self.description
+        one_at, two_at, convolution, result_at = known.ordered(self.way)
+        held = handle(self.number)
+        work = (convolution, self.algorithm, room, ctypes.c_size_t(arguments[3].nbytes))
+        operands = (ctypes.byref(one), one_at, first, two_at, second, *work, ctypes.byref(zero))
+        with held.lock:
+            cudnn.call("cudnnSetStream", held.pointer, ctypes.c_void_p(int(stream)))
+            if bias:
+                cudnn.call(cudnn.FUSED, held.pointer, *operands, result_at, result, known.bias, bias[0], known.activation, result_at, result)
+            else:
+                cudnn.call(self.way.run(), held.pointer, *operands, result_at, result)
+
+    def __repr__(self) -> str:
+        return self.title
+
+
+def launched(
+    asked: Convolution, given: Buffer, w: Buffer, result: Buffer, number: int, bias: Buffer | None = None, relu: bool = False,
+) -> Launch | None:
+    """The library's launch on a card, with a `bias` for each channel and then Relu where they are wanted; None where it has no algorithm for it.
+
+    Args:
+        given: x, or y where the convolution is turned; `result` is the other one.
+    """
+    way = cudnn.BACKWARD if asked.turned else cudnn.FORWARD
+    if asked.dtype == "bfloat16" and capability() < BRAIN_FROM:
+        return None
+    description = cudnn.Description(asked, relu)
+    exact = cudnn.arithmetic(asked.dtype) == cudnn.FMA_MATH
+    found = chosen(offers(description, way, number), way.algorithms if bias is None else (cudnn.FUSED_ALGORITHM,), exact)
+    if found is None:
+        return None
+    description.take(found.math)
+    nbytes = max(1, workspace(description, way, found.algorithm, number))
+    title = f"cuDNN {'transposed ' if asked.turned else ''}convolution{'' if bias is None else ' + bias'}{' + Relu' if relu else ''} of {asked.dtype}"
+    kernel: Any = Convolved(description, way, found.algorithm, number, title)
+    operands = (w, given) if asked.turned else (given, w)
+    room = Buffer(np.dtype(np.uint8), (nbytes,), Room(nbytes))
+    return Launch(kernel, [*operands, result, room, *([] if bias is None else [bias])], 1)
