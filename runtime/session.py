@@ -90,6 +90,7 @@ class Session:
         made = graph
         if simplify or (simplify is None and self._large):
             from .passes.half_products import HalfProducts
+            from .passes.half_stretches import HalfStretches
             from .passes.integer_operators import IntegerOperators
             from .passes.real_operators import RealOperators
             from .passes.simplify import Simplify
@@ -101,6 +102,8 @@ class Session:
                 HalfProducts().run(made)
             UseLinear().run(made)
             Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8)).run(made)
+            if device == "cpu":
+                HalfStretches().run(made)
         self.program: Any = None
         self.program = self._program(made)
         self._names = [value.name for value in self.graph.inputs]

@@ -95,7 +95,8 @@ def _widening(step: Step, source: Buffer, target: Buffer) -> Launch:
 
 def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     results = [None if item is None else (F32, item[1]) if item[0].name in NARROW else item for item in step.results]
-    inner = Wide(step.node, list(step.inputs), step.attributes, results, step.threads, step.cache, rooms=step.rooms, refusal=step.refusal)
+    own = step.outputs if results == step.results else {}
+    inner = Wide(step.node, list(step.inputs), step.attributes, results, step.threads, step.cache, own, step.rooms, step.refusal)
     inner.rearranging = rearranging
     for index, buffer in enumerate(step.inputs):
         if buffer is None or buffer.dtype.name not in NARROW:
@@ -118,10 +119,8 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
         if used and place is not None:
             step.rooms.append(place.room)
             inner.before.append(_widening(step, buffer, place))
-    after = []
-    for index, wide in inner.outputs.items():
-        target = step.output(index)
-        after.append(Chain((Apply("Cast", (wide,), (), F32, target.dtype),), target))
+    pairs = [(wide, step.output(index)) for index, wide in inner.outputs.items()]
+    after = [Chain((Apply("Cast", (wide,), (), F32, target.dtype),), target) for wide, target in pairs if wide is not target]
     return [*inner.before, *launches, *after]
 
 
@@ -131,7 +130,7 @@ def _of_halves(planner: Planner) -> Planner:
     def plan(step: Step) -> Planned:
         if not any(buffer is not None and buffer.dtype.name in NARROW for buffer in step.inputs):
             return planner(step)
-        if any(item is not None and item[0].name not in NARROW for item in step.results):
+        if any(item is not None and item[0].name not in (*NARROW, "float32") for item in step.results):
             return None
         before = len(step.rooms)
         try:

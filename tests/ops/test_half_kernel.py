@@ -8,7 +8,7 @@ from candle_convert.runtime.op import Example
 from candle_convert.runtime.session import Session
 from natively import natively
 from networks import Net, value
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 TYPES = {"f16": (np.float16, 2e-3), "bf16": (ml_dtypes.bfloat16, 1e-2)}
 
@@ -70,3 +70,50 @@ def test_weights_stay_narrow():
     session = Session(graph_of(net.model(*ends)), native=True, simplify=True)
     session.run(None, {"x": numbers("f16", 1, 160, 7, 7)})
     assert {array.dtype for array in kept(session) if array.size >= 448 * 160} == {np.dtype(np.float16)}
+
+
+def stretch(dtype):
+    """Convolutions of 16 bits with what may stand between them, and a branch that reads what one of them made."""
+    net, kind = Net(5), {np.float16: TensorProto.FLOAT16, ml_dtypes.bfloat16: TensorProto.BFLOAT16}[dtype]
+    weights = [net.constant((net.rng.normal(size=shape) / 9).astype(dtype)) for shape in ((12, 3, 3, 3), 12, (12, 1, 3, 3), (8, 12, 1, 1))]
+    x = net.add("Relu", net.add("Conv", net.add("Cast", "x", to=kind), *weights[:2]))
+    y = net.add("Mul", net.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]), net.constant(np.array(0.5, dtype)))
+    y = net.add("Concat", net.add("Conv", y, weights[2], group=12, pads=[1, 1, 1, 1]), y, axis=1)
+    y = net.add("Slice", y, *(net.constant(np.array([at])) for at in (6, 18, 1)))
+    net.add("Transpose", net.add("Conv", y, weights[3]), name="y", perm=[0, 2, 3, 1])
+    net.add("Softmax", x, name="z")
+    ends = [value("y", kind, 1, 7, 7, 8), value("z", kind, 1, 12, 14, 14)]
+    return net.model([value("x", TensorProto.FLOAT, 1, 3, 16, 16)], ends, opset=22)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_stretches_round_where_they_end(name):
+    dtype, error = TYPES[name]
+    x = np.random.default_rng(0).normal(size=(1, 3, 16, 16)).astype(np.float32)
+    expected = Session(graph_of(stretch(dtype)), native=False, simplify=False).run(None, {"x": x})
+    session = Session(graph_of(stretch(dtype)), native=True, simplify=True)
+    found = session.run(None, {"x": x})
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=8 * error, atol=4 * error)
+    narrow = [node for node in session.program.nodes if any(value.dtype and value.dtype.name == name for value in node.outputs)]
+    assert sorted(node.op.name for node in narrow) == ["Cast", "Cast", "Softmax"]
+
+
+def test_branches_widen_for_themselves():
+    """Both branches of a condition convolve a value from around them."""
+    net = Net(6)
+    weight = net.constant((net.rng.normal(size=(4, 3, 3, 3)) / 5).astype(np.float16))
+    shape = [1, 4, 6, 6]
+    branches = {}
+    for name, sign in (("then_branch", "Relu"), ("else_branch", "Neg")):
+        nodes = [helper.make_node("Conv", ["h", weight], [f"{name}c"]), helper.make_node(sign, [f"{name}c"], [f"{name}y"])]
+        branches[name] = helper.make_graph(nodes, name, [], [value(f"{name}y", TensorProto.FLOAT16, *shape)])
+    net.add("Abs", "x", name="h")
+    net.add("If", "c", name="y", **branches)
+    ends = [value("x", TensorProto.FLOAT16, 1, 3, 8, 8), value("c", TensorProto.BOOL)]
+    model, x = net.model(ends, [value("y", TensorProto.FLOAT16, *shape)], opset=22), numbers("f16", 1, 3, 8, 8)
+    for truth in (np.array(True), np.array(False)):
+        one = Session(graph_of(model), native=False, simplify=False).run(None, {"x": x, "c": truth})[0]
+        other = Session(graph_of(model), native=True, simplify=True).run(None, {"x": x, "c": truth})[0]
+        np.testing.assert_allclose(other.astype(np.float32), one.astype(np.float32), rtol=4e-3, atol=4e-3)
