@@ -134,6 +134,24 @@ class Call:
     wanted: tuple[bool, ...]
     run: Callable[[Graph, Sequence[Any]], list[Any]]
 
+    def number(self, array: Any) -> Any:
+        """The only element of a tensor that a subgraph gave."""
+        import numpy as np
+
+        return np.asarray(array).reshape(-1)[0]
+
+    def entries(self, array: Any, axis: int) -> Sequence[Any]:
+        """A tensor's entries along an axis."""
+        import numpy as np
+
+        return [np.asarray(entry) for entry in np.moveaxis(array, axis, 0)]
+
+    def stacked(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Tensors of one dtype and shape as one, along a new axis."""
+        import numpy as np
+
+        return np.stack(arrays, axis)
+
 
 def op(
     name: str, domain: str = "", since: int = 1, *, infer: Infer, examples: Iterable[Example] = (), tolerance: Tolerance | None = None,

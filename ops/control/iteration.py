@@ -33,7 +33,7 @@ class Iterations:
         """Keep the tensors of one iteration; LimitError when they, the state or the time are too much."""
         for column, item in zip(self.kept, found, strict=True):
             column.append(item)
-            self.nbytes += item.nbytes if isinstance(item, np.ndarray) else 0
+            self.nbytes += 0 if item is None or isinstance(item, list | dict) else item.nbytes
         if self.nbytes > current().memory:
             why = f"{self.operator} collects more than {current().memory:,} bytes"
             raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
@@ -43,19 +43,19 @@ class Iterations:
         if time.monotonic() > self.deadline:
             raise LimitError("E-RUN-TIME", None, f"{self.operator} runs for more than {current().time:g} s", hint="Raise it with --limit time=30m")
 
-    def stacked(self, axes: Sequence[int], backwards: Sequence[int]) -> list[np.ndarray]:
+    def stacked(self, call: Call, axes: Sequence[int], backwards: Sequence[int]) -> list[Any]:
         """The tensors of all iterations as one, along an axis for each output, the last iteration first where it goes backwards."""
-        return [self._stacked(index, axis, bool(reverse)) for index, (axis, reverse) in enumerate(zip(axes, backwards, strict=True))]
+        return [self._stacked(call, index, axis, bool(reverse)) for index, (axis, reverse) in enumerate(zip(axes, backwards, strict=True))]
 
-    def _stacked(self, index: int, axis: int, reverse: bool) -> np.ndarray:
+    def _stacked(self, call: Call, index: int, axis: int, reverse: bool) -> Any:
         items, value = self.kept[index], self.outputs[index]
         if not items:
             return self._nothing(value, axis)
-        if any(not isinstance(item, np.ndarray) or item.shape != items[0].shape or item.dtype != items[0].dtype for item in items):
+        if any(item is None or isinstance(item, list | dict) or item.shape != items[0].shape or item.dtype != items[0].dtype for item in items):
             raise refused(self.operator, f"output {value.name!r} of its body changes its shape or dtype between iterations")
         if not -items[0].ndim - 1 <= axis <= items[0].ndim:
             raise refused(self.operator, "the axis to collect along does not exist", "E-OP-AXIS", expected=f"below {items[0].ndim + 1}", found=axis)
-        return np.stack(items[::-1] if reverse else items, axis)
+        return call.stacked(items[::-1] if reverse else items, axis)
 
     def _nothing(self, value: Value, axis: int) -> np.ndarray:
         """What no iteration gives: length zero along the axis, unknown lengths are zero, too."""

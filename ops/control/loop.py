@@ -66,10 +66,10 @@ def loop(trip_count: np.ndarray | None, condition: np.ndarray | None, *state: An
             break
         inputs = [_flag(body.inputs[0], iteration, np.int64), _flag(body.inputs[1], goes_on, np.bool_), *values]
         found = outputs_of("Loop", call, call.run(body, inputs), len(body.outputs))
-        goes_on, values = bool(np.asarray(found[0]).reshape(-1)[0]), found[1 : len(values) + 1]
+        goes_on, values = bool(call.number(found[0])), found[1 : len(values) + 1]
         scanned.add(found[len(values) + 1 :], values)
     count = len(scanned.kept)
-    return (*values, *scanned.stacked([0] * count, [0] * count))
+    return (*values, *scanned.stacked(call, [0] * count, [0] * count))
 
 
 @control(loop)

@@ -1,8 +1,12 @@
-"""Control flow is decided on the CPU; the subgraphs themselves run on the device."""
+"""Control flow on the device: the host reads what decides, and nothing else; states, entries and what is collected stay there."""
 
 from __future__ import annotations
 
-from ...runtime.cuda.place import on_cpu, within
-from . import branch, iteration, loop, scan
+from ...runtime.cuda.place import controlled
+from .branch import if_
+from .loop import loop
+from .scan import scan
 
-on_cpu("what runs next is decided on the CPU; the subgraph runs on the device", *within(branch, iteration, loop, scan))
+controlled(if_, looks=(0,))
+controlled(loop, looks=(0, 1))
+controlled(scan)

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...runtime.build import Builder
 from ...runtime.control import control
 from ...runtime.graph import Dim, Graph, Node, Value
@@ -66,7 +64,7 @@ def scan(
     if not 0 < num_scan_inputs <= len(inputs):
         raise refused("Scan", "the number of scan inputs is not among its inputs", expected=f"up to {len(inputs)}", found=num_scan_inputs)
     axes = [axis_in("Scan", axis, item.ndim) for axis, item in zip(_given(scan_input_axes, num_scan_inputs), inputs[states:], strict=True)]
-    entries = [np.moveaxis(item, axis, 0) for axis, item in zip(axes, inputs[states:], strict=True)]
+    entries = [call.entries(item, axis) for axis, item in zip(axes, inputs[states:], strict=True)]
     backwards = _given(scan_input_directions, num_scan_inputs)
     entries = [item[::-1] if reverse else item for reverse, item in zip(backwards, entries, strict=True)]
     if len({len(item) for item in entries}) != 1:
@@ -74,11 +72,11 @@ def scan(
     values = list(inputs[:states])
     collected = Iterations("Scan", body.outputs[states:])
     for step in range(len(entries[0])):
-        found = outputs_of("Scan", call, call.run(body, [*values, *(np.asarray(item[step]) for item in entries)]), len(body.outputs))
+        found = outputs_of("Scan", call, call.run(body, [*values, *(item[step] for item in entries)]), len(body.outputs))
         values = found[:states]
         collected.add(found[states:], values)
     count = len(collected.kept)
-    return (*values, *collected.stacked(_given(scan_output_axes, count), _given(scan_output_directions, count)))
+    return (*values, *collected.stacked(call, _given(scan_output_axes, count), _given(scan_output_directions, count)))
 
 
 @control(scan)

@@ -43,6 +43,11 @@ class DeviceArray:
         """Number of elements."""
         return math.prod(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.size * self.dtype.itemsize
+
     @staticmethod
     def of(buffer: Buffer, memory: Memory) -> DeviceArray:
         """A buffer of a run, which lasts as long as the run."""

@@ -80,6 +80,11 @@ class Memory:
         """Copy an array to the device."""
         put(self.view(buffer), np.ascontiguousarray(array).reshape(-1).view(stored(buffer.dtype).storage))
 
+    def fill(self, buffer: Buffer, array: DeviceArray) -> None:
+        """Copy an array that is on the device."""
+        if buffer.nbytes:
+            self.view(buffer).view(np.dtype(np.uint8)).copy_to_device(array.bytes)
+
     def array(self, home: Buffer | Sized) -> DeviceArray:
         """A value of the run, which lasts as long as the run; waits for its length where kernels find it."""
         if isinstance(home, Buffer):

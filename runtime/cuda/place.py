@@ -28,7 +28,7 @@ from .zip import Chain
 
 if TYPE_CHECKING:
     from ..build import Builder
-    from ..graph import Node
+    from ..graph import Node, Value
     from ..op import Op
 
 
@@ -110,6 +110,19 @@ Planned: TypeAlias = "Launch | Chain | View | list[Launch | Chain] | str"
 Planner = Callable[[Step], Planned]
 Formula = Callable[["Node", "Builder"], None]
 
+@dataclass(frozen=True)
+class Deciding:
+    """An operator that the host runs on tensors that stay where they are: it hands them on, gathers them, or gives them to subgraphs.
+
+    Attributes:
+        looks: the inputs that it looks into, which are brought to the host.
+        compute: what runs it, with a keyword `call`; the operator's own where None.
+    """
+
+    looks: tuple[int, ...] = ()
+    compute: Callable[..., Any] | None = None
+
+
 DECIDING: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "TopK", "CumSum", "CumProd", "CenterCropPad", "Upsample"), (1,)),
     **{f"Reduce{name}": (1,) for name in ("Sum", "Mean", "Prod", "Max", "Min", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")},
@@ -121,9 +134,18 @@ DECIDING: dict[str, tuple[int, ...]] = {
 """Inputs whose values decide what a node is, by domain (none for the standard's) and name: a plan is made for the very values that are fed there."""
 DECIDING_ELEMENTS = 4096
 
+
+def deciding(node: Node) -> list[Value]:
+    """The inputs of a node whose values decide what it is."""
+    places = DECIDING.get(f"{node.op.domain}.{node.op.name}" if node.op.domain else node.op.name, ())
+    return [value for place in places if place < len(node.inputs) and (value := node.inputs[place]) is not None]
+
+
+
 PLANNERS: dict[Op, Planner] = {}
 FORMULAS: dict[Op, Formula] = {}
 REASONS: dict[Op, str] = {}
+CONTROLLED: dict[Op, Deciding] = {}
 SIZED: set[Op] = set()
 """Operators whose planners give outputs as long as data says."""
 
@@ -137,6 +159,11 @@ def cuda(*found: Op, sized: bool = False) -> Callable[[Planner], Planner]:
         return planner
 
     return registered
+
+
+def controlled(*found: Op, looks: tuple[int, ...] = (), compute: Callable[..., Any] | None = None) -> None:
+    """Say that operators are run as `Deciding` says."""
+    CONTROLLED.update(dict.fromkeys(found, Deciding(looks, compute)))
 
 
 class Stays(Exception):
@@ -178,7 +205,7 @@ def kernels() -> None:
 def placed(operator: Op) -> str | None:
     """None for operators with a path on the device, why the others have none."""
     kernels()
-    if operator in PLANNERS or formula_of(operator) is not None:
+    if operator in PLANNERS or operator in CONTROLLED or formula_of(operator) is not None:
         return None
     return REASONS.get(operator, "it has no CUDA path")
 

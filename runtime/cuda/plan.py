@@ -41,6 +41,15 @@ class HostStep:
 
 
 @dataclass(eq=False)
+class Control:
+    """A node whose `compute` decides what happens to tensors; they, and what its subgraphs use, stay where they are."""
+
+    node: Node
+    inputs: list[Buffer | Value | None]
+    captured: dict[Value, Buffer | Value]
+
+
+@dataclass(eq=False)
 class Upload:
     """A value's copy on the device."""
 
@@ -70,7 +79,7 @@ class Plan:
         rest: what runs afterwards on the values in `live`.
     """
 
-    steps: list[Launch | HostStep | Upload | Download] = field(default_factory=list)
+    steps: list[Launch | HostStep | Control | Upload | Download] = field(default_factory=list)
     nodes: list[Node | None] = field(default_factory=list)
     fed: list[Value | int] = field(default_factory=list)
     outputs: list[Buffer | Value] = field(default_factory=list)
@@ -131,12 +140,14 @@ def laid_out(plan: Plan) -> None:
     flags_placed(flags, plan.flagged)
 
 
-def buffers_of(step: Launch | HostStep | Upload | Download) -> list[Buffer]:
+def buffers_of(step: Launch | HostStep | Control | Upload | Download) -> list[Buffer]:
     """Device memory that a step uses."""
     if isinstance(step, Launch):
         return [argument for argument in step.arguments if isinstance(argument, Buffer)]
     if isinstance(step, HostStep):
         return [home for home in step.captured.values() if isinstance(home, Buffer)]
+    if isinstance(step, Control):
+        return [home for home in (*step.inputs, *step.captured.values()) if isinstance(home, Buffer)]
     return [step.buffer]
 
 

@@ -27,8 +27,8 @@ from .element import holds
 from .hosted import once
 from .kernel import Launch
 from .order import inputs_first
-from .place import PLANNERS, SIZED, Stays, Step, formula_of, placed, planned
-from .plan import Download, Fixed, Home, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
+from .place import CONTROLLED, DECIDING_ELEMENTS, PLANNERS, SIZED, Stays, Step, deciding, formula_of, placed, planned
+from .plan import Control, Download, Fixed, Home, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
 from .sized import Sized
 from .zip import Chain, joined
 
@@ -48,7 +48,7 @@ class Planner:
         self.host: set[Value] = set()
         self.device: dict[Value, Buffer] = {}
         self.sized: dict[Value, Sized] = {}
-        self.steps: list[Chain | Launch | HostStep | Upload | Download] = []
+        self.steps: list[Chain | Launch | HostStep | Control | Upload | Download] = []
         self.nodes: list[Node | None] = []
         self.facts = Known(self.constants)
         self.nodes_left = [copied(node, self.values) for node in program.nodes]
@@ -93,6 +93,9 @@ class Planner:
         waiting = self.nodes_left[::-1]
         while waiting:
             node = waiting.pop()
+            if self._waits(node):
+                self._cut([node, *waiting[::-1]])
+                break
             if not self._node(node):
                 waiting += self._expanded(node)[::-1]
             elif (waiting or self.sized) and any(self._unknown(value) for value in node.outputs):
@@ -101,6 +104,21 @@ class Planner:
         else:
             self.plan.outputs = [self._result(value) for value in self.results]
         return self._finished()
+
+    def _waits(self, node: Node) -> bool:
+        """Whether shapes of a node's outputs follow from few numbers that are computed before it: these are read, and the plan for what follows is
+        made for them, so that tensors that it works on can stay on the device."""
+        if not any(self._readable(value) for value in deciding(node)):
+            return False
+        self.facts.infer_node(node)
+        return any(self._unknown(value) for value in node.outputs)
+
+    def _readable(self, value: Value) -> bool:
+        home = self.device.get(value)
+        if value in self.constants or home is None:
+            return value in self.host and value not in self.constants and value not in self.plan.fed
+        made_here = home.room.constant is None and home.room.slot is None
+        return made_here and home.count <= DECIDING_ELEMENTS and home.dtype.kind in "fiub"
 
     def _unknown(self, value: Value) -> bool:
         return bool(value.name) and self.uses[value] > 0 and value not in self.constants and not value.container and (
@@ -113,6 +131,9 @@ class Planner:
             return False
         self.facts.infer_node(node)
         if not any(value.name and self.uses[value] for value in node.outputs) or self._folded(node):
+            return True
+        if node.op in CONTROLLED:
+            self._controlled(node)
             return True
         why = placed(node.op)
         if why is None:
@@ -258,7 +279,7 @@ class Planner:
         dtype = value.dtype.as_numpy()
         return Buffer(dtype, ints(value.shape), Room(size(value.shape) * dtype.itemsize)) if holds(dtype) else None
 
-    def _add(self, item: Chain | Launch | HostStep | Upload | Download, node: Node | None) -> None:
+    def _add(self, item: Chain | Launch | HostStep | Control | Upload | Download, node: Node | None) -> None:
         self.steps.append(item)
         self.nodes.append(node)
 
@@ -285,12 +306,25 @@ class Planner:
         if node.op.compute is None:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {node.op.name}", hint="List them with candle-convert ops")
         inputs = [None if value is None else self._at_host(value, node) for value in node.inputs]
-        captured: dict[Value, Buffer | Value] = {}
-        for value in (value for graph in node.subgraphs for value in captures(graph)):
-            home = self.device.get(value)
-            captured[value] = home if home is not None and home.room.constant is None else self._at_host(value, node)
-        self._add(HostStep(node, why, inputs, captured), node)
+        self._add(HostStep(node, why, inputs, self._captured(node)), node)
         self.host.update(value for value in node.outputs if value.name)
+
+    def _controlled(self, node: Node) -> None:
+        looks = CONTROLLED[node.op].looks
+        inputs = [
+            None if value is None else self._at_host(value, node) if index in looks else self._where(value, node)
+            for index, value in enumerate(node.inputs)
+        ]
+        self._add(Control(node, inputs, self._captured(node)), node)
+        self.host.update(value for value in node.outputs if value.name)
+
+    def _captured(self, node: Node) -> dict[Value, Buffer | Value]:
+        return {value: self._where(value, node) for graph in node.subgraphs for value in captures(graph)}
+
+    def _where(self, value: Value, node: Node) -> Buffer | Value:
+        """A value on the device where it is there already, else on the host; weights too, which programs of subgraphs upload."""
+        home = self.device.get(value)
+        return home if home is not None and home.room.constant is None else self._at_host(value, node)
 
     def _at_host(self, value: Value, node: Node | None) -> Value:
         if value in self.constants:

@@ -19,12 +19,13 @@ from ..op import Call
 from ..plan import dtype_of
 from ..tensor import Tensor
 from .array import DeviceArray
+from .controlled import DeviceCall, fetched, own
 from .hosted import once
 from .kernel import Launch
 from .machine import number_of
 from .memory import Memory
-from .place import DECIDING, DECIDING_ELEMENTS, kernels
-from .plan import Download, Fixed, HostStep, OnDevice, OnHost, Plan, Upload
+from .place import CONTROLLED, DECIDING_ELEMENTS, deciding, kernels
+from .plan import Control, Download, Fixed, HostStep, OnDevice, OnHost, Plan, Upload
 from .planner import Planner
 from .pool import Share, pool_of
 from .replay import SHORTEST, Replays, stretches
@@ -62,9 +63,8 @@ class Program:
         self.left: list[Node] = []
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._defaults: dict[int, Fixed] = {}
-        asked = ((node, place) for node in self.nodes for place in DECIDING.get(_key(node), ()))
-        deciding = {node.inputs[place] for node, place in asked if place < len(node.inputs)}
-        self.decides = [value in deciding for value in self.inputs]
+        asked = {value for node in self.nodes for value in deciding(node)}
+        self.decides = [value in asked for value in self.inputs]
         self._lock = threading.Lock()
 
     def sub(
@@ -74,9 +74,9 @@ class Program:
         return Program(nodes, inputs, outputs, weights, self.pool, self.cache)
 
     def run(
-        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool = False, move: bool = True,
+        self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool | None = False, move: bool = True,
     ) -> list[Any]:
-        """Outputs for arrays (or lists, maps, None) in the order of `inputs`: on the host, or as arrays of their own on the device."""
+        """Outputs for arrays (or lists, maps, None) in the order of `inputs`: on the host, on the device, or where they are for None."""
         return self.runner(feeds, keep or frozenset()).run(feeds, on_tap, on_device)
 
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
@@ -103,10 +103,6 @@ class Program:
     def plans(self) -> list[Plan]:
         """The plans that are cached."""
         return [runner.plan for runner in self.runners]
-
-
-def _key(node: Node) -> str:
-    return f"{node.op.domain}.{node.op.name}" if node.op.domain else node.op.name
 
 
 def of_graph(
@@ -170,7 +166,7 @@ class Runner:
         """Programs of subgraphs that have run."""
         return list(self._below.values())
 
-    def run(self, feeds: Sequence[Any], on_tap: Tap | None = None, on_device: bool = False) -> list[Any]:
+    def run(self, feeds: Sequence[Any], on_tap: Tap | None = None, on_device: bool | None = False) -> list[Any]:
         """Outputs, which share no memory with anything else."""
         share = self.program.pool
         arena = share.take(self.plan)
@@ -179,7 +175,7 @@ class Runner:
         finally:
             share.give(arena)
 
-    def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None, on_device: bool) -> list[Any]:
+    def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None, on_device: bool | None) -> list[Any]:
         plan = self.plan
         objects: dict[Value, Any] = dict(plan.objects)
         for place, feed in zip(plan.fed, feeds, strict=True):
@@ -193,9 +189,11 @@ class Runner:
             if isinstance(step, tuple):
                 self._launch(memory, number, step)
             elif isinstance(step, Upload):
-                memory.upload(step.buffer, self._fitting(step, objects[step.value]))
+                self._upload(memory, step, objects[step.value])
             elif isinstance(step, Download):
                 objects[step.value] = memory.download(step.buffer)
+            elif isinstance(step, Control):
+                self._control(memory, step, objects)
             else:
                 self._on_host(memory, step, objects)
         raised = memory.download(plan.flagged) if plan.flagged is not None else ()
@@ -204,13 +202,15 @@ class Runner:
                 raise UsageError("E-OP-INDEX", None, why, hint="Compare the inputs with what the model expects")
         if on_tap is not None:
             for name, home in plan.taps.items():
-                on_tap(name, np.array(objects[home]) if isinstance(home, Value) else memory.array(home).numpy())
+                on_tap(name, np.array(fetched(objects[home])) if isinstance(home, Value) else memory.array(home).numpy())
         if plan.rest is None:
             if on_device:
                 return [self._staying(memory, home, feeds, objects) for home in plan.outputs]
-            return [memory.download(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
+            if on_device is None:
+                return [memory.kept(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
+            return [memory.download(home) if isinstance(home, Buffer) else _owned(fetched(objects[home]), feeds, plan) for home in plan.outputs]
         live = [objects[home] if isinstance(home, Value) else memory.array(home) for home in plan.live]
-        found: list[Any] = plan.rest.runner(live).run(live, None, on_device)
+        found = plan.rest.run(told(plan.rest, live), on_device=on_device)
         return found if on_device else [_owned(result, feeds, plan) for result in found]
 
     def _launch(self, memory: Memory, number: int, launches: Sequence[Launch]) -> None:
@@ -234,14 +234,17 @@ class Runner:
             return DeviceArray(home.dtype, home.shape, lent.bytes, lent if lent.owner is None else lent.owner)
         return memory.kept(home)
 
-    def _fitting(self, step: Upload, found: Any) -> np.ndarray:
-        array = np.asarray(found)
+    def _upload(self, memory: Memory, step: Upload, found: Any) -> None:
+        array = found if isinstance(found, DeviceArray) else np.asarray(found)
         if array.dtype != step.buffer.dtype or array.shape != step.buffer.shape:
             raise UsageError(
                 "E-RUN-SHAPE", None, f"{step.value.name!r} is not what the graph says", expected=f"{step.buffer.dtype}{list(step.buffer.shape)}",
                 found=f"{array.dtype}{list(array.shape)}", hint="Please report it",
             )
-        return array
+        if isinstance(array, DeviceArray):
+            memory.fill(step.buffer, array)
+        else:
+            memory.upload(step.buffer, array)
 
     def _on_host(self, memory: Memory, step: HostStep, objects: dict[Value, Any]) -> None:
         node = step.node
@@ -250,23 +253,51 @@ class Runner:
             run = functools.partial(self._subgraph, memory, step, objects)
             attributes = {**attributes, "call": Call(node, tuple(bool(value.name) for value in node.outputs), run)}
         assert node.op.compute is not None
-        inputs = [None if value is None else objects[value] for value in step.inputs]
+        inputs = [None if value is None else fetched(objects[value]) for value in step.inputs]
         results = node.op.compute(*(inputs if node.op.stored else map(numbers, inputs)), **attributes)
         for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
             objects[value] = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
 
-    def _subgraph(self, memory: Memory, step: HostStep, objects: dict[Value, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    def _control(self, memory: Memory, step: Control, objects: dict[Value, Any]) -> None:
+        """A node that decides: its subgraphs' results stay on the device."""
+        node = step.node
+        attributes = node.attributes
+        rule = CONTROLLED[node.op]
+        compute = rule.compute or node.op.compute
+        assert compute is not None
+        if rule.compute is not None or node.op.asks:
+            run = functools.partial(self._subgraph, memory, step, objects)
+            wanted = tuple(bool(value.name) for value in node.outputs)
+            attributes = {**attributes, "call": DeviceCall(node, wanted, run, self.program)}
+        inputs = [None if home is None else numbers(self._found(memory, home, objects)) for home in step.inputs]
+        results = compute(*(fetched(item) if index in rule.looks else item for index, item in enumerate(inputs)), **attributes)
+        for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
+            objects[value] = own(result, self.program)
+
+    def _found(self, memory: Memory, home: Buffer | Value, objects: dict[Value, Any]) -> Any:
+        return DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home]
+
+    def _subgraph(
+        self, memory: Memory, step: HostStep | Control, objects: dict[Value, Any], graph: Graph, inputs: Sequence[Any],
+    ) -> list[Any]:
+        """A subgraph's results: on the host for a node that is computed there, else where they are."""
         below = self._below.get(id(graph))
         blocks = {value: objects[home] for value, home in step.captured.items() if isinstance(home, Value) and isinstance(objects[home], Blocks)}
         around = [value for value in captures(graph) if value not in blocks]
         if below is None:
             made = self.program.sub(graph.nodes, [*graph.inputs, *around], graph.outputs, weights_of(graph) | blocks)
             below = self._below.setdefault(id(graph), made)
-        fed: list[Any] = [item if item is None or isinstance(item, list | dict) else np.asarray(item) for item in inputs]
-        for value in around:
-            home = step.captured[value]
-            fed.append(DeviceArray.of(home, memory) if isinstance(home, Buffer) else objects[home])
-        return below.run(fed)
+        fed: list[Any] = [item if item is None or isinstance(item, list | dict | DeviceArray) else np.asarray(item) for item in inputs]
+        fed += [self._found(memory, step.captured[value], objects) for value in around]
+        return below.run(told(below, fed), on_device=None if isinstance(step, Control) else False)
+
+
+def told(program: Program, feeds: Sequence[Any]) -> list[Any]:
+    """What a program is fed: small arrays whose values decide what a node is are read, so that it is planned for these."""
+    return [
+        feed.numpy() if decides and isinstance(feed, DeviceArray) and feed.size <= DECIDING_ELEMENTS else feed
+        for feed, decides in zip(feeds, program.decides, strict=True)
+    ]
 
 
 def _owned(result: Any, feeds: Sequence[Any], plan: Plan) -> Any:

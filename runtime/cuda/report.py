@@ -13,7 +13,7 @@ from ..upgrade import upgrade
 from .divided import Divided
 from .kernel import Launch
 from .place import kernels
-from .plan import Download, Fixed, HostStep, OnHost, Plan, Upload
+from .plan import Control, Download, Fixed, HostStep, OnHost, Plan, Upload
 from .planner import Planner
 from .pool import Share, pool_of
 from .program import Program, weights_of
@@ -106,6 +106,8 @@ def _count(plan: Plan, made: Placement) -> None:
     for step, node in zip(plan.steps, plan.nodes, strict=True):
         if isinstance(step, HostStep):
             made.host[step.node.op.name, step.why] += 1
+        elif isinstance(step, Control):
+            made.device[step.node.op.name] += 1
         elif isinstance(step, Launch):
             made.launches += 1
             if node is not None and id(node) not in seen:

@@ -115,4 +115,28 @@ def quantized():
     return n.model([("x", FLOAT, ["n", 2, 4, 6])], [(y, FLOAT)]), {"x": n.rng.normal(size=(1, 2, 4, 6)).astype(np.float32)}
 
 
-NETWORKS = {"convolutional": convolutional, "transformer": transformer, "recurrent": recurrent, "controlled": controlled, "quantized": quantized}
+def listed():
+    """Lists of tensors, entries along another axis and backwards, and a shape and a part that numbers of the run decide on."""
+    n = Network(6)
+    x = n.add("MatMul", "x", n.weight(4, 4))
+    rows = n.add("SplitToSequence", x, n.weight(array=np.array([1, 3])))
+    rows = n.add("SequenceInsert", rows, n.add("Tanh", x), n.weight(array=np.array(1)))
+    x = n.add("ConcatFromSequence", n.add("SequenceErase", rows, n.weight(array=np.array(0))), axis=0)
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "entry"], ["then"]), helper.make_node("Exp", ["entry"], ["kept"])], "body",
+        [helper.make_tensor_value_info(name, FLOAT, [7]) for name in ("sum", "entry")],
+        [helper.make_tensor_value_info(name, FLOAT, [7]) for name in ("then", "kept")],
+    )
+    total, kept = n.add("Scan", n.weight(array=np.zeros(7, np.float32)), x, body=body, outputs=2, num_scan_inputs=1, scan_input_axes=[1],
+                        scan_input_directions=[1], scan_output_axes=[-1])
+    count = n.add("Cast", n.add("ReduceSum", n.add("Cast", n.add("Greater", total, n.weight(array=np.float32(-9))), to=FLOAT)), to=INT64)
+    part = n.add("Slice", kept, n.weight(array=np.array([0])), n.add("Div", count, n.weight(array=np.array([2]))), n.weight(array=np.array([0])))
+    shape = n.add("Concat", n.weight(array=np.array([-1])), n.add("Div", count, n.weight(array=np.array([3]))), axis=0)
+    y = n.add("Relu", n.add("Reshape", part, shape))
+    return n.model([("x", FLOAT, [4, 4])], [(y, FLOAT), (total, FLOAT)]), {"x": n.rng.normal(size=(4, 4)).astype(np.float32)}
+
+
+NETWORKS = {
+    "convolutional": convolutional, "transformer": transformer, "recurrent": recurrent, "controlled": controlled, "quantized": quantized,
+    "listed": listed,
+}

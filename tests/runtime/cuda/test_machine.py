@@ -21,11 +21,11 @@ from candle_convert.runtime.cuda.machine import state
 
 @pytest.fixture
 def model(tmp_path):
-    """A product, an activation, a sequence on the side, and a shape that is not known."""
+    """A product, an activation, texts on the side, and a shape that is not known."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["y"]),
-        helper.make_node("SplitToSequence", ["y"], ["s"]), helper.make_node("ConcatFromSequence", ["s"], ["z"], axis=1),
-        helper.make_node("Neg", ["z"], ["f"]),
+        helper.make_node("Cast", ["y"], ["s"], to=TensorProto.STRING), helper.make_node("Cast", ["s"], ["r"], to=TensorProto.FLOAT),
+        helper.make_node("NonZero", ["r"], ["z"]), helper.make_node("Cast", ["z"], ["f"], to=TensorProto.FLOAT),
     ]
     weights = [onnx.numpy_helper.from_array(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), "w")]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])]
@@ -74,9 +74,9 @@ def test_every_operator_says_where_it_runs(capsys):
 
 def test_what_a_model_costs_is_foreseen(model, capsys):
     placement = answer(capsys, "ops", str(model), "--device", "cuda", "--dim", "batch=2")["placement"]
-    assert placement["device"] == {"MatMul": 1, "Relu": 1}
-    assert [row["op"] for row in placement["host"]] == ["ConcatFromSequence", "SplitToSequence"]
-    assert placement["copied"] == {"to_device": 0, "to_host": 24, "inputs": 32, "outputs": 0}
+    assert placement["device"] == {"MatMul": 1, "NonZero": 1, "Relu": 1}
+    assert [row["op"] for row in placement["host"]] == ["Cast", "Cast"]
+    assert placement["copied"] == {"to_device": 24, "to_host": 24, "inputs": 32, "outputs": 0}
     assert placement["device_bytes"]["weights"] == 48
     assert placement["waiting"] == 1
 
