@@ -98,6 +98,14 @@ if SIMULATED:
         """Whether it is set."""
         return bool(mask)
 
+    def lane_numbers() -> Any:
+        """Of the one lane."""
+        return Whole(0)
+
+    def least(value: Any) -> Any:
+        """Its number."""
+        return value
+
 else:
     from llvmlite import ir
     from numba.cuda import models, types
@@ -300,3 +308,26 @@ else:
     def any_lane(typing: Any, mask: Any) -> Any:
         """Whether it is set."""
         return types.boolean(MASK), lambda context, builder, sig, args: args[0]
+
+    @intrinsic
+    def lane_numbers(typing: Any) -> Any:
+        """Of the one lane."""
+        return I32(), lambda context, builder, sig, args: ir.Constant(ir.IntType(32), 0)
+
+    @intrinsic
+    def least(typing: Any, value: Any) -> Any:
+        """Its number."""
+        return value.element(value), lambda context, builder, sig, args: args[0]
+
+    @infer_global(operator.setitem)
+    class _Put(AbstractTemplate):
+        """A lane stands for its number where an array gets it."""
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            array, _, value = args
+            fits = isinstance(array, types.Array) and isinstance(value, Lane) and array.dtype == value.element
+            return signature(types.none, array, types.intp, value) if fits else None
+
+    @lower_builtin(operator.setitem, types.Array, types.Integer, Lane)
+    def _put(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[2], _place(context, builder, sig, args))

@@ -1,4 +1,4 @@
-"""Codecs whose encoders run on the device, for all who encode slice by slice; types whose search stays on the CPU keep the CPU's."""
+"""Codecs whose encoders run on the device, for all who encode slice by slice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ....runtime.cuda.machine import number_of
 from ....runtime.dtype import BlockType
 from ....runtime.quant import KINDS, Codec, Encoder
 from .. import codec_of
-from .encoding import LaneEncoder, encoded, lane_encoder
+from .encoding import encoded
 
 ELEMENTS: dict[str, Any] = {}
 DTYPES = {KINDS["f32"]: np.dtype(np.float32), KINDS["f16"]: np.dtype(np.float16), KINDS["bf16"]: np.dtype(ml_dtypes.bfloat16)}
@@ -59,18 +58,11 @@ def _seen(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
 
 
 def on_device(device: str) -> Callable[[BlockType], Codec]:
-    """`codec_of` with encoders for the device where the type has them; raises UnsupportedError where there is no device."""
-    number_of(device)
+    """`codec_of` with encoders for a device that there is."""
 
     @functools.cache
     def found(dtype: BlockType) -> Codec:
         codec = codec_of(dtype)
-        return codec if why_not(dtype) is not None else dataclasses.replace(codec, encoder=DeviceEncoder(codec, device))
+        return codec if codec.encoder is None else dataclasses.replace(codec, encoder=DeviceEncoder(codec, device))
 
     return found
-
-
-def why_not(dtype: BlockType) -> str | None:
-    """Why a type is encoded on the CPU, None where the device does it."""
-    found = lane_encoder(codec_of(dtype), False)
-    return None if isinstance(found, LaneEncoder) else found

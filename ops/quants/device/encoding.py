@@ -19,13 +19,16 @@ from ....runtime.cuda.kernel import DeviceKernel
 from ....runtime.cuda.machine import SIMULATED, number_of
 from ....runtime.cuda.operand import Writer
 from ....runtime.cuda.zip import THREADS, blocks_for
-from ....runtime.errors import UnsupportedError
 from ....runtime.quant import Codec, block_type
 from .. import codec_of
+from ..encoders import tries as vectors
 from . import digest
 from .plain import PLAIN
+from .tries import best_try
 
 ELEMENTS: dict[str, Any] = {}
+LATTICE = ("places", "starts", "stops", "neighbours")
+"""What a kernel of a type with a lattice takes in the end, see `layout.lattices`."""
 
 
 @dataclass(frozen=True)
@@ -34,29 +37,27 @@ class LaneEncoder:
 
     Attributes:
         encode: ``(x, importance, means, lattice, y)``.
-        weighted: whether it takes importance; means: whether it takes the mean square of the row beside it.
+        weighted: whether it takes importance; means: whether it takes the mean square of the row beside it; lattice: whether it searches in one.
     """
 
     encode: Callable[..., None]
     weighted: bool = False
     means: bool = False
+    lattice: bool = False
 
 
 @functools.cache
-def lane_encoder(codec: Codec, weighted: bool) -> LaneEncoder | str:
-    """The encoder of a type with importance or without; why there is none. Types without importance leave it out."""
+def lane_encoder(codec: Codec, weighted: bool) -> LaneEncoder:
+    """The encoder of a type with importance or without; types without importance leave it out."""
     name = codec.dtype.name
-    if codec.encoder is None:
-        return f"blocks of type {name} can only be decoded"
+    assert codec.encoder is not None, f"{name} is only decoded"
     if name == "q8_0" or (name in PLAIN and not weighted):
         return LaneEncoder(PLAIN[name])
     stored = codec.encoder.kernels[weighted]
     kernel = getattr(importlib.import_module(f"....{stored.module}", __package__), stored.name)
     found = inspect.getclosurevars(kernel.function).nonlocals
-    if "encode" not in found or found["arrays"].__name__ == "_lattice":
-        return f"the search of {name} tries many scales in the lanes of one block"
     weighted = weighted and found["weighted"]
-    return LaneEncoder(found["encode"], weighted, weighted and found["row_means"])
+    return LaneEncoder(found["encode"], weighted, weighted and found["row_means"], found["arrays"].__name__ == "_lattice")
 
 
 @functools.cache
@@ -70,7 +71,7 @@ def laned(function: FunctionType) -> Any:
         if found is getattr(simd, name, None):
             found = getattr(lane, name)
         elif isinstance(found, FunctionType):
-            found = laned(found)
+            found = laned(best_try if found is vectors.best_try else found)
         elif found is np and not SIMULATED:
             found = lane.numbers
         elif isinstance(found, np.float32) and not SIMULATED:
@@ -81,20 +82,17 @@ def laned(function: FunctionType) -> Any:
 
 def function_of(name: str, weighted: bool, digest: str) -> Any:
     """The device function of a type's encoder; generated modules name the sources that it comes from."""
-    found = lane_encoder(codec_of(block_type(name)), weighted)
-    assert isinstance(found, LaneEncoder)
-    return laned(found.encode)
+    return laned(lane_encoder(codec_of(block_type(name)), weighted).encode)
 
 
 def kernel_of(codec: Codec, weighted: bool) -> DeviceKernel:
-    """The kernel ``(blocks, columns, source, importance, means, out)``, float32 and bytes flat; UnsupportedError where the type has none."""
+    """The kernel ``(blocks, columns, source, importance, means, out)``, float32 and bytes flat, and the arrays of a lattice where it has one."""
     found = lane_encoder(codec, weighted)
-    if isinstance(found, str):
-        raise UnsupportedError("E-DEVICE-ENCODE", None, found, hint="Encode it with --device cpu")
     length, nbytes = codec.dtype.block, codec.dtype.block_nbytes
+    lattice = LATTICE if found.lattice else ()
     writer = Writer()
     writer.head += [f"from {__name__} import function_of", f"encode = function_of({codec.dtype.name!r}, {weighted}, {digest()!r})"]
-    writer.names += ["blocks", "columns", "source", "importance", "means", "out"]
+    writer.names += ["blocks", "columns", "source", "importance", "means", "out", *lattice]
     held = length if found.weighted else 1
     writer.add(
         1, f"x, y = cuda.local.array({length}, np.float32), cuda.local.array({nbytes}, np.uint8)",
@@ -107,7 +105,7 @@ def kernel_of(codec: Codec, weighted: bool) -> DeviceKernel:
         writer.add(3, "weights[i] = importance[(first + i) % columns]")
     if found.means:
         writer.add(2, "mean[0] = means[first // columns]")
-    writer.add(2, "encode(x, some, mean, (), y)", f"for i in range({nbytes}):", f"    out[block * {nbytes} + i] = y[i]")
+    writer.add(2, f"encode(x, some, mean, ({', '.join(lattice)}), y)", f"for i in range({nbytes}):", f"    out[block * {nbytes} + i] = y[i]")
     return generated.made(f"encoder of {codec.dtype.name}", writer.text(), (THREADS,))
 
 
@@ -126,7 +124,7 @@ def compute(rows, columns, source, means):
 def encoded(codec: Codec, rows: np.ndarray, importance: np.ndarray | None = None, device: str = "cuda") -> np.ndarray:
     """The blocks of finite float32 ``[n, columns]`` as uint8 ``[n, bytes of a row]``; `importance` is one weight for each column.
 
-    Raises UnsupportedError for types that are not encoded there, and where there is no device.
+    Raises UnsupportedError where there is no device.
     """
     from numba import cuda
 
@@ -142,9 +140,19 @@ def encoded(codec: Codec, rows: np.ndarray, importance: np.ndarray | None = None
         means, out = cuda.device_array(count, np.float32), cuda.device_array(count * size, np.uint8)
         if importance is not None:
             mean_squares().launch(blocks_for(count), (count, columns, source, means))
-        kernel.launch(blocks_for(blocks), (blocks, columns, source, weights, means, out))
+        kernel.launch(blocks_for(blocks), (blocks, columns, source, weights, means, out, *_lattice(codec, number)))
         made: np.ndarray = out.copy_to_host()
     return made.reshape(count, size)
+
+
+@functools.cache
+def _lattice(codec: Codec, number: int) -> tuple[Any, ...]:
+    """The arrays of a type's lattice on a device, kept there."""
+    from numba import cuda
+
+    assert codec.encoder is not None, f"{codec.dtype.name} is only decoded"
+    with cuda.gpus[number]:
+        return tuple(cuda.to_device(array) for array in codec.encoder.lattice())
 
 
 def mean_squares() -> DeviceKernel:

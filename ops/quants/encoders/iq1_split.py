@@ -13,7 +13,7 @@ import numpy as np
 from ....runtime.kernel import inner
 from ....runtime.simd import LANES, any_lane, gather, load, room, select, splat, sqrt, store
 from ..iq1 import DELTA
-from .lattice import nearest_of_three
+from .lattice import TERMS, nearest_of_three
 
 UP = (np.float32(-1 + DELTA), np.float32(DELTA), np.float32(1 + DELTA))
 DOWN = (np.float32(-1 - DELTA), np.float32(-DELTA), np.float32(1 - DELTA))
@@ -56,7 +56,7 @@ def prefix_sums(x: Any, weights: Any, ranks: Any, at: int, first: int, last: int
     for i in range(first, last):
         for lane in range(LANES):
             place = ranks[i * LANES + lane] * LANES + lane
-            weight = weights[i * LANES + lane]
+            weight = np.float32(weights[i * LANES + lane])
             sorted_x[place] = weight * x[(at + i) * LANES + lane]
             sorted_w[place] = weight
             here[place] = 1
@@ -72,9 +72,9 @@ def prefix_sums(x: Any, weights: Any, ranks: Any, at: int, first: int, last: int
 
 
 @inner
-def level(choice: Any, level: int) -> Any:
+def _level(choice: Any, up: Any, down: Any) -> Any:
     """A level shifted up where `choice` is set, else down."""
-    return select(choice, UP[level], splat(DOWN[level]))
+    return select(choice, up, splat(down))
 
 
 @inner
@@ -97,7 +97,7 @@ def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up
     strayed = active & (place < 0)
     if any_lane(strayed):
         wanted, ups = room(np.int32, 1), room(np.int32, 1)
-        scales, terms = room(np.float32, 1), room(np.float32, 2)
+        scales, terms = room(np.float32, 1), room(np.float32, TERMS)
         store(wanted, 0, select(strayed, -1 - place, -1))
         store(ups, 0, select(up, 1, 0))
         store(scales, 0, scale)
@@ -106,7 +106,7 @@ def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up
                 for i in range(8):
                     element, weight = x[(at + 8 * point + i) * LANES + lane], weights[(8 * point + i) * LANES + lane]
                     for code in range(3):
-                        difference = scales[lane] * (UP[code] if ups[lane] else DOWN[code]) - element
+                        difference = np.float32(scales[lane]) * (UP[code] if ups[lane] else DOWN[code]) - element
                         terms[3 * i + code] = weight * difference * difference
                 start, stop = starts[wanted[lane]], starts[wanted[lane] + 1]
                 codes[point * LANES + lane] = nearest_of_three(neighbours, start, stop, terms)
@@ -119,7 +119,8 @@ def point_sums(x: Any, weights: Any, at: int, point: int, codes: Any, up: Any, f
     packed = load(codes, point * LANES)
     for i in range(8):
         code = (packed >> 2 * i) & 3
-        value = select(code == 0, level(up, 0), select(code == 1, level(up, 1), level(up, 2))) * factor
+        low, middle, high = _level(up, UP[0], DOWN[0]), _level(up, UP[1], DOWN[1]), _level(up, UP[2], DOWN[2])
+        value = select(code == 0, low, select(code == 1, middle, high)) * factor
         weight = load(weights, (8 * point + i) * LANES)
         sum_qx += weight * value * load(x, (at + 8 * point + i) * LANES)
         sum_q2 += weight * value * value

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....runtime.kernel import inner
 from ....runtime.simd import LANES, any_lane, gather, load, room, select, splat, sqrt, store, to_float, to_int
-from .lattice import nearest_of_eight, nearest_of_three
+from .lattice import TERMS, nearest_of_eight, nearest_of_three
 from .rounding import clamp, nearest
 from .tries import best_try
 
@@ -76,7 +76,7 @@ def make_even(count: int, weights: Any, magnitudes: Any, signs: Any) -> Any:
 
 
 @inner
-def _combine(magnitudes: Any, first: int, dims: int, width: int, top: int, inverse: Any) -> Any:
+def combine(magnitudes: Any, first: int, dims: int, width: int, top: int, inverse: Any) -> Any:
     """The packed combination of one point for a scale's inverse."""
     packed = splat(np.int32(0))
     for i in range(dims):
@@ -86,14 +86,14 @@ def _combine(magnitudes: Any, first: int, dims: int, width: int, top: int, inver
 
 
 @inner
-def _snap(lattice: Any, magnitudes: Any, roots: Any, first: int, dims: int, scale: Any, codes: Any, at: int, active: Any) -> Any:
+def snap(lattice: Any, magnitudes: Any, roots: Any, first: int, dims: int, scale: Any, codes: Any, at: int, active: Any) -> Any:
     """Replace combinations that are not on the lattice, in the active lanes; gives which were on it."""
     places, starts, _, neighbours = lattice
     combination = load(codes, at * LANES)
     place = gather(places, combination)
     on_grid = place >= 0
     if any_lane(active & ~on_grid):
-        wanted, scales, terms = room(np.int32, 1), room(np.float32, 1), room(np.float32, 2)
+        wanted, scales, terms = room(np.int32, 1), room(np.float32, 1), room(np.float32, TERMS)
         store(wanted, 0, select(active & ~on_grid, -1 - place, -1))
         store(scales, 0, scale)
         for lane in range(LANES):
@@ -118,7 +118,7 @@ def _terms(magnitudes: Any, roots: Any, base: int, scale: Any, terms: Any) -> No
 
 
 @inner
-def _sums(magnitudes: Any, weights: Any, count: int, dims: int, width: int, codes: Any) -> Any:
+def sums(magnitudes: Any, weights: Any, count: int, dims: int, width: int, codes: Any) -> Any:
     """Weighted sums of value times magnitude, and of value squared, over a group."""
     sum_qx, sum_q2 = splat(np.float32(0)), splat(np.float32(0))
     mask = (1 << width) - 1
@@ -175,10 +175,10 @@ def _refined(
     trial = room(np.int32, 8)
     for point in range(points):
         here = again & (load(strays, point * LANES) != 0) if refine == 0 else again
-        store(trial, point * LANES, _combine(magnitudes, point * dims, dims, width, top, 1.0 / scale))
-        _snap(lattice, magnitudes, roots, point * dims, dims, scale, trial, point, here)
+        store(trial, point * LANES, combine(magnitudes, point * dims, dims, width, top, 1.0 / scale))
+        snap(lattice, magnitudes, roots, point * dims, dims, scale, trial, point, here)
         store(codes, point * LANES, select(here, load(trial, point * LANES), load(codes, point * LANES)))
-    sum_qx, sum_q2 = _sums(magnitudes, weights, count, dims, width, codes)
+    sum_qx, sum_q2 = sums(magnitudes, weights, count, dims, width, codes)
     return select(again & (sum_q2 > 0), sum_qx / sum_q2, scale)
 
 

@@ -17,6 +17,8 @@ from ....runtime.simd import LANES, lane_numbers, least, load, room, select, spl
 NOWHERE = 0x7FFFFFFF
 FAR = np.float32(np.finfo(np.float32).max)
 SHELLS = 256
+TERMS = 24
+"""Terms of `nearest_of_three`: as many vectors hold them even where a vector is one number."""
 
 
 @range_kernel(_nrt=False)

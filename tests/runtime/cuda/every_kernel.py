@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import sys
 import time
 from functools import cache
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import candle_convert.formats.containers.onnx_graph as onnx_graph
 from candle_convert.ops.quants import codecs
 from candle_convert.ops.quants.device import elements
-from candle_convert.ops.quants.device.encoding import LaneEncoder, kernel_of, lane_encoder, mean_squares
+from candle_convert.ops.quants.device.encoding import kernel_of, lane_encoder, mean_squares
 from candle_convert.runtime.cuda import place
 from candle_convert.runtime.cuda.kernel import Launch, signature
 from candle_convert.runtime.cuda.planner import Planner
@@ -41,8 +42,10 @@ CHIPS = [(7, 5), (8, 0), (9, 0), (12, 1)]
 """Turing, Ampere, Hopper, and the newest that the toolkit knows."""
 ROOT = Path(place.__file__).parents[2]
 ENCODED, MEANS = ("int64", "int64", "float32*", "float32*", "float32*", "uint8*"), ("int64", "int64", "float32*", "float32*")
-JOINED = ("fma.", "div.full", "div.approx", "sqrt.approx", ".ftz")
-"""What an encoder's machine code must not have: then its bytes are not the CPU's."""
+LATTICE = ("int32*", "int32*", "int32*", "uint16*")
+JOINED = re.compile(r"\bfma\.\S+|\b(?:add|sub|mul|div|sqrt)(?!\.rn\.f32)\.\S*f32|\S+\.ftz\S*")
+"""What an encoder's machine code must not have, then its bytes are not the CPU's: products and sums in one, and operations that the assembler
+may join (those that do not say how they round) or that are not exact."""
 
 
 def sources():
@@ -88,8 +91,11 @@ def of_experts():
 
 def of_encoder(codec):
     ways = [lane_encoder(codec, weighted) for weighted in (False, True)]
-    found = [(kernel_of(codec, weighted), ENCODED) for weighted, way in enumerate(ways) if isinstance(way, LaneEncoder) and way.weighted >= weighted]
-    return [*found, (mean_squares(), MEANS)] if any(getattr(way, "means", False) for way in ways) else found
+    found = [
+        (kernel_of(codec, weighted), (*ENCODED, *(LATTICE if way.lattice else ()))) for weighted, way in enumerate(ways)
+        if way.weighted >= weighted >= codec.needs_importance
+    ]
+    return [*found, (mean_squares(), MEANS)] if any(way.means for way in ways) else found
 
 
 def halved(example, name):
@@ -133,7 +139,7 @@ def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
     for cc, text in zip(fitting, compiled(kernel, kinds, fitting), strict=True):
         if f".target sm_{cc[0]}{cc[1]}" not in text or ".entry" not in text:
             return f"{kernel} {kinds}: no code for {cc}"
-        joined = [word for word in JOINED if word in text] if encoder else []
+        joined = sorted(set(JOINED.findall(text))) if encoder else []
         if joined:
             return f"{kernel} for {cc}: {joined}"
     return None
