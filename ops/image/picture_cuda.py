@@ -8,11 +8,9 @@ from ...runtime.cuda.place import Planned, Step, cuda, on_cpu
 from ...runtime.cuda.product import Axes, product
 from .affine_grid import affine_grid
 from .image_decoder import image_decoder
-from .non_max_suppression import non_max_suppression
 from .resize_history import upsample
 
 on_cpu("it decodes files", image_decoder)
-on_cpu("how many boxes are left depends on data", non_max_suppression)
 on_cpu("it is taken to Resize when a model is opened", upsample)
 
 
