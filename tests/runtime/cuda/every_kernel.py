@@ -30,6 +30,7 @@ from candle_convert.ops.quants.device.encoding import kernel_of, lane_encoder, m
 from candle_convert.runtime.cuda import place
 from candle_convert.runtime.cuda.kernel import Launch, signature
 from candle_convert.runtime.cuda.planner import Planner
+from candle_convert.runtime.cuda.pool import Share, pool_of
 from candle_convert.runtime.cuda.program import Program, described, weights_of
 from candle_convert.runtime.op import Example
 from candle_convert.runtime.passes.linear import UseLinear
@@ -112,7 +113,7 @@ def collect(operator, example, found):
 def gather(graph, feeds, found):
     """The kernels of a plan for these inputs."""
     upgrade(graph)
-    program = Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), None, {})
+    program = Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), Share(pool_of(0)), {})
     values = [(feeds.get(value.name), decides) for value, decides in zip(graph.inputs, program.decides, strict=True)]
     plan = Planner(program, [described(*pair) for pair in values], frozenset()).made()
     for step in plan.steps:
