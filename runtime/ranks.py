@@ -1,11 +1,11 @@
-"""Ranks: processes that each compute a part of a model, and the communicator by which they add up what they have.
+"""Ranks: processes that each compute a part of a model, and the communicator by which they add up or gather what they have.
 
-A graph names its communicator (the attribute ``group`` of AllReduce); `join` says which one that is in this process.
+A graph names its communicator (the attribute ``group`` of AllReduce and AllGather); `join` says which one that is in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -35,6 +35,10 @@ class Communicator(Protocol):
         """The sum of all ranks' arrays, the same bits at each of them."""
         ...
 
+    def all_gather(self, array: np.ndarray) -> np.ndarray:
+        """[size, ...]: all ranks' arrays, which have one shape, in the order of the ranks."""
+        ...
+
 
 class Alone:
     """One rank."""
@@ -44,9 +48,12 @@ class Alone:
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
         return array
 
+    def all_gather(self, array: np.ndarray) -> np.ndarray:
+        return array[None]
+
 
 class Loopback:
-    """Ranks on one machine's CPU, connected by pipes: rank 0 adds the arrays up in the order of the ranks and sends the sum.
+    """Ranks on one machine's CPU, connected by pipes: rank 0 puts the arrays together in the order of the ranks and sends what it has.
 
     Args:
         rank: of this process.
@@ -60,27 +67,40 @@ class Loopback:
         self._pipes = list(pipes)
 
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
-        plain = np.ascontiguousarray(array)
+        total = np.array(array, order="C")
+
+        def add() -> None:
+            other = np.empty_like(total)
+            for pipe in self._pipes:
+                _receive(pipe, other)
+                np.add(total, other, out=total)
+
+        return self._exchanged(total, total, add)
+
+    def all_gather(self, array: np.ndarray) -> np.ndarray:
+        own = np.ascontiguousarray(array)
+        found = np.empty((self.size, *own.shape), own.dtype)
+
+        def gather() -> None:
+            found[0] = own
+            for place, pipe in enumerate(self._pipes, 1):
+                _receive(pipe, found[place : place + 1])
+
+        return self._exchanged(own, found, gather)
+
+    def _exchanged(self, own: np.ndarray, whole: np.ndarray, receive: Callable[[], None]) -> np.ndarray:
+        """`whole`, which rank 0 makes with `receive` of what the others send."""
         try:
-            return self._sum(plain) if self.rank == 0 else self._asked(plain)
+            if self.rank:
+                _send(self._pipes[0], own)
+                _receive(self._pipes[0], whole)
+            else:
+                receive()
+                for pipe in self._pipes:
+                    _send(pipe, whole)
         except (EOFError, OSError) as error:
             raise FileAccessError("E-RANK-DIED", None, f"a rank other than {self.rank} has ended", hint="Its messages are above") from error
-
-    def _sum(self, array: np.ndarray) -> np.ndarray:
-        total = array.copy()
-        other = np.empty_like(total)
-        for pipe in self._pipes:
-            _receive(pipe, other)
-            total += other
-        for pipe in self._pipes:
-            _send(pipe, total)
-        return total
-
-    def _asked(self, array: np.ndarray) -> np.ndarray:
-        found = np.empty_like(array)
-        _send(self._pipes[0], array)
-        _receive(self._pipes[0], found)
-        return found
+        return whole
 
 
 def _send(pipe: Connection, array: np.ndarray) -> None:

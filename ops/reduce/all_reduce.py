@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op
 from ...runtime.ranks import communicator
@@ -14,11 +12,6 @@ from ..domain import CANDLE
 
 def _infer(node: Inference) -> None:
     node.set(0, node.dtype(0), node.shape(0))
-
-
-def _lower(node: Node, build: Builder) -> None:
-    """What one rank alone computes."""
-    build.add("Identity", node.inputs, outputs=node.outputs, name=node.name)
 
 
 @op("AllReduce", CANDLE, infer=_infer, examples=[case("f32[2,3]")])

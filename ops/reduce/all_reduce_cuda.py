@@ -17,4 +17,4 @@ def all_reduce_on_device(step: Step) -> Planned:
         return View(step.input(0))
     if not isinstance(ranks, Nccl):
         return "its ranks are connected on the CPU"
-    return ranks.launch(step.input(0), step.output())
+    return ranks.launch("sum", step.input(0), step.output())

@@ -1,10 +1,10 @@
-"""Ranks that have a card each, connected by NCCL (package nccl4py): sums go from card to card."""
+"""Ranks that have a card each, connected by NCCL (package nccl4py): what they put together goes from card to card."""
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,35 +47,47 @@ class Nccl:
 
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
         """The sum of arrays on the host, by way of the cards."""
-        from numba import cuda
-
-        held = cuda.to_device(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-        there = DeviceArray(array.dtype, array.shape, held)
+        there = _uploaded(array)
         self.sum(there, there, 0)
-        return fetched(held, array.dtype, array.shape)
+        return fetched(there.bytes, array.dtype, array.shape)
+
+    def all_gather(self, array: np.ndarray) -> np.ndarray:
+        """All ranks' arrays of the host, by way of the cards."""
+        found = np.empty((self.size, *array.shape), array.dtype)
+        whole = _uploaded(found)
+        self.gather(_uploaded(array), whole, 0)
+        return fetched(whole.bytes, found.dtype, found.shape)
 
     def sum(self, source: DeviceArray, target: DeviceArray, stream: int) -> None:
         """Write the sum of all ranks' `source` into `target`, in order on a stream."""
         self._communicator.allreduce(source, target, self._core.SUM, stream=stream)
 
-    def launch(self, source: Buffer, target: Buffer) -> Launch:
-        """The same as a step of a plan."""
-        return Launch(_Sum(self, source.dtype), [source, target], 1)  # type: ignore[arg-type]
+    def gather(self, source: DeviceArray, target: DeviceArray, stream: int) -> None:
+        """Write all ranks' `source` into `target`, one behind the other, in order on a stream."""
+        self._communicator.allgather(source, target, stream=stream)
+
+    def launch(self, what: str, source: Buffer, target: Buffer) -> Launch:
+        """`sum` or `gather` as a step of a plan."""
+        work = {"sum": self.sum, "gather": self.gather}[what]
+        return Launch(_Together(f"{what} over ranks", work, source.dtype), [source, target], 1)  # type: ignore[arg-type]
 
 
-class _Sum:
+def _uploaded(array: np.ndarray) -> DeviceArray:
+    from numba import cuda
+
+    return DeviceArray(array.dtype, array.shape, cuda.to_device(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+
+
+class _Together:
     """What a plan launches like a kernel."""
 
-    title = "sum over ranks"
-
-    def __init__(self, ranks: Nccl, dtype: np.dtype[Any]) -> None:
-        self.ranks = ranks
-        self.dtype = dtype
+    def __init__(self, title: str, work: Callable[[DeviceArray, DeviceArray, int], None], dtype: np.dtype[Any]) -> None:
+        self.title, self.work, self.dtype = title, work, dtype
 
     def launch(self, blocks: int | tuple[int, ...], arguments: Sequence[Any], stream: Any = 0) -> None:
-        """Add up the first argument into the second."""
+        """Put the first arguments of all ranks together into the second."""
         source, target = (self._array(item) for item in arguments)
-        self.ranks.sum(source, target, 0 if isinstance(stream, int) else int(stream.handle.value or 0))
+        self.work(source, target, 0 if isinstance(stream, int) else int(stream.handle.value or 0))
 
     def _array(self, flat: Any) -> DeviceArray:
         data = flat.view(np.dtype(np.uint8))

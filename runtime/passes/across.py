@@ -2,7 +2,8 @@
 
 Matrices that give queries, keys, values, gates and what is gated are cut between their rows, so that each rank has some heads and some hidden
 units; those that take attention and hidden units back are cut between their columns, and AllReduce adds up what they give. What lies between is
-followed node by node. A layer's attention or feed-forward network that cannot be followed or cut stays whole on every rank.
+followed node by node. A layer's attention or feed-forward network that cannot be followed or cut stays whole on every rank. The embedding and
+the head are cut between rows of the vocabulary.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..errors import UnsupportedError, UsageError
 from ..graph import Graph, Node, Value
 from ..infer import infer
 from .across_rules import RULES, Refused, Tracing
+from .across_vocabulary import Vocabulary, added_up, gathered, own_row, vocabulary
 from .cutting import cut, cuttable
 from .rewrite import drop_unused_weights
 
@@ -30,7 +32,7 @@ class AcrossRanks:
 
     Attributes:
         group: what AllReduce calls the ranks.
-        whole: networks (``layers.0.attn``) that stay whole, and why.
+        whole: networks (``layers.0.attn``) and weights of the vocabulary that stay whole, and why.
     """
 
     rank: int
@@ -55,7 +57,9 @@ class AcrossRanks:
         if not tracing.cuts:
             why = next(iter(self.whole.values()), "no weight has the name of one that is known")
             raise UnsupportedError("E-RANK-SPLIT", None, f"nothing of the model can be cut for {self.size} ranks: {why}")
-        _change(graph, tracing, self.group)
+        words = vocabulary(graph, self.rank, self.size)
+        self.whole |= words.whole
+        _change(graph, tracing, words, self.group)
         return True
 
 
@@ -70,8 +74,8 @@ def _trace(tracing: Tracing) -> None:
             raise Refused(tracing.networks[name], f"{name} cannot be cut there: its blocks would be")
 
 
-def _change(graph: Graph, tracing: Tracing, group: str) -> None:
-    for name, (axis, spans) in tracing.cuts.items():
+def _change(graph: Graph, tracing: Tracing, words: Vocabulary, group: str) -> None:
+    for name, (axis, spans) in (tracing.cuts | {name: (0, rows.spans) for name, rows in words.weights.items()}).items():
         graph.weights[name] = cut(graph.weights[name], axis, spans)
         graph.values[name].shape = graph.weights[name].shape
     for value, shape in tracing.shapes.items():
@@ -86,19 +90,25 @@ def _change(graph: Graph, tracing: Tracing, group: str) -> None:
         for place, (axis, start, stop) in slices.items():
             ends = (build.constant([item]) for item in (start, stop, axis))
             node.inputs[place] = build.add("Slice", [node.inputs[place], *ends])
+        own = own_row(build, node, words.lookups[node]) if node in words.lookups else None
         build.keep(node)
         if node in tracing.sums:
-            _add_up(build, node, group)
+            part, whole = _parted(build, node)
+            build.add("AllReduce", [part], {"group": group}, domain="candle", outputs=[whole])
+        elif own is not None:
+            added_up(build, *_parted(build, node), own, group)
+        elif node in words.products:
+            gathered(build, *_parted(build, node), words.products[node], group)
     for value in (value for node in graph.nodes for value in node.outputs):
         value.shape = None
     drop_unused_weights(graph)
 
 
-def _add_up(build: Builder, node: Node, group: str) -> None:
-    """AllReduce behind a node, whose output gets another value."""
+def _parted(build: Builder, node: Node) -> tuple[Value, Value]:
+    """Another value for the output of a node, and the output itself, which other nodes are to give."""
     (whole,) = node.outputs
-    part = Value(build.name("part"), whole.dtype)
+    part = Value(build.name("part"), whole.dtype, whole.shape)
     node.outputs = [part]
     build.graph.values[part.name] = part
     part.producer = node
-    build.add("AllReduce", [part], {"group": group}, domain="candle", outputs=[whole])
+    return part, whole

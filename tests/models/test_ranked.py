@@ -15,9 +15,13 @@ from candle_convert.convert.cli import run
 from candle_convert.convert.modelling import built, modelled
 from candle_convert.convert.opening import open_model
 from candle_convert.models.language.model import LanguageModel
-from candle_convert.runtime.dtype import DTYPES
-from candle_convert.runtime.errors import FileAccessError, UnsupportedError, UsageError
+from candle_convert.runtime.build import Builder
+from candle_convert.runtime.dtype import DTYPES, F32, I64
+from candle_convert.runtime.errors import Error, FileAccessError, UnsupportedError, UsageError
+from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.infer import infer
 from candle_convert.runtime.passes.across import AcrossRanks
+from candle_convert.runtime.passes.across_vocabulary import vocabulary
 from candle_convert.runtime.passes.cutting import cut as cut_tensor
 from candle_convert.runtime.ranks import Alone, Loopback, _send, communicator, join, leave
 from candle_convert.runtime.storage import Held
@@ -88,12 +92,14 @@ def test_two_ranks_are_one(case, tmp_path):
         model = LanguageModel(graph, threads=1)
         first, cache = model.step(ids[:, :6])
         rest, _ = model.step(ids[:, 6:], cache)
-        return np.concatenate([first, rest], 1), stays, graph.nbytes
+        return np.concatenate([first, rest], 1), stays, graph
 
-    (got, stays, nbytes), (other, _, _) = on_ranks(2, work)
+    (got, stays, graph), (other, _, _) = on_ranks(2, work)
     assert np.array_equal(got, other), "all ranks add up in one order"
+    rows = {name: whole.graph.weights[name].shape[0] for name in ("embed.weight", "head.weight") if name in whole.graph.weights}
+    assert {name: graph.weights[name].shape[0] for name in rows} == {name: -(-count // 2) for name, count in rows.items()}
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
-    assert nbytes < whole.graph.nbytes
+    assert graph.nbytes < whole.graph.nbytes
     known = WHOLE.get(case.name)
     assert set(stays.values()) == (set() if known is None else {known})
 
@@ -101,6 +107,52 @@ def test_two_ranks_are_one(case, tmp_path):
 def files(folder, **changes):
     language_files.written(folder / "m.gguf", **{"llama.attention.head_count_kv": np.uint32(language_files.HEADS), **changes})
     return folder / "m.gguf"
+
+
+@pytest.mark.parametrize(("size", "kind"), [(2, None), (4, None), (4, "f16"), (2, "q8_0")])
+@pytest.mark.parametrize("tied", [False, True])
+def test_rows_of_the_vocabulary_are_shared(size, kind, tied, tmp_path):
+    """The last of four ranks has two rows fewer; of tied weights each has its rows once."""
+    path = files(tmp_path)
+    if tied:
+        model = cc.open(path)
+        cc.save_file({name: model[name] for name in model if name != "output.weight"}, path, metadata=model.metadata)
+    if kind is not None:
+        assert run(["quantize", str(path), str(tmp_path / "k.gguf"), kind, *(["--pure"] if kind != "f16" else []), "--quiet"]) == 0
+        path = tmp_path / "k.gguf"
+    ids = [[3, 100, 200, 300, language_files.COUNT - 1]]
+    whole = cc.models.load(path, threads=1)
+    expected = whole.logits(ids)
+
+    def work(rank, group):
+        graph, _ = cut(path, rank, size, group)
+        model = LanguageModel(graph, threads=1)
+        with pytest.raises(Error, match="outside of the axis"):
+            model.logits([[language_files.COUNT]])
+        return model.logits(ids), graph, model.vocabulary
+
+    results = on_ranks(size, work)
+    each = -(-language_files.COUNT // size)
+    shares = [min(each, language_files.COUNT - rank * each) for rank in range(size)]
+    for name in ("embed.weight", "head.weight")[: 1 if tied else 2]:
+        assert [graph.weights[name].shape[0] for _, graph, _ in results] == shares
+    assert "head.weight" not in results[0][1].weights or not tied
+    for got, _, count in results:
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+        assert count == language_files.COUNT == got.shape[-1]
+
+
+def test_a_vocabulary_that_is_too_small_stays_whole():
+    graph = Graph()
+    graph.weights = {"embed.weight": Tensor.of(np.ones((5, 4), np.float32))}
+    graph.values = {"embed.weight": Value("embed.weight", F32, (5, 4)), "input_ids": Value("input_ids", I64, (1, 3))}
+    graph.inputs = [graph.values["input_ids"]]
+    graph.outputs = [Builder(graph).add("Gather", [graph.values["embed.weight"], graph.values["input_ids"]])]
+    infer(graph)
+    assert vocabulary(graph, 0, 2).weights.keys() == {"embed.weight"}
+    assert vocabulary(graph, 0, 4).whole == {"embed.weight": "5 rows are too few for 4 ranks"}
+    Builder(graph).add("Neg", [graph.values["embed.weight"]])
+    assert vocabulary(graph, 0, 2).whole == {"embed.weight": "it is more than an embedding and a head"}
 
 
 def test_processes_generate_what_one_does(tmp_path, capsys):
@@ -165,6 +217,13 @@ def test_a_rank_that_ends_or_is_elsewhere_is_an_error():
     _send(other._pipes[0], np.ones(2, np.float32))
     with pytest.raises(FileAccessError, match="not at the same step"):
         one.all_reduce(np.ones(3, np.float32))
+
+
+def test_gathering():
+    found = on_ranks(3, lambda rank, group: communicator(group).all_gather(np.array([[rank, -rank]], np.int32)))
+    for each in found:
+        np.testing.assert_array_equal(each, [[[0, 0]], [[1, -1]], [[2, -2]]])
+    np.testing.assert_array_equal(Alone().all_gather(np.arange(3)), [[0, 1, 2]])
 
 
 @pytest.mark.parametrize(
