@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     What is imported lives until the end: looking through it for garbage again and again would take a tenth of the start and half of the exit.
     """
-    gc.set_threshold(50_000)
+    gc.set_threshold(400_000)
     code = run(arguments)
     gc.freeze()
     sys.exit(code)

@@ -13,6 +13,7 @@ from ..models.layers.decoder import Decoder
 from ..runtime.arch import GGUF, HF, Architecture, Config
 from ..runtime.binding import architectures, bind, configured, recognise
 from ..runtime.errors import UnsupportedError, UsageError
+from ..runtime.garbage import unsearched
 from ..runtime.graph import Graph
 from ..runtime.tensor import Tensor
 from .legacy import modern
@@ -97,6 +98,7 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
     return graph
 
 
+@unsearched
 def load(
     path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str | None = None, task: str | None = None,
     device: str = "cpu", device_memory: int | None = None, gpu_layers: int | str | None = None, tensor_parallel: int = 1,
@@ -132,6 +134,7 @@ def load(
     return LanguageModel(mapped(built(model)), threads, activations, functools.partial(tokenizer_of, graph), context, **placed)
 
 
+@unsearched
 def tokenizer_of(graph: Graph) -> Tokenizer:
     """The tokenizer that came with what was read."""
     from ..models.language.tokenizer import read

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
+from ..runtime.garbage import unsearched
 from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.source import Source, contained
@@ -30,6 +31,7 @@ ATTACHED_MOST = 100
 ATTACHED_LIMIT = 64 * 2**20
 
 
+@unsearched
 def open_model(
     path: str | os.PathLike[str],
     options: ReadOptions | None = None,

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from . import kernel, scalar_math
+from . import kernel, registry, scalar_math
 from .launch import Argument, Buffer, Launch
 
 POINTERS = {
@@ -41,7 +41,7 @@ LONGEST = 24
 """Operators in one kernel."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""Scalar functions by the key that generated modules name them by."""
+"""Scalar functions by the key that generated modules name them by, but for those of operators, whose keys are ``domain.name``."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,19 @@ class Chain:
         return Launch(address, arguments, parts(limit, self.output.count * 1.5 * len(self.steps)))
 
 
+def scalar_function(key: str) -> Callable[..., Any]:
+    """The function of a key."""
+    if key not in FUNCTIONS and "." not in key:
+        registry.kernels()
+    if key not in FUNCTIONS:
+        domain, _, name = key.rpartition(".")
+        operator = registry.operator(name, domain)
+        assert operator is not None
+        assert operator.scalar is not None
+        FUNCTIONS[key] = operator.scalar
+    return FUNCTIONS[key]
+
+
 _KERNELS: dict[Any, Any] = {}
 """By what their text depends on."""
 
@@ -143,7 +156,7 @@ def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any
     lines += [f"from {__package__}.kernel import RangeKernel", f"from {__package__}.native import *", "import numpy as np"]
     for index, step in enumerate(steps):
         dtype = str(step.compute)
-        lines.append(f"# {_code_digest(FUNCTIONS[step.key])}")
+        lines.append(f"# {_code_digest(scalar_function(step.key))}")
         lines.append(f"function{index} = element_function({step.key!r}, {dtype!r})")
     lines += ["", "def compute(args, part, parts):", "    count, rows, outer = args[0], args[1], args[2]"]
     lines.append(f"    y = {POINTERS[str(result)]}(args[3])")
@@ -219,7 +232,7 @@ def _converted(call: str, dtype: np.dtype[Any]) -> str:
 
 def element_function(key: str, dtype: str) -> Callable[..., Any]:
     """The scalar function of a key, its numbers in `dtype` and, for float32, `math` as in `scalar_math`."""
-    function = FUNCTIONS[key]
+    function = scalar_function(key)
     if dtype != "float32":
         return kernel.inlined(types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__))
     code = function.__code__

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from . import registry
+
 if TYPE_CHECKING:
     from .fusion import Chain
     from .graph import Node
@@ -219,6 +221,7 @@ PLANNERS: dict[Op, Planner] = {}
 """What says how to compute an operator natively, from the files named ``*_kernel.py``."""
 
 
+_by_element: list[Planner] = []
 EMPTY: set[Op] = set()
 """Operators whose planners cope with inputs without elements."""
 
@@ -234,6 +237,18 @@ def native(*operators: Op, empty: bool = False) -> Callable[[Planner], Planner]:
         return planner
 
     return registered
+
+
+def native_by_element(planner: Planner) -> Planner:
+    """Register the planner of operators that have a scalar function, and none of their own."""
+    _by_element[:] = [planner]
+    return planner
+
+
+def planner_of(operator: Op) -> Planner | None:
+    """What says how to compute an operator natively, None where nothing does."""
+    registry.load_planners(operator)
+    return PLANNERS.get(operator) or (_by_element[0] if operator.scalar is not None and _by_element else None)
 
 
 def cores() -> int:

@@ -27,7 +27,7 @@ from .folding import folded
 from .graph import Graph, Node, Value
 from .homes import Homes
 from .known import Known
-from .launch import EMPTY, PLANNERS, Buffer, Launch, Room, Step, View, refusal
+from .launch import EMPTY, Buffer, Launch, Room, Step, View, planner_of, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
 from .spending import check_memory
 from .work import operations
@@ -222,7 +222,7 @@ class Planner:
         return found is not None
 
     def _planned(self, node: Node) -> bool:
-        planner = PLANNERS.get(node.op)
+        planner = planner_of(node.op)
         if planner is None:
             return False
         inputs: list[Buffer | None] = []

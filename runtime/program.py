@@ -20,6 +20,7 @@ from .copies import captures, needed
 from .dtype import STRING, of_numpy
 from .encoding import check
 from .errors import LimitError, UsageError
+from .garbage import unsearched
 from .graph import Graph, Node, Value
 from .limits import current
 from .op import Call
@@ -103,6 +104,7 @@ class Program:
             self._last = (kinds, run.native, run.taps, runner)
         return self._run(runner, feeds, run)
 
+    @unsearched
     def prepare(self, feeds: Sequence[Any], run: Run) -> Runner:
         """The runner of a plan for the dtypes and shapes of some feeds."""
         signatures = tuple(map(_signature, feeds))

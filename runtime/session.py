@@ -12,6 +12,7 @@ import numpy as np
 
 from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
+from .garbage import unsearched
 from .graph import Graph, Value
 from .limits import current
 from .spending import available, check_weights
@@ -49,6 +50,7 @@ class Session:
         gpu_layers: how many of the model's layers run on the device, ``auto`` for those whose weights and states fit, all where None.
     """
 
+    @unsearched
     def __init__(
         self, graph: Graph, threads: int | None = None, native: bool | None = None, simplify: bool | None = None, activations: str = "f32",
         device: str = "cpu", lent: Collection[str] = (), beside: Session | None = None, device_memory: int | None = None,
@@ -243,14 +245,8 @@ class Session:
 
     def _compiled(self, arrays: Sequence[Any]) -> bool:
         if self._native is None and not self._large:
-            native = sum(getattr(array, "size", 0) for array in arrays) >= SMALL_DATA
-        else:
-            native = self._native is not False
-        if native:
-            from . import registry
-
-            registry.kernels()
-        return native
+            return sum(getattr(array, "size", 0) for array in arrays) >= SMALL_DATA
+        return self._native is not False
 
     def _chosen(self, names: Sequence[str], found: Sequence[Any]) -> list[Any]:
         by_name = {value.name: result for value, result in zip(self.graph.outputs, found, strict=True)}

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from . import registry
 from .graph import Node, Value
-
-if TYPE_CHECKING:
-    from .op import Op
 
 Lengths = tuple[int, ...]
 Rule = Callable[[list[Lengths | None], list[Lengths | None]], float]
 """From the shapes of inputs and outputs, None for absent or unknown ones, to a number of multiplications; it may be below the true one."""
 
-RULES: dict[Op, Rule] = {}
 ITERATION = 2e4
 """Operations that an iteration of a loop stands for, whatever its body: it takes ten nanoseconds at least."""
-
-
-def work(*operators: Op) -> Callable[[Rule], Rule]:
-    """Register how much work operators are."""
-
-    def registered(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(operators, rule))
-        return rule
-
-    return registered
 
 
 def operations(node: Node) -> float:
     """What a node of known shapes takes; 0 where nothing is known."""
     results = [_lengths(value) for value in node.outputs]
     least = float(sum(math.prod(shape) for shape in results if shape is not None))
-    rule = RULES.get(node.op)
+    rule = _rules().get(f"{node.op.domain}.{node.op.name}")
     return least if rule is None else max(least, rule([_lengths(value) for value in node.inputs], results))
+
+
+@functools.cache
+def _rules() -> dict[str, Rule]:
+    found: dict[str, Rule] = registry.load("ops", "work", "RULES")
+    return found
 
 
 def _lengths(value: Value | None) -> Lengths | None:

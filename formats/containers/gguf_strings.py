@@ -7,7 +7,10 @@ where the next one begins is the proof.
 from __future__ import annotations
 
 SEPARATORS = range(1, 32)
-"""Characters of which one stands between the strings while they are decoded."""
+"""Characters of which one stands in place of the lengths while the strings are decoded."""
+
+SLICE = 1 << 16
+"""Bytes that are looked at together: what is computed of them stays in the cache, and in memory that Python has already."""
 
 
 def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> tuple[list[str], int] | None:
@@ -21,7 +24,7 @@ def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> t
     """
     import numpy
 
-    data = numpy.frombuffer(window, numpy.uint8)[at:]
+    data = numpy.frombuffer(window, numpy.uint8)[at : at + SLICE]
     places = len(data) - width
     if places < 0:
         return [], at
@@ -38,17 +41,17 @@ def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> t
         return [], at
     if starts[0] or (starts[1:] != ends[:-1]).any():
         return None
-    kept = numpy.ones(ends[-1], bool)
-    for place in range(width):
-        kept[starts + place] = False
-    text = data[: ends[-1]][kept].tobytes()
-    mark = next((mark for mark in SEPARATORS if bytes((mark,)) not in text), None)
-    if mark is None:
-        return None
     marked = data[: ends[-1]].copy()
-    marked[starts] = mark
-    kept[starts] = True
+    for mark in SEPARATORS:
+        marked[starts + low] = mark
+        text = marked.tobytes()
+        if text.count(mark) == len(starts):
+            break
+    else:
+        return None
+    if text.count(0) != len(others) * len(starts):
+        return None
     try:
-        return marked[kept].tobytes().decode()[1:].split(chr(mark)), at + int(ends[-1])
+        return text.translate(None, bytes(1)).decode()[1:].split(chr(mark)), at + int(ends[-1])
     except UnicodeDecodeError:
         return None

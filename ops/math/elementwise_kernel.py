@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...runtime.fusion import FUNCTIONS, NARROW, Apply, Chain, parameters
-from ...runtime.launch import PLANNERS, Buffer, Planned, Step, View, native
-from ...runtime.registry import operators
+from ...runtime.launch import Buffer, Planned, Step, View, native, native_by_element
 from ..contrib import gelu as contrib
 from .activation import clip
 from .arithmetic import pow_
@@ -59,6 +58,7 @@ def fits(name: str, inputs: list[Buffer]) -> bool:
     return floating(kind) or (kind in INTEGERS and name in INTEGER_OPERATORS) or (kind == BOOL and name in BOOL_OPERATORS)
 
 
+@native_by_element
 def plan_elementwise(step: Step) -> Planned:
     """A chain of one operator; operators of any number of inputs apply their function again and again."""
     operator = step.node.op
@@ -211,13 +211,3 @@ def plan_pow(step: Step) -> Planned:
     if special is not None:
         return Chain((one_by_one(step, special, x),), step.output())
     return Chain((one_by_one(step, ".Pow", x, _operand(exponent, x, step)),), step.output())
-
-
-def _register(planner: Callable[[Step], Planned]) -> None:
-    for (domain, name), operator in operators().items():
-        if operator.scalar is not None:
-            FUNCTIONS.setdefault(f"{domain}.{name}", operator.scalar)
-            PLANNERS.setdefault(operator, planner)
-
-
-_register(plan_elementwise)

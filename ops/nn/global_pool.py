@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Node
 from ...runtime.infer import Inference
 from ...runtime.op import case, op, upgrade
 from ..math.elementwise import quiet
 from ..precision import widened
-from .pool import lowest, lp_pool, powers, root
+from .pool import lowest, powers, root, whole_power
 from .window import refuse
 
 CASES = [case("f32[2,3,4,5]"), case("f32[1,2,7]"), case("f32[0,2,3,2,2]")]
@@ -56,8 +54,4 @@ def global_lp_pool(x: np.ndarray, *, p: int = 2) -> np.ndarray:
     return root(np.sum(powers(x, p), spatial(x, "GlobalLpPool"), keepdims=True), p)
 
 
-@upgrade(global_lp_pool, lp_pool, below=2)
-def whole_power(node: Node, build: Builder) -> None:
-    """Before opset 2 the power was a float."""
-    power = float(node.attributes.pop("p", 2.0))
-    node.attributes["p"] = int(power) if power.is_integer() else power
+upgrade(global_lp_pool, below=2)(whole_power)

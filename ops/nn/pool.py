@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.build import Builder
 from ...runtime.dtype import I64
+from ...runtime.graph import Node
 from ...runtime.infer import Inference
-from ...runtime.op import Call, case, op
+from ...runtime.op import Call, case, op, upgrade
 from ..allocation import allowed
 from ..math.elementwise import quiet
 from ..precision import widened
@@ -147,3 +149,10 @@ def root(x: np.ndarray, p: float) -> np.ndarray:
     """``x ** (1 / p)``."""
     made: np.ndarray = x if p == 1 else np.sqrt(x) if p == 2 else x ** x.dtype.type(1 / p)
     return made
+
+
+@upgrade(lp_pool, below=2)
+def whole_power(node: Node, build: Builder) -> None:
+    """Before opset 2 the power was a float."""
+    power = float(node.attributes.pop("p", 2.0))
+    node.attributes["p"] = int(power) if power.is_integer() else power

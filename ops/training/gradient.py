@@ -14,6 +14,7 @@ from ...runtime.errors import FormatError, UnsupportedError
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import CHECK, Inference
 from ...runtime.op import Op, upgrade
+from ...runtime.registry import operators
 from ..term import Inferring, Term
 from .rule import without_slope
 
@@ -119,6 +120,7 @@ def copied(nodes: Sequence[Node], given: dict[Value, Value], build: Builder) -> 
 
 def derivatives(build: Builder, nodes: Sequence[Node], target: Value, sources: Sequence[Value]) -> list[Term | None]:
     """The derivatives of the sum of `target` by each of `sources`; None where it does not depend on one."""
+    operators()  # rules have modules of their own
     active = set(sources)
     for node in nodes:
         if node.op.gradients[:1] == [without_slope]:
