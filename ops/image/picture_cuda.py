@@ -8,12 +8,7 @@ from ...runtime.cuda.place import Planned, Step, cuda, on_cpu
 from ...runtime.cuda.product import Axes, product
 from .affine_grid import affine_grid
 from .image_decoder import image_decoder
-<<<<<<< HEAD
-from .non_max_suppression import non_max_suppression
 from .resize import upsample
-=======
-from .resize_history import upsample
->>>>>>> origin/main
 
 on_cpu("it decodes files", image_decoder)
 on_cpu("it is taken to Resize when a model is opened", upsample)
