@@ -20,8 +20,8 @@ from ..quants.products import Block, Group, build_mask, codes, rows
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
 UNROLLED = 128
 """Elements of a row between two turns of a loop, where a block is shorter."""
-STREAMS, PLAIN_STREAMS = 2, 4
-"""Products of rows of a weight with rows of activations that are computed at a time, at most: of blocks, and of plain numbers."""
+STREAMS = 4
+"""Products of rows of a weight with rows of activations that are computed at a time, at most."""
 
 
 class Stored:
@@ -261,7 +261,7 @@ def few(name: str, batch: int, *, experts: bool = False, products: Products = Fl
         weight, x, y, bias, count, row_bytes, length, x_step, y_step = words(code, arguments, 9)
 
         def dots(weight: Any, xs: list[Any], ys: list[Any], bias: Any, first: Any, last: Any) -> None:
-            streams = max(1, (PLAIN_STREAMS if stored.plain else STREAMS) // len(xs))
+            streams = max(1, STREAMS // len(xs))
             _dots(code, products(code, stored, xs, length, streams), streams, weight, ys, bias, first, last, row_bytes)
 
         if not experts:
