@@ -73,7 +73,10 @@ BRAINS = Path(
     "many rows with bf16",
     (("AMX", _BRAIN_TILES), ("BF16", _AVX512 | {"avx512bf16"}), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())),
 )
-INTEGERS = Path("quantized ONNX operators", (("VNNI", _VNNI), ("16-bit products", frozenset())))
+INTEGERS = Path(
+    "quantized ONNX operators",
+    (("VNNI", _VNNI), ("AVX-VNNI", _AVX2 | {"avxvnni"}), ("16-bit pairs", _AVX2), ("16-bit products", frozenset())),
+)
 PATHS = (DENSE, BLOCKS, PROMPTS, HALVES, BRAINS, INTEGERS)
 
 

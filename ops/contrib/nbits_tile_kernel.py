@@ -15,16 +15,16 @@ import numpy as np
 from llvmlite import ir
 
 from ...runtime.compiler import cgutils, intrinsic, types
-from ...runtime.paths import INTEGERS, features
+from ...runtime.paths import features
+from ..quantized.byte_dot import PATH, dot
 
 PANEL = 32
 ROWS = {False: (4, 2, 1), True: (6, 2, 1)}
 """Rows of the tiles, for real rows and for rows of bytes."""
-WIDE, VNNI = "avx512f" in features(), INTEGERS.taken() == "VNNI"
+WIDE = "avx512f" in features()
 
 _INT, _WORD, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
 _REALS, _WORDS, _SMALL = ir.VectorType(_FLOAT, 16), ir.VectorType(_WORD, 16), ir.VectorType(ir.IntType(8), 16)
-_FOURS, _SHORTS = ir.VectorType(ir.IntType(8), 64), ir.VectorType(ir.IntType(16), 64)
 
 
 class _Tile:
@@ -81,15 +81,7 @@ class _Tile:
 
     def dot(self, sums: Any, columns: Any, spread: Any) -> Any:
         """Sums with the products of four unsigned and four signed bytes in each word."""
-        if VNNI:
-            return self.call("llvm.x86.avx512.vpdpbusd.512", _WORDS, [sums, columns, spread])
-        build = self.build
-        product = build.mul(build.zext(build.bitcast(columns, _FOURS), _SHORTS), build.sext(build.bitcast(spread, _FOURS), _SHORTS))
-        wide = build.sext(product, ir.VectorType(_WORD, 64))
-        for part in range(4):
-            lanes = ir.Constant(_WORDS, list(range(part, 64, 4)))
-            sums = build.add(sums, build.shuffle_vector(wide, wide, lanes))
-        return sums
+        return dot(self.build, PATH, sums, columns, spread)
 
 
 def tile(bits: int, rows: int, integers: bool) -> Any:

@@ -1,8 +1,7 @@
 """The heart of products of bytes: a tile of 32-bit sums kept in registers while it runs along the common dimension, four elements at a time.
 
 Rows are signed bytes, read where they lie; the other factor is unsigned, in panels of `PANEL` columns with four elements of a column together.
-Bytes of the other kind are moved by 128, and so are their zero points. Rows are padded to fours with zeros. With VNNI one instruction
-multiplies and adds; elsewhere 16-bit products, which hold any product of these bytes, are added by vectors. Both give the same sums.
+Bytes of the other kind are moved by 128, and so are their zero points. Rows are padded to fours with zeros. `byte_dot` multiplies.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
@@ -13,50 +12,31 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils, intrinsic, types
+from ...runtime.compiler import intrinsic, types
 from ...runtime.kernel import inner
-from ...runtime.paths import INTEGERS, features
+from ...runtime.paths import features
+from .byte_dot import LANES, PATH, WORDS, dot
 
-VNNI = INTEGERS.taken() == "VNNI"
 ROWS = 12 if "avx512f" in features() else 3
 PANEL = 32
 MIDDLE = 128
 """What the bytes of one kind are more than those of the other."""
 
-_INT, _BYTE = ir.IntType(64), ir.IntType(8)
-_SUMS = ir.VectorType(ir.IntType(32), 16)
-_FOURS = ir.VectorType(_BYTE, 64)
+_INT = ir.IntType(64)
 
 
 def _address(builder: Any, base: Any, step: Any, index: int) -> Any:
     return builder.add(base, builder.mul(step, ir.Constant(_INT, index)))
 
 
-def _multiplied(builder: Any, sums: Any, columns: Any, four: Any) -> Any:
-    """Sums with the products of sixteen columns and one row's four elements, an i32."""
-    undefined = ir.Constant(_SUMS, ir.Undefined)
-    spread = builder.shuffle_vector(
-        builder.insert_element(undefined, four, ir.Constant(ir.IntType(32), 0)), undefined, ir.Constant(_SUMS, [0] * 16)
-    )
-    if VNNI:
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_SUMS, [_SUMS] * 3), "llvm.x86.avx512.vpdpbusd.512")
-        return builder.call(function, [sums, columns, spread])
-    return _plainly(builder, sums, columns, spread)
+def _spread(builder: Any, four: Any) -> Any:
+    """An i32 in every word."""
+    undefined = ir.Constant(WORDS, ir.Undefined)
+    one = builder.insert_element(undefined, four, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(WORDS, [0] * LANES))
 
 
-def _plainly(builder: Any, sums: Any, columns: Any, spread: Any) -> Any:
-    """The same by vectors that every processor has."""
-    short = ir.VectorType(ir.IntType(16), 64)
-    product = builder.mul(builder.zext(builder.bitcast(columns, _FOURS), short), builder.sext(builder.bitcast(spread, _FOURS), short))
-    for count in (32, 16):
-        wide = ir.VectorType(ir.IntType(32), count)
-        lanes = [ir.Constant(wide, list(range(start, 2 * count, 2))) for start in (0, 1)]
-        halves = [builder.shuffle_vector(product, product, part) for part in lanes]
-        product = builder.add(*(builder.sext(half, wide) if count == 32 else half for half in halves))
-    return builder.add(sums, product)
-
-
-def _tile(rows: int, multiplied: Any) -> Any:
+def _tile(rows: int, path: str) -> Any:
     """A tile of `rows` rows; steps in bytes; `fours` is how many fours a row has."""
 
     @intrinsic
@@ -67,16 +47,16 @@ def _tile(rows: int, multiplied: Any) -> Any:
             lines = [_address(builder, a, a_row, row) for row in range(rows)]
             before = builder.block
             loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
-            zero = ir.Constant(_SUMS, [0] * 16)
+            zero = ir.Constant(WORDS, [0] * 16)
             builder.cbranch(builder.icmp_signed(">", fours, word(0)), loop, after)
             builder.position_at_end(loop)
             step, at = builder.phi(_INT), builder.phi(_INT)
-            sums = [builder.phi(_SUMS) for _ in range(2 * rows)]
+            sums = [builder.phi(WORDS) for _ in range(2 * rows)]
             for phi, start in zip((step, at, *sums), (word(0), b, *[zero] * (2 * rows)), strict=True):
                 phi.add_incoming(start, before)
             halves = []
             for half in range(2):
-                columns = builder.load(builder.inttoptr(builder.add(at, word(64 * half)), _SUMS.as_pointer()))
+                columns = builder.load(builder.inttoptr(builder.add(at, word(64 * half)), WORDS.as_pointer()))
                 columns.align = 1
                 halves.append(columns)
             made = []
@@ -84,7 +64,8 @@ def _tile(rows: int, multiplied: Any) -> Any:
             for row in range(rows):
                 four = builder.load(builder.inttoptr(builder.add(lines[row], offset), ir.IntType(32).as_pointer()))
                 four.align = 1
-                made += [multiplied(builder, sums[2 * row + half], halves[half], four) for half in range(2)]
+                spread = _spread(builder, four)
+                made += [dot(builder, path, sums[2 * row + half], halves[half], spread) for half in range(2)]
             following = builder.add(step, word(1))
             step.add_incoming(following, loop)
             at.add_incoming(builder.add(at, word(4 * PANEL)), loop)
@@ -93,14 +74,14 @@ def _tile(rows: int, multiplied: Any) -> Any:
             builder.cbranch(builder.icmp_signed("<", following, fours), loop, after)
             builder.position_at_end(after)
             for index, value in enumerate(made):
-                found = builder.phi(_SUMS)
+                found = builder.phi(WORDS)
                 found.add_incoming(zero, before)
                 found.add_incoming(value, loop)
                 made[index] = found
             for index, found in enumerate(made):
                 row, half = divmod(index, 2)
                 place = builder.add(_address(builder, c, c_row, row), word(64 * half))
-                builder.store(found, builder.inttoptr(place, _SUMS.as_pointer()), align=4)
+                builder.store(found, builder.inttoptr(place, WORDS.as_pointer()), align=4)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), lower
@@ -108,8 +89,9 @@ def _tile(rows: int, multiplied: Any) -> Any:
     return tile
 
 
-def _column(multiplied: Any) -> Any:
-    main, four, one = _tile(ROWS, multiplied), _tile(min(4, ROWS), multiplied), _tile(1, multiplied)
+def column_by(path: str) -> Any:
+    """What makes a column of tiles by a row of `INTEGERS`."""
+    main, four, one = _tile(ROWS, path), _tile(min(4, ROWS), path), _tile(1, path)
     middle = min(4, ROWS)
 
     @inner
@@ -132,14 +114,7 @@ def _column(multiplied: Any) -> Any:
     return column_of_byte_tiles
 
 
-def _spread_plainly(builder: Any, sums: Any, columns: Any, four: Any) -> Any:
-    undefined = ir.Constant(_SUMS, ir.Undefined)
-    one = builder.insert_element(undefined, four, ir.Constant(ir.IntType(32), 0))
-    return _plainly(builder, sums, columns, builder.shuffle_vector(one, undefined, ir.Constant(_SUMS, [0] * 16)))
-
-
-column_of_byte_tiles = _column(_multiplied)
-column_of_plain_byte_tiles = _column(_spread_plainly)
+column_of_byte_tiles = column_by(PATH)
 
 
 def byte_panels(matrix: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ from ...runtime.paths import features
 from ...runtime.simd import LANES
 
 _BYTES, _WORDS, _BITS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (8, 32, 1))
-TABLES = "avx512vbmi" in features()
-"""Whether one instruction looks up bytes."""
+TABLES, MASKS = "avx512vbmi" in features(), "avx512bw" in features()
+"""Whether one instruction looks up bytes, and whether one loads and stores some of them."""
 _ALIGN = ir.Constant(ir.IntType(32), 1)
 
 
@@ -23,6 +23,24 @@ def _mask(builder: Any, lanes: Any) -> Any:
 
 
 def _some(builder: Any, address: Any, lanes: Any) -> Any:
+    if MASKS:
+        return _masked(builder, address, lanes)
+    with builder.if_else(_all(builder, lanes)) as (then, otherwise):
+        with then:
+            whole, first = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1), builder.block
+        with otherwise:
+            some, second = _masked(builder, address, lanes), builder.block
+    found = builder.phi(_BYTES)
+    found.add_incoming(whole, first)
+    found.add_incoming(some, second)
+    return found
+
+
+def _all(builder: Any, lanes: Any) -> Any:
+    return builder.icmp_signed("==", builder.trunc(lanes, ir.IntType(LANES)), ir.Constant(ir.IntType(LANES), -1))
+
+
+def _masked(builder: Any, address: Any, lanes: Any) -> Any:
     kind = ir.FunctionType(_BYTES, [_BYTES.as_pointer(), ir.IntType(32), _BITS, _BYTES])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{LANES}i8.p0")
     return builder.call(function, [builder.inttoptr(address, _BYTES.as_pointer()), _ALIGN, _mask(builder, lanes), ir.Constant(_BYTES, [0] * LANES)])
@@ -53,13 +71,24 @@ def store_bytes(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
     """Write the lowest bytes of the lanes whose bits are set in the low 16 of `lanes`."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_BYTES, _BYTES.as_pointer(), ir.IntType(32), _BITS])
-        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{LANES}i8.p0")
-        place = builder.inttoptr(args[0], _BYTES.as_pointer())
-        builder.call(function, [builder.trunc(args[1], _BYTES), place, _ALIGN, _mask(builder, args[2])])
+        place, narrow = builder.inttoptr(args[0], _BYTES.as_pointer()), builder.trunc(args[1], _BYTES)
+        if MASKS:
+            _stored(builder, narrow, place, args[2])
+            return context.get_dummy_value()
+        with builder.if_else(_all(builder, args[2])) as (then, otherwise):
+            with then:
+                builder.store(narrow, place, align=1)
+            with otherwise:
+                _stored(builder, narrow, place, args[2])
         return context.get_dummy_value()
 
     return types.void(types.int64, kinds.I32, types.int64), lower
+
+
+def _stored(builder: Any, narrow: Any, place: Any, lanes: Any) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _BYTES.as_pointer(), ir.IntType(32), _BITS])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{LANES}i8.p0")
+    builder.call(function, [narrow, place, _ALIGN, _mask(builder, lanes)])
 
 
 @intrinsic

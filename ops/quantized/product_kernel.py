@@ -11,7 +11,8 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, number, share, u8
 from ..contrib.dynamic_products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
-from .byte_kernel import MIDDLE, PANEL, byte_panels, column_of_byte_tiles, column_of_plain_byte_tiles
+from .byte_dot import PATH
+from .byte_kernel import MIDDLE, PANEL, byte_panels, column_by
 from .linear_kernel import dynamically
 from .matmul import matmul_integer, qlinear_matmul
 from .result_kernel import BYTES, INTEGERS, REALS, SIGNED_BYTES, byte_at, results
@@ -41,7 +42,10 @@ def signed_rows(args: Any, part: Any, parts: Any) -> None:
         i32(args[6])[row], i32(args[7])[row] = own, total
 
 
-def _product(column: Any) -> Any:
+def product_by(path: str) -> Any:
+    """The kernel of a row of `INTEGERS`."""
+    column = column_by(path)
+
     @range_kernel
     def product_of_bytes(args: Any, part: Any, parts: Any) -> None:
         """Rows, zero points and sums as `signed_rows` makes them; panels; `Right` of these; factors; form, zero point and place of results."""
@@ -73,7 +77,7 @@ def _product(column: Any) -> Any:
     return product_of_bytes
 
 
-product_of_bytes, plain_product_of_bytes = _product(column_of_byte_tiles), _product(column_of_plain_byte_tiles)
+product_of_bytes = product_by(PATH)
 
 
 @dataclass(frozen=True)

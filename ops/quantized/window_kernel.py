@@ -15,7 +15,8 @@ from ..math.lane_kernel import evens, load_single, store_some
 from ..nn.channel_kernel import band_room, band_rows
 from ..nn.problem_kernel import POINT, plan_window
 from ..nn.window import Axis
-from .byte_kernel import MIDDLE, PANEL, byte_rows, column_of_byte_tiles, column_of_plain_byte_tiles
+from .byte_dot import PATH
+from .byte_kernel import MIDDLE, PANEL, byte_rows, column_by
 from .byte_lane_kernel import load_unsigned, store_words
 from .channel_kernel import MOST_TAPS, convolved_bytes_by_channel
 from .conv import conv_integer, qlinear_conv
@@ -125,7 +126,10 @@ def row_factors(args: Any, part: Any, parts: Any) -> None:
         f32(args[9])[row] = f32(args[5])[0] * f32(args[6])[row] / f32(args[7])[0]
 
 
-def _convolved(column: Any) -> Any:
+def convolved_by(path: str) -> Any:
+    """The kernel of a row of `INTEGERS`."""
+    column = column_by(path)
+
     @range_kernel
     def convolved_bytes(args: Any, part: Any, parts: Any) -> None:
         """As `conv_kernel.convolved`, of what `interleaved` makes and rows of signed bytes; results as `finished_rows` says."""
@@ -164,7 +168,7 @@ def _convolved(column: Any) -> Any:
     return convolved_bytes
 
 
-convolved_bytes, plain_convolved_bytes = _convolved(column_of_byte_tiles), _convolved(column_of_plain_byte_tiles)
+convolved_bytes = convolved_by(PATH)
 
 
 def _fours_of_channels(w: np.ndarray) -> np.ndarray:

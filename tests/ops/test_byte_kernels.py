@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from candle_convert.ops.quantized import product_kernel, window_kernel
+from candle_convert.ops.quantized.byte_dot import WAYS
+from candle_convert.runtime import paths
 from candle_convert.runtime.op import Example
 from natively import natively
 
@@ -14,18 +16,25 @@ def whole(rng, dtype, *shape):
     return rng.integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-@pytest.fixture(params=[True, False], ids=["this processor", "any processor"])
-def plain(request, monkeypatch):
-    """Once with the products that this processor has, once with those of every processor."""
-    if not request.param:
-        monkeypatch.setattr(product_kernel.product, "__defaults__", (product_kernel.plain_product_of_bytes,))
-        monkeypatch.setattr(window_kernel.convolution, "__defaults__", (window_kernel.plain_convolved_bytes,))
+def on_this_machine(path):
+    """Whether the processor has the instructions of a way; those of AVX-VNNI are also among those of AVX-512."""
+    narrow = {"avx512vnni", "avx512vl"} if path == "AVX-VNNI" else set()
+    return dict(paths.INTEGERS.rows)[path] <= paths.features() or (narrow and narrow <= paths.features())
+
+
+@pytest.fixture(params=WAYS)
+def path(request, monkeypatch):
+    """Each way to multiply bytes that the processor has."""
+    if not on_this_machine(request.param):
+        pytest.skip("the processor has no such instructions")
+    monkeypatch.setattr(product_kernel.product, "__defaults__", (product_kernel.product_by(request.param),))
+    monkeypatch.setattr(window_kernel.convolution, "__defaults__", (window_kernel.convolved_by(request.param),))
 
 
 @pytest.mark.parametrize("left", TYPES)
 @pytest.mark.parametrize("right", TYPES)
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 1, 1), (3, 7, 33), (130, 70, 31), (17, 128, 96)])
-def test_matmul_integer(plain, left, right, rows, depth, columns):
+def test_matmul_integer(path, left, right, rows, depth, columns):
     rng = np.random.default_rng(rows)
     a, b = whole(rng, left, rows, depth), whole(rng, right, depth, columns)
     natively("MatMulInteger", Example((a, b), {}), 21, rtol=0, atol=0, constant=[1])
@@ -34,7 +43,7 @@ def test_matmul_integer(plain, left, right, rows, depth, columns):
 
 @pytest.mark.parametrize("left", TYPES)
 @pytest.mark.parametrize("right", TYPES)
-def test_qlinear_matmul(plain, left, right):
+def test_qlinear_matmul(path, left, right):
     rng = np.random.default_rng(1)
     a, b = whole(rng, left, 2, 30, 50), whole(rng, right, 50, 40)
     scales = rng.uniform(0.01, 0.1, 40).astype(np.float32)
@@ -42,7 +51,7 @@ def test_qlinear_matmul(plain, left, right):
     natively("QLinearMatMul", Example(tuple(map(np.asarray, inputs)), {}), 21, rtol=0, atol=0, constant=[3, 4, 5])
 
 
-def test_products_with_real_results(plain):
+def test_products_with_real_results(path):
     rng = np.random.default_rng(2)
     b, scales, bias = whole(rng, np.int8, 50, 40), rng.uniform(0.01, 0.1, 40).astype(np.float32), rng.normal(size=40).astype(np.float32)
     a = rng.normal(size=(3, 20, 50)).astype(np.float32)
@@ -54,7 +63,7 @@ def test_products_with_real_results(plain):
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_qgemm(plain, back):
+def test_qgemm(path, back):
     rng = np.random.default_rng(3)
     inputs = [whole(rng, np.uint8, 20, 50), np.float32(0.1), np.uint8(20), whole(rng, np.int8, 40, 50), np.float32(0.05), np.int8(3)]
     inputs += [rng.integers(-900, 900, 40).astype(np.int32), *([np.float32(9), np.uint8(100)] if back else [])]
@@ -95,7 +104,7 @@ def windows(rng, left, right):
 
 @pytest.mark.parametrize("left", TYPES)
 @pytest.mark.parametrize("right", TYPES)
-def test_convolutions(left, right, plain):
+def test_convolutions(left, right, path):
     rng = np.random.default_rng(5)
     for _ in range(12):
         x, w, attributes = windows(rng, left, right)

@@ -60,6 +60,10 @@ run = session(lambda b, x, w: b.add("Conv", [x, w], {"pads": [1, 1, 1, 1]}), giv
 made["conv"] = run.run(None, {"x": given["image"]})[0]
 run = session(lambda b, x: b.add("Cast", [b.add("Cast", [x], {"to": 10})], {"to": 1}), given["halves"].shape, {})
 made["halves"] = run.run(None, {"x": given["halves"]})[0]
+for name, weight in (("MatMulInteger", "codes"), ("ConvInteger", "windows")):
+    x, pads = given[weight + " x"], {} if weight == "codes" else {"pads": [1, 1, 1, 1]}
+    run = session(lambda b, x, w: b.add(name, [b.add("Cast", [x], {"to": 2}), w], pads), x.shape, {"w": Tensor.of(given[weight])})
+    made[weight] = run.run(None, {"x": x})[0]
 np.savez(sys.argv[2], level=paths.level().name, **made)
 """.replace("ROWS", repr(ROWS))
 
@@ -81,6 +85,9 @@ def given(tmp_path_factory):
         "image": rng.standard_normal((1, 5, 11, 13), np.float32), "kernels": rng.standard_normal((7, 5, 3, 3), np.float32),
         "halves": np.concatenate([every, below, rng.standard_normal(1000, np.float32) * 100]),
     }
+    shapes = {"codes": ((20, 70), (70, 45)), "windows": ((1, 5, 11, 13), (7, 5, 3, 3))}
+    for name, (x, weight) in shapes.items():
+        arrays |= {f"{name} x": rng.integers(0, 256, x).astype(np.float32), name: rng.integers(-128, 128, weight).astype(np.int8)}
     numbers = rng.standard_normal((45, 512), np.float32)
     upper = (numbers.view(np.uint32) >> 16).astype(np.uint16)
     meant = {"f16": numbers.astype(np.float16).astype(np.float32), "bf16": (upper.astype(np.uint32) << 16).view(np.float32)}
@@ -118,7 +125,10 @@ def test_kernels_compute_the_same_on_every_path(level, given, tmp_path):
                 assert error < (1e-5 if activations == "f32" else NARROW.get(name, 2e-4)), (name, activations, count, error)
     for count in ROWS:
         np.testing.assert_allclose(got[f"dense {count}"], x[:count] @ arrays["matrix"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(got["codes"], arrays["codes x"] @ arrays["codes"].astype(np.float64))
     torch = pytest.importorskip("torch")
+    x, codes = (torch.from_numpy(arrays[name].astype(np.float64)) for name in ("windows x", "windows"))
+    np.testing.assert_array_equal(got["windows"], torch.nn.functional.conv2d(x, codes, padding=1).numpy())
     wanted = torch.nn.functional.conv2d(torch.from_numpy(arrays["image"]), torch.from_numpy(arrays["kernels"]), padding=1).numpy()
     np.testing.assert_allclose(got["conv"], wanted, rtol=1e-4, atol=1e-4)
     with np.errstate(over="ignore"):
