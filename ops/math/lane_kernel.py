@@ -91,6 +91,25 @@ def store_some(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
     return types.void(types.int64, kinds.F32, types.int64), lower
 
 
+def _foreseen(name: str, text: str, writing: int) -> Any:
+    def foreseen(typing: Any, address: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            place = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (writing, 3, 1))])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), lower
+
+    foreseen.__name__, foreseen.__doc__ = name, text
+    return intrinsic(foreseen)
+
+
+foresee_reading = _foreseen("foresee_reading", "Ask for a line of memory that will be read.", 0)
+foresee_writing = _foreseen("foresee_writing", "Ask for a line of memory that will be written.", 1)
+
+
 def _shuffled(name: str, text: str, places: Sequence[int]) -> Any:
     def shuffled(typing: Any, low: Any, high: Any) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -33,7 +33,7 @@ def _splat(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16))
 
 
-def _load(builder: Any, address: Any, kind: Any) -> Any:
+def loaded(builder: Any, address: Any, kind: Any) -> Any:
     value = builder.load(builder.inttoptr(address, kind.as_pointer()))
     value.align = 4
     return value
@@ -43,12 +43,25 @@ def _vectors(builder: Any, args: Any, rows: int, taken: range) -> None:
     """Some vectors of each row of a tile."""
     a, a_row, a_step, b, depth, c, c_row, bias, bias_row, columns, low, high, ahead = args
     starts = []
-    shifts = [_load(builder, builder.add(columns, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
+    shifts = line(builder, columns, taken)
     for row in range(rows):
-        element = _splat(builder, _load(builder, builder.add(bias, builder.mul(bias_row, ir.Constant(INT, row))), ir.FloatType()))
+        element = _splat(builder, loaded(builder, builder.add(bias, builder.mul(bias_row, ir.Constant(INT, row))), ir.FloatType()))
         starts += [builder.fadd(element, shift) for shift in shifts]
     lines = [builder.add(a, builder.mul(a_row, ir.Constant(INT, row))) for row in range(rows)]
-    found = _along(builder, depth, a_step, b, starts, lines, taken, ahead)
+    for row in range(rows):
+        for half in taken:
+            _prefetch(builder, builder.add(builder.add(c, builder.mul(c_row, ir.Constant(INT, row))), ir.Constant(INT, 64 * half)), True)
+    found = along(builder, depth, a_step, b, starts, lines, taken, ahead, ir.Constant(INT, 0))
+    written(builder, found, taken, c, c_row, low, high)
+
+
+def line(builder: Any, address: Any, taken: range) -> list[Any]:
+    """Some vectors of a line."""
+    return [loaded(builder, builder.add(address, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
+
+
+def written(builder: Any, found: list[Any], taken: range, c: Any, c_row: Any, low: Any, high: Any) -> None:
+    """The vectors of all rows, limited, to memory."""
     least, most = _splat(builder, low), _splat(builder, high)
     for index, total in enumerate(found):
         raised = builder.select(builder.fcmp_ordered("<", total, least), least, total)
@@ -58,20 +71,27 @@ def _vectors(builder: Any, args: Any, rows: int, taken: range) -> None:
         builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
 
 
-def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range, ahead: Any) -> list[Any]:
-    """What the vectors of all rows are at the end of the common dimension, from what they are before."""
+def along(
+    builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range, ahead: Any, shift: Any, beside: int = 0
+) -> list[Any]:
+    """What the vectors of all rows are at the end of the common dimension, from what they are before.
+
+    Rows begin `shift` bytes behind `lines`; what lies `ahead` of the panel and `beside` the first row, in bytes, is asked for.
+    """
     zero, before = ir.Constant(INT, 0), builder.block
     loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
     builder.cbranch(builder.icmp_signed(">", depth, zero), loop, after)
     builder.position_at_end(loop)
     step, offset, at = builder.phi(INT), builder.phi(INT), builder.phi(INT)
     sums = [builder.phi(VECTOR) for _ in starts]
-    for phi, start in zip((step, offset, at, *sums), (zero, zero, b, *starts), strict=True):
+    for phi, start in zip((step, offset, at, *sums), (zero, shift, b, *starts), strict=True):
         phi.add_incoming(start, before)
-    panel = [_load(builder, builder.add(at, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
+    panel = line(builder, at, taken)
     for half in taken:
         _prefetch(builder, builder.add(at, builder.add(ahead, ir.Constant(INT, 64 * half))))
-    elements = [_splat(builder, _load(builder, builder.add(line, offset), ir.FloatType())) for line in lines]
+    if beside:
+        _prefetch(builder, builder.add(builder.add(lines[0], offset), ir.Constant(INT, beside)))
+    elements = [_splat(builder, loaded(builder, builder.add(row, offset), ir.FloatType())) for row in lines]
     made = [_multiplied(builder, elements[index // len(taken)], panel[index % len(taken)], held) for index, held in enumerate(sums)]
     following = builder.add(step, ir.Constant(INT, 1))
     step.add_incoming(following, loop)
@@ -88,12 +108,12 @@ def _along(builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lin
     return found
 
 
-def _prefetch(builder: Any, address: Any) -> None:
+def _prefetch(builder: Any, address: Any, written: bool = False) -> None:
     """Ask for a line of memory ahead of its use."""
     place = builder.inttoptr(address, ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (0, 2, 1))])
+    builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (int(written), 3 if written else 2, 1))])
 
 
 def _multiplied(builder: Any, element: Any, panel: Any, total: Any) -> Any:
@@ -126,9 +146,9 @@ def _tile(rows: int, halves: int = 2) -> Any:
 
 
 _main, _eight, _four, _two, _one = _tile(ROWS), _tile(min(8, ROWS)), _tile(min(4, ROWS)), _tile(2), _tile(1)
-_EIGHT, _FOUR = min(8, ROWS), min(4, ROWS)
-NARROW, _SIXTEEN = PANEL // 2, 16 if WIDE else 4
-_narrow, _narrow_four, _narrow_one = _tile(_SIXTEEN, 1), _tile(4, 1), _tile(1, 1)
+EIGHT, FOUR = min(8, ROWS), min(4, ROWS)
+NARROW, SIXTEEN = PANEL // 2, 16 if WIDE else 4
+_narrow, _narrow_four, _narrow_one = _tile(SIXTEEN, 1), _tile(4, 1), _tile(1, 1)
 
 
 @inlined
@@ -136,10 +156,10 @@ def rows_of_tile(left: Any) -> Any:
     """Rows of the next tile when `left` are left."""
     if left >= ROWS:
         return ROWS
-    if left >= _EIGHT:
-        return _EIGHT
-    if left >= _FOUR:
-        return _FOUR
+    if left >= EIGHT:
+        return EIGHT
+    if left >= FOUR:
+        return FOUR
     return 2 if left >= 2 else 1
 
 
@@ -154,12 +174,12 @@ def column_of_tiles(
     narrow, whole = width <= NARROW, width in (NARROW, PANEL)
     while row < last:
         left = last - row
-        count = (_SIXTEEN if left >= _SIXTEEN else 4 if left >= 4 else 1) if narrow else rows_of_tile(left)
+        count = (SIXTEEN if left >= SIXTEEN else 4 if left >= 4 else 1) if narrow else rows_of_tile(left)
         ahead = distance if row == first else 0
         at, start = a + row * a_row, bias + row * bias_row
         to, step = (c + row * c_row, c_row) if whole else (spare, np.int64(4 * NARROW if narrow else 4 * PANEL))
         if narrow:
-            if count == _SIXTEEN:
+            if count == SIXTEEN:
                 _narrow(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
             elif count == 4:
                 _narrow_four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
@@ -167,9 +187,9 @@ def column_of_tiles(
                 _narrow_one(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         elif count == ROWS:
             _main(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
-        elif count == _EIGHT:
+        elif count == EIGHT:
             _eight(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
-        elif count == _FOUR:
+        elif count == FOUR:
             _four(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)
         elif count == 2:
             _two(at, a_row, a_step, b, depth, to, step, start, bias_row, columns, low, high, ahead)

@@ -23,7 +23,7 @@ from .winograd_kernel import in_squares
 @inner
 def _packed(args: Any, source: Any, start: Any, wide: Any, panel: Any, depth: Any) -> None:
     """`wide` windows from position `start` on, one in each column of a panel, zeros behind them."""
-    columns(args, source, args[8], start, wide, panel, PANEL)
+    columns(args, source, args[8], start, wide, panel)
     if wide < PANEL:
         for k in range(depth):
             for j in range(wide, PANEL):

@@ -1,6 +1,6 @@
-"""Convolution with few positions of the output: kernels, packed once, stand in panels of output channels, which are read once for all positions.
+"""Convolution in panels of output channels: kernels, packed once, are read once for many positions, which are the rows of tiles.
 
-Positions are the rows of tiles. A kernel of one element reads them where they lie; for others all windows are laid out first.
+Windows are read where they lie, from a copy of the input with zeros around it where they reach over the edge.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -14,32 +14,36 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import number, share
 from ..math.finish_kernel import Finish, finished
-from ..math.tile_kernel import AHEAD, NARROW, PANEL, column_of_tiles, panels
+from ..math.lane_kernel import foresee_reading, foresee_writing
+from ..math.tile_kernel import AHEAD, NARROW, PANEL, panels
 from ..math.turn_kernel import handed
 from .problem_kernel import Problem, Way
-from .window_kernel import TOGETHER, laid_out
+from .stretch_kernel import stretches
+from .window_tile_kernel import CHUNK, column_of_windows
 
 FEW = 12
 """Positions up to which panels of outputs always pay."""
-SMALL = 256
-"""Positions up to which they may."""
 ENOUGH = 16
-"""Output channels of a group from which they pay."""
-CHUNK = 48
-"""Positions whose results are turned together; the last ones take along what is left."""
+"""Output channels of a group from which they may."""
+TURN, PACK = 4, 16
+"""What turning a result and packing an element of a window cost, in products."""
 ROOM = 4 * PANEL * (2 * CHUNK + NARROW)
-"""Bytes of the results."""
+"""Bytes of the results of a chunk, which are turned together; the last one takes along what is left."""
 
 
-def fit(positions: int, outputs: int) -> bool:
-    """Whether fewer products are wasted at the ends of panels of outputs than at those of panels of positions."""
+def fit(problem: Problem) -> bool:
+    """Whether it takes less time than panels of positions: each pads its panels, one turns its results, the other packs its windows."""
+    positions, outputs, depth = problem.positions, problem.outputs, problem.depth
+    if outputs < ENOUGH or not problem.constant:
+        return False
     whole_outputs, whole_positions = (-(-count // NARROW) * NARROW for count in (outputs, positions))
-    return outputs >= ENOUGH and (positions <= FEW or (positions <= SMALL and positions * whole_outputs <= outputs * whole_positions))
+    turned = positions * (depth * whole_outputs + TURN * outputs)
+    return positions <= FEW or turned < depth * (whole_positions * outputs + PACK * positions)
 
 
-def weight_panels(w: np.ndarray, groups: int) -> np.ndarray:
+def weight_panels(rows: np.ndarray, groups: int) -> np.ndarray:
     """Kernels [out, ...] as panels [groups, out / groups / PANEL, depth, PANEL]."""
-    return np.stack([panels(part.reshape(len(part), -1).T) for part in np.split(w, groups)])
+    return np.stack([panels(part.T) for part in np.split(rows, groups)])
 
 
 def slices_of(units: int, positions: int, threads: int) -> int:
@@ -49,13 +53,13 @@ def slices_of(units: int, positions: int, threads: int) -> int:
 
 @range_kernel
 def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
-    """Arguments as `problem_kernel` says, with windows [images x groups, depth, positions] for the input, kernels in panels, biases padded to
-    them, and slices of the positions.
+    """Arguments as `problem_kernel` says, with kernels in panels, biases padded to them, and slices of the positions; then `Stretches`: bytes of a
+    group's input, places, taps, how many, and depth and step of a stretch.
     """
     images, groups, outputs, slices = args[6], args[7], args[9], args[30]
     low, high = np.float32(number(args[28])), np.float32(number(args[29]))
     alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
-    depth, positions = args[8] * args[16] * args[17] * args[18], args[13] * args[14] * args[15]
+    depth, positions = args[41] * args[42], args[13] * args[14] * args[15]
     made = args[31] + part * ROOM
     chunks = max(1, positions // CHUNK)
     count, step = (outputs + PANEL - 1) // PANEL, 4 * positions
@@ -65,15 +69,21 @@ def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
         group, output = panel // count, panel % count * PANEL
         most = min(PANEL, outputs - output)
         width = NARROW if most <= NARROW else PANEL
-        windows = args[0] + (image * groups + group) * depth * step
+        source = args[0] + (image * groups + group) * args[38]
         base = ((image * groups + group) * outputs + output) * step
         begin, end = share(chunks, piece, slices)
         for chunk in range(begin, end):
             start = chunk * CHUNK
             rows = CHUNK if chunk + 1 < chunks else positions - start
-            column_of_tiles(
-                windows + 4 * start, 4, step, args[1] + panel * depth * 4 * PANEL, depth, made, 4 * PANEL, 0, rows, width, args[5], 0,
-                args[3] + 4 * PANEL * panel, low, high, made, AHEAD,
+            for column in range(most):
+                place = base + column * step + 4 * start
+                for line in range(0, 4 * rows + 63, 64):
+                    foresee_writing(args[2] + place + line)
+                    if added != 0:
+                        foresee_reading(added + place + line)
+            column_of_windows(
+                source, args[39] + 8 * start, args[40], args[41], args[42], args[43], args[1] + panel * depth * 4 * PANEL, made, rows, width,
+                args[3] + 4 * PANEL * panel, low, high, AHEAD,
             )
             for row in range(0, rows, NARROW):
                 lanes = (1 << min(NARROW, rows - row)) - 1
@@ -86,23 +96,21 @@ def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
 
 
 def in_panels(problem: Problem) -> Way | None:
-    """The launches for small planes."""
-    if not (problem.constant and fit(problem.positions, problem.outputs)):
+    """The launches where these panels are faster."""
+    if not fit(problem):
         return None
     step, groups = problem.step, problem.groups
-    weights = step.packed(1, ("few", groups), lambda array: weight_panels(array, groups))
-    bias, before, source = problem.padded_bias(), [], problem.x
-    if not problem.plain:
-        source = step.scratch(4 * problem.images * groups * problem.depth * problem.positions)
-        units = problem.images * groups * -(-problem.channels // TOGETHER)
-        parts = step.parts(units, source.nbytes / 8)
-        before = [Launch(laid_out, problem.arguments(problem.x, 0, source, None, 0, 0), parts)]
+    read = stretches(problem)
+    weights = step.packed(1, ("panels", groups, read.channels), lambda array: weight_panels(read.ordered(array), groups))
+    bias = problem.padded_bias()
+    places, taps = step.held(read.places), step.held(read.taps)
     units = problem.images * groups * -(-problem.outputs // PANEL)
     slices = slices_of(units, problem.positions, step.threads)
     parts_of = step.parts(units * slices, problem.work)
     room = step.scratch(parts_of * ROOM)
 
     def launch(finish: Finish, result: Buffer) -> Launch:
-        return Launch(convolved_in_panels, problem.arguments(source, weights, result, bias, slices, room, finish), parts_of)
+        head = problem.arguments(read.source, weights, result, bias, slices, room, finish)
+        return Launch(convolved_in_panels, (*head, read.size, places, taps, taps.count, read.depth, read.step), parts_of)
 
-    return before, launch
+    return read.before, launch

@@ -1,4 +1,4 @@
-"""Windows of the input laid out as the columns of a matrix, for products with kernels: a panel of them, or all of a small plane.
+"""Windows of the input laid out as the columns of a panel, for products with kernels.
 
 Arguments of kernels are those that `problem_kernel` names.
 """
@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.kernel import inner, range_kernel
-from ...runtime.native import f32, share
+from ...runtime.kernel import inner
+from ...runtime.native import f32
 from ..math.lane_kernel import evens, load_some, store_some
 from ..math.tile_kernel import PANEL
-
-TOGETHER = 8
-"""Channels whose windows are laid out together."""
 
 
 @inner
@@ -46,8 +43,8 @@ def _line(source: Any, begin: Any, stride: Any, target: Any, least: Any, most: A
 
 
 @inner
-def columns(args: Any, source: Any, channels: Any, start: Any, wide: Any, panel: Any, pitch: Any) -> None:
-    """`wide` windows of some channels from position `start` on, one in each column of a panel with rows of `pitch` elements."""
+def columns(args: Any, source: Any, channels: Any, start: Any, wide: Any, panel: Any) -> None:
+    """`wide` windows of some channels from position `start` on, one in each column of a panel."""
     depth, height, width = args[10], args[11], args[12]
     out_height, out_width, kernel_z, kernel_y, kernel_x = args[14], args[15], args[16], args[17], args[18]
     stride_x, dilation_x, pad_x = args[21], args[24], args[27]
@@ -67,22 +64,8 @@ def columns(args: Any, source: Any, channels: Any, start: Any, wide: Any, panel:
                 if not inside or most <= least:
                     least, most = length, length
                 begin = (at_z * height + at_y) * width + first_x * stride_x + shift
-                target = panel + 4 * ((tap * kernel_x + kx) * pitch + column)
+                target = panel + 4 * ((tap * kernel_x + kx) * PANEL + column)
                 for channel in range(channels):
                     place = source + 4 * channel * depth * height * width
-                    _line(place, begin, stride_x, target + 4 * channel * kernel_z * kernel_y * kernel_x * pitch, least, most, length)
+                    _line(place, begin, stride_x, target + 4 * channel * kernel_z * kernel_y * kernel_x * PANEL, least, most, length)
         column += length
-
-
-@range_kernel
-def laid_out(args: Any, part: Any, parts: Any) -> None:
-    """All windows of `TOGETHER` channels: the output is a matrix [channels x taps, positions] for each image and group."""
-    channels = args[8]
-    groups = (channels + TOGETHER - 1) // TOGETHER
-    taps, positions, size = args[16] * args[17] * args[18], args[13] * args[14] * args[15], args[10] * args[11] * args[12]
-    first, last = share(args[6] * args[7] * groups, part, parts)
-    for unit in range(first, last):
-        channel = unit % groups * TOGETHER
-        plane = unit // groups * channels + channel
-        target = args[2] + 4 * plane * taps * positions
-        columns(args, args[0] + 4 * plane * size, min(TOGETHER, channels - channel), 0, positions, target, positions)

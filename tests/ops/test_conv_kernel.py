@@ -11,11 +11,11 @@ from natively import natively
 from onnx import TensorProto, helper, numpy_helper
 
 
-def drawn(rng, depthwise):
-    """A Conv node."""
+def drawn(rng, depthwise, most=(9, 20)):
+    """A Conv node with less channels and outputs in a group than `most`."""
     spatial = int(rng.integers(1, 3 if depthwise else 4))
     groups = int(rng.integers(1, 5))
-    channels, outputs = (1, int(rng.integers(1, 3))) if depthwise else (int(rng.integers(1, 9)), int(rng.integers(1, 20)))
+    channels, outputs = (1, int(rng.integers(1, 3))) if depthwise else (int(rng.integers(1, most[0])), int(rng.integers(1, most[1])))
     kernel, strides, dilations = ([int(item) for item in rng.integers(1, most, spatial)] for most in (4, 4, 3))
     pads = [int(item) for item in rng.integers(0, 3, 2 * spatial)]
     sizes = [int(rng.integers((length - 1) * dilation + 1, 40 if spatial < 3 else 12)) for length, dilation in zip(kernel, dilations, strict=True)]
@@ -30,6 +30,13 @@ def test_drawn_convolutions(depthwise):
     rng = np.random.default_rng(depthwise)
     for _ in range(50):
         natively("Conv", drawn(rng, depthwise), 22, rtol=1e-4, atol=1e-4)
+
+
+def test_panels_of_outputs():
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        example = drawn(rng, False, (150, 60))
+        natively("Conv", example, 22, rtol=1e-3, atol=1e-3, constant=range(1, len(example.inputs)))
 
 
 def transposed(rng):
