@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from ...runtime.compiler import cgutils, intrinsic, types
 from ...runtime.paths import features
-from ..quantized.byte_dot import PATH, dot
+from ..quantized.byte_dot_kernel import PATH, dot
 
 PANEL = 32
 ROWS = {False: (4, 2, 1), True: (6, 2, 1)}

@@ -1,7 +1,7 @@
 """The heart of products of bytes: a tile of 32-bit sums kept in registers while it runs along the common dimension, four elements at a time.
 
 Rows are signed bytes, read where they lie; the other factor is unsigned, in panels of `PANEL` columns with four elements of a column together.
-Bytes of the other kind are moved by 128, and so are their zero points. Rows are padded to fours with zeros. `byte_dot` multiplies.
+Bytes of the other kind are moved by 128, and so are their zero points. Rows are padded to fours with zeros. `byte_dot_kernel` multiplies.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
@@ -15,7 +15,7 @@ from llvmlite import ir
 from ...runtime.compiler import intrinsic, types
 from ...runtime.kernel import inner
 from ...runtime.paths import features
-from .byte_dot import LANES, PATH, WORDS, dot
+from .byte_dot_kernel import LANES, PATH, WORDS, dot
 
 ROWS = 12 if "avx512f" in features() else 3
 PANEL = 32

@@ -11,7 +11,7 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, number, share, u8
 from ..contrib.dynamic_products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
-from .byte_dot import PATH
+from .byte_dot_kernel import PATH
 from .byte_kernel import MIDDLE, PANEL, byte_panels, column_by
 from .linear_kernel import dynamically
 from .matmul import matmul_integer, qlinear_matmul

@@ -15,7 +15,7 @@ from ..math.lane_kernel import evens, load_single, store_some
 from ..nn.channel_kernel import band_room, band_rows
 from ..nn.problem_kernel import POINT, plan_window
 from ..nn.window import Axis
-from .byte_dot import PATH
+from .byte_dot_kernel import PATH
 from .byte_kernel import MIDDLE, PANEL, byte_rows, column_by
 from .byte_lane_kernel import load_unsigned, store_words
 from .channel_kernel import MOST_TAPS, convolved_bytes_by_channel

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from candle_convert.ops.quantized import product_kernel, window_kernel
-from candle_convert.ops.quantized.byte_dot import WAYS
+from candle_convert.ops.quantized.byte_dot_kernel import WAYS
 from candle_convert.runtime import paths
 from candle_convert.runtime.op import Example
 from natively import natively
