@@ -43,6 +43,7 @@ class Step:
         cache: what has been made of constants, kept for all plans of a session.
         device: number of the one that it is planned for.
         sized: outputs whose shapes data decides on.
+        fresh: what every run fills with random bits.
         flags: bytes that kernels set when data is not what the operator allows, and what to say then.
         spare: whether an output may take the place of an input.
     """
@@ -55,6 +56,7 @@ class Step:
     device: int = 0
     outputs: dict[int, Buffer] = field(default_factory=dict)
     sized: dict[int, Sized] = field(default_factory=dict)
+    fresh: list[Buffer] = field(default_factory=list)
     spare: Callable[[Buffer], bool] = lambda buffer: False
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
 
@@ -97,6 +99,12 @@ class Step:
         """A constant buffer."""
         plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
         return Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
+
+    def drawn(self, count: int) -> Buffer:
+        """Integers of random bits, other ones in every run."""
+        made = self.temporary(np.int64, (count,))
+        self.fresh.append(made)
+        return made
 
     def flag(self, why: str) -> Buffer:
         """A byte that kernels set to 1 when the node's data is not what its operator allows."""

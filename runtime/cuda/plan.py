@@ -58,6 +58,13 @@ class Upload:
 
 
 @dataclass(eq=False)
+class Draw:
+    """Random bits for memory on the device."""
+
+    buffer: Buffer
+
+
+@dataclass(eq=False)
 class Download:
     """A value's copy on the host."""
 
@@ -79,7 +86,7 @@ class Plan:
         rest: what runs afterwards on the values in `live`.
     """
 
-    steps: list[Launch | HostStep | Control | Upload | Download] = field(default_factory=list)
+    steps: list[Launch | HostStep | Control | Draw | Upload | Download] = field(default_factory=list)
     nodes: list[Node | None] = field(default_factory=list)
     fed: list[Value | int] = field(default_factory=list)
     outputs: list[Buffer | Value] = field(default_factory=list)
@@ -140,7 +147,7 @@ def laid_out(plan: Plan) -> None:
     flags_placed(flags, plan.flagged)
 
 
-def buffers_of(step: Launch | HostStep | Control | Upload | Download) -> list[Buffer]:
+def buffers_of(step: Launch | HostStep | Control | Draw | Upload | Download) -> list[Buffer]:
     """Device memory that a step uses."""
     if isinstance(step, Launch):
         return [argument for argument in step.arguments if isinstance(argument, Buffer)]

@@ -28,7 +28,7 @@ from .hosted import once
 from .kernel import Launch
 from .order import inputs_first
 from .place import CONTROLLED, DECIDING_ELEMENTS, PLANNERS, SIZED, Stays, Step, deciding, formula_of, placed, planned
-from .plan import Control, Download, Fixed, Home, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
+from .plan import Control, Download, Draw, Fixed, Home, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
 from .sized import Sized
 from .zip import Chain, joined
 
@@ -48,7 +48,7 @@ class Planner:
         self.host: set[Value] = set()
         self.device: dict[Value, Buffer] = {}
         self.sized: dict[Value, Sized] = {}
-        self.steps: list[Chain | Launch | HostStep | Control | Upload | Download] = []
+        self.steps: list[Chain | Launch | HostStep | Control | Draw | Upload | Download] = []
         self.nodes: list[Node | None] = []
         self.facts = Known(self.constants)
         self.nodes_left = [copied(node, self.values) for node in program.nodes]
@@ -253,6 +253,8 @@ class Planner:
             elif index in step.sized:
                 self.sized[value] = step.sized[index]
         self.plan.flags += step.flags
+        for buffer in step.fresh:
+            self._add(Draw(buffer), node)
         for item in found if isinstance(found, list) else [found]:
             self._fuse(item, node)
         return None
@@ -279,7 +281,7 @@ class Planner:
         dtype = value.dtype.as_numpy()
         return Buffer(dtype, ints(value.shape), Room(size(value.shape) * dtype.itemsize)) if holds(dtype) else None
 
-    def _add(self, item: Chain | Launch | HostStep | Control | Upload | Download, node: Node | None) -> None:
+    def _add(self, item: Chain | Launch | HostStep | Control | Draw | Upload | Download, node: Node | None) -> None:
         self.steps.append(item)
         self.nodes.append(node)
 

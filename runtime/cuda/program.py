@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +26,7 @@ from .kernel import Launch
 from .machine import number_of
 from .memory import Memory
 from .place import CONTROLLED, DECIDING_ELEMENTS, deciding, kernels
-from .plan import Control, Download, Fixed, HostStep, OnDevice, OnHost, Plan, Upload
+from .plan import Control, Download, Draw, Fixed, HostStep, OnDevice, OnHost, Plan, Upload
 from .planner import Planner
 from .pool import Share, pool_of
 from .replay import SHORTEST, Replays, stretches
@@ -192,6 +193,8 @@ class Runner:
                 self._upload(memory, step, objects[step.value])
             elif isinstance(step, Download):
                 objects[step.value] = memory.download(step.buffer)
+            elif isinstance(step, Draw):
+                memory.upload(step.buffer, np.frombuffer(os.urandom(step.buffer.nbytes), np.int64))
             elif isinstance(step, Control):
                 self._control(memory, step, objects)
             else:

@@ -4,19 +4,28 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from candle_convert.runtime.cuda.machine import state
 from test_simulated import rows
 
-ON_DEVICE = "^(NonZero|Compress|Unique|NonMaxSuppression|Sequence|Optional|SplitTo|ConcatFrom)"
+ON_DEVICE = "^(NonZero|Compress|Unique|NonMaxSuppression|Random|Bernoulli|Dropout|Sequence|Optional|SplitTo|ConcatFrom)"
 ELSEWHERE = {"it takes texts", "it takes nothing", "there is no number of boxes to leave", "there is nothing to compute"}
 
 
 def test_examples_run_on_the_device():
     found = rows("examples", 1, ON_DEVICE)
-    assert len(found) >= 40
+    assert len(found) >= 55
     assert not [row for row in found if row["wrong"]]
     assert not [row for row in found if {why for _, why in row["host"]} - ELSEWHERE]
+
+
+def test_random_numbers():
+    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run([sys.executable, str(Path(__file__).parent / "random_on_device.py")], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines() == ["the CPU's", "Philox"], done.stderr[-2000:]
