@@ -9,9 +9,8 @@ from ...runtime.build import Builder
 from ...runtime.cuda.place import composed, on_cpu, within
 from ...runtime.graph import Node, Value
 from ..term import Term
-from . import dynamic_lstm, dynamic_products, qlinear, quantize_linear, sparse_attention
+from . import dynamic_products, qlinear, quantize_linear, sparse_attention
 
-on_cpu("its weights are quantized anew for each direction and gate", *within(dynamic_lstm))
 on_cpu("its masks of blocks are followed on the CPU", *within(sparse_attention))
 
 

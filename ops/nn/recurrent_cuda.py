@@ -22,7 +22,8 @@ OPERATORS = {
 }
 
 
-def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Activation]:
+def activations_of(node: Node, defaults: Sequence[str], count: int) -> list[Activation]:
+    """The activations of so many directions."""
     attributes = {**node.op.defaults, **node.attributes}
     names = attributes["activations"] or [*defaults] * count
     left = [list(attributes["activation_alpha"] or ()), list(attributes["activation_beta"] or ())]
@@ -169,7 +170,7 @@ def _plus(term: Term, *others: Term | None) -> Term:
 def rnn_of_others(node: Node, build: Builder) -> None:
     """h = f(x W + h R + b)."""
     run = Run(node, build, 1)
-    applied = _functions(node, ["Tanh"], len(run.directions))
+    applied = activations_of(node, ["Tanh"], len(run.directions))
     turned = [run.weights(2, index) for index in range(len(run.directions))]
     run.run(
         lambda index, added, states: [applied[index](run.limited(added + states[0].call("MatMul", turned[index])))],
@@ -181,7 +182,7 @@ def rnn_of_others(node: Node, build: Builder) -> None:
 def gru_of_others(node: Node, build: Builder) -> None:
     """Update and reset gates, then the candidate."""
     run = Run(node, build, 3)
-    applied = _functions(node, ["Sigmoid", "Tanh"], len(run.directions))
+    applied = activations_of(node, ["Sigmoid", "Tanh"], len(run.directions))
     late = bool(run.attributes["linear_before_reset"])
     turned = [run.weights(2, index) for index in range(len(run.directions))]
     gates, candidates = ([run.gate(item, *place) for item in turned] for place in ((0, 2), (2, 1)))
@@ -216,7 +217,7 @@ def gru_of_others(node: Node, build: Builder) -> None:
 def lstm_of_others(node: Node, build: Builder) -> None:
     """Input, output and forget gates, and the cell state."""
     run = Run(node, build, 4)
-    applied = _functions(node, ["Sigmoid", "Tanh", "Tanh"], len(run.directions))
+    applied = activations_of(node, ["Sigmoid", "Tanh", "Tanh"], len(run.directions))
     turned = [run.weights(2, index) for index in range(len(run.directions))]
     peepholes = run.wide(7)
 
