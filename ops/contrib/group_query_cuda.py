@@ -25,7 +25,8 @@ def _count(last: int) -> int:
     return last + 1
 
 
-def _sum(start: int, place: int) -> int:
+def sum_of(start: int, place: int) -> int:
+    """The place of a new key."""
     return start + place
 
 
@@ -74,10 +75,10 @@ def group_query_on_device(step: Step) -> Planned:
     launches.append(mapped(_zero if first else _start, [last], starts, *([] if first else [length]), compute=INT64))
     launches.append(mapped(_count, [last], counts, compute=INT64))
     places = step.temporary(INT64, (n, length))
-    launches.append(mapped(_sum, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
+    launches.append(mapped(sum_of, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
     if given["do_rotary"]:
         q, k = (_turned(step, part, places, launches) for part in (q, k))
-    keys, values = (_cached(step, step.given(3 + index), part, places, 1 + index, longest, launches) for index, part in enumerate((k, v)))
+    keys, values = (cached(step, step.given(3 + index), part, places, 1 + index, longest, launches) for index, part in enumerate((k, v)))
     left = given["local_window_size"] - 1 if given["local_window_size"] > 0 else -1
     sight = Sight(starts, True, left, -1, counts)
     y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
@@ -92,7 +93,7 @@ def _turned(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]
     return made
 
 
-def _cached(step: Step, past: Buffer | None, new: Heads, places: Buffer, index: int, longest: int, launches: list[Launch | Chain]) -> Heads:
+def cached(step: Step, past: Buffer | None, new: Heads, places: Buffer, index: int, longest: int, launches: list[Launch | Chain]) -> Heads:
     """Keys or values behind those of each sequence's past, where these are if nothing else needs them."""
     n, groups, length, size = new.shape
     room = max(longest, past.shape[2]) if past is not None else longest
@@ -105,7 +106,7 @@ def _cached(step: Step, past: Buffer | None, new: Heads, places: Buffer, index: 
             launches.append(mapped(_zero, [step.held(np.zeros(1, np.float32))], made))
         if past is not None and past.count:
             launches.append(copied(past.shape, over(past, past.shape), Operand(made, made.strides)))
-    lookup = Lookup(places, (length, 0, 1, 0), size, room, flag=step.flag("a sequence of GroupQueryAttention is longer than its cache"))
+    lookup = Lookup(places, (length, 0, 1, 0), size, room, flag=step.flag(f"a sequence of {step.node.op.name} is longer than its cache"))
     target = Operand(made, (made.strides[0], made.strides[1], 0, 1), lookups=(lookup,))
     launches.append(copied(new.shape, new.operand, target))
     return in_heads(made, None)

@@ -1,4 +1,4 @@
-"""onnxruntime's operators of integers on the device, made of others, and those that run on the CPU."""
+"""onnxruntime's operators of integers on the device, made of others."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 
 from ...runtime.build import Builder
-from ...runtime.cuda.place import composed, on_cpu, within
+from ...runtime.cuda.place import composed
 from ...runtime.graph import Node, Value
 from ..term import Term
-from . import dynamic_products, qlinear, quantize_linear, sparse_attention
-
-on_cpu("its masks of blocks are followed on the CPU", *within(sparse_attention))
+from . import dynamic_products, qlinear, quantize_linear
 
 
 def _real(node: Node, build: Builder, first: int) -> Term:
