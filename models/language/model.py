@@ -40,6 +40,37 @@ def empty_states(inputs: Iterable[Value], batch: int) -> dict[str, np.ndarray]:
     return {value.name: np.zeros(_shape(value, batch, 0), _numpy(value)) for value in inputs if is_state(value)}
 
 
+@dataclasses.dataclass(eq=False)
+class Decoding:
+    """A run over one more token of each sequence that left a cache's states where they were, so that the next one is fed the same arrays.
+
+    Attributes:
+        output: what it computes.
+        feeds: its arrays by the names of the inputs; tokens and places are changed from run to run.
+        states: the cache's, which has others when these are no longer right.
+        run: does it again for what the arrays hold, as `Session.repeated`; None where that was not asked for yet.
+    """
+
+    output: str
+    feeds: dict[str, np.ndarray]
+    states: dict[str, np.ndarray]
+    run: Callable[[], Any] | None = None
+
+    def fits(self, output: str, tokens: np.ndarray, cache: Cache) -> bool:
+        """Whether some more tokens are the next run."""
+        room = cache.marks.shape[1]
+        same = self.output == output and self.states is cache.states and tokens.shape == self.feeds["input_ids"].shape
+        return same and cache.length < room and self.feeds.get("attention_mask", cache.marks) is cache.marks
+
+    def feed(self, tokens: np.ndarray, cache: Cache) -> None:
+        """Set what changes; the cache marks the tokens."""
+        before = cache.length
+        places = cache.mark(np.ones_like(tokens), cache.marks.shape[1])
+        for name, values in (("input_ids", tokens), ("position_ids", places), (PLACE, before)):
+            if name in self.feeds:
+                self.feeds[name][...] = values
+
+
 class Cache:
     """What a model remembers of the tokens that it has seen.
 
@@ -47,12 +78,14 @@ class Cache:
         states: by the names of the model's inputs.
         length: tokens and padding so far.
         marks: int64 [batch, room]: 1 for tokens, 0 for padding and for what is not there yet.
+        decoding: the last run, where the next one may be like it.
     """
 
     def __init__(self, states: dict[str, np.ndarray], batch: int) -> None:
         self.states = states
         self.length = 0
         self.marks = np.zeros((batch, 0), np.int64)
+        self.decoding: Decoding | None = None
         self._known = np.zeros((batch, 1), np.int64)
 
     @property
@@ -120,6 +153,7 @@ class LanguageModel:
         generating = "q8" if self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
         self._device = device
+        self._repeats = self._fixed and device == "cpu"
         self._sessions: dict[str, Session] = {}
         self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
         self.session(self._last)
@@ -194,9 +228,21 @@ class LanguageModel:
                 self.session(self._last).prepare(self._feeds(self._last, np.zeros((1, count), np.int64), cache, None, None))
 
     def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> Any:
+        session, decoding = self.session(output), cache.decoding
+        plain = mask is None and positions is None
+        if plain and decoding is not None and decoding.fits(output, tokens, cache):
+            decoding.run = decoding.run or session.repeated(output, decoding.feeds)
+            if decoding.run is not None:
+                decoding.feed(tokens, cache)
+                return decoding.run()
+            self._repeats = False
         feeds = self._feeds(output, tokens, cache, mask, positions)
-        result, *states = self._results(self.session(output), [output, *self._kept.values()], feeds)
+        result, *states = self._results(session, [output, *self._kept.values()], feeds)
         cache.states = dict(zip(self._kept, states, strict=True))
+        cache.decoding = None
+        if plain and self._repeats and tokens.shape[1] == 1 and all(feeds[name] is array for name, array in cache.states.items()):
+            own = {name: feeds[name].copy() for name in ("input_ids", "position_ids", PLACE) if name in feeds}
+            cache.decoding = Decoding(output, feeds | own, cache.states)
         return result
 
     def _feeds(
