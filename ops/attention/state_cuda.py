@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.build import Builder
-from ...runtime.cuda.place import composed, on_cpu
+from ...runtime.cuda.place import composed
 from ...runtime.graph import Node
 from ..term import Term
 from .causal_conv import causal_conv_with_state
-from .flex import flex_attention
 from .linear import RULES, linear_attention
 
-on_cpu("its subgraphs change scores one step at a time", flex_attention)
 
 
 def _integers(build: Builder, *items: int) -> Term:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from candle_convert.runtime.cuda.machine import state
 from test_simulated import rows
 
-ON_DEVICE = "^(NonZero|Compress|Unique|NonMaxSuppression|Random|Bernoulli|Dropout|com.microsoft.DynamicQuantizeLSTM|com.microsoft.SparseAttention|Sequence|Optional|SplitTo|ConcatFrom)"
+ON_DEVICE = "^(NonZero|Compress|Unique|NonMaxSuppression|Random|Bernoulli|Dropout|com.microsoft.DynamicQuantizeLSTM|com.microsoft.SparseAttention|ai.onnx.preview.FlexAttention|Sequence|Optional|SplitTo|ConcatFrom)"
 ELSEWHERE = {"it takes texts", "it takes nothing", "there is no number of boxes to leave", "there is nothing to compute"}
 
 
