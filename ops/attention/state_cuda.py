@@ -12,7 +12,6 @@ from .causal_conv import causal_conv_with_state
 from .linear import RULES, linear_attention
 
 
-
 def _integers(build: Builder, *items: int) -> Term:
     return Term(build.constant(list(items)), build)
 
