@@ -207,7 +207,9 @@ def panels(matrix: np.ndarray) -> np.ndarray:
     """A matrix [depth, columns] as panels [columns / PANEL, depth, PANEL] of float32."""
     depth, columns = matrix.shape
     count = -(-columns // PANEL)
-    made = np.zeros((count, depth, PANEL), np.float32)
+    made = np.empty((count, depth, PANEL), np.float32)
+    if columns % PANEL:
+        made[-1, :, columns % PANEL :] = 0
     for index in range(count):
         part = matrix[:, index * PANEL : (index + 1) * PANEL]
         made[index, :, : part.shape[1]] = part

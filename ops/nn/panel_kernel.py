@@ -43,7 +43,7 @@ def fit(problem: Problem) -> bool:
 
 def weight_panels(rows: np.ndarray, groups: int) -> np.ndarray:
     """Kernels [out, ...] as panels [groups, out / groups / PANEL, depth, PANEL]."""
-    return np.stack([panels(part.T) for part in np.split(rows, groups)])
+    return panels(rows.T)[None] if groups == 1 else np.stack([panels(part.T) for part in np.split(rows, groups)])
 
 
 def slices_of(units: int, positions: int, threads: int) -> int:

@@ -58,17 +58,21 @@ KERNEL = np.array([[1, 0, 0], _at(NEAR, FAR), _at(-NEAR, FAR), _at(FAR, NEAR), _
 """What a kernel is multiplied with from both sides."""
 
 
+COLUMNS = 512
+"""Columns that are multiplied together: they stay in the cache, and BLAS starts no threads for so few, which would wait for each other."""
+
+
 def transformed(w: np.ndarray) -> np.ndarray:
     """Kernels [outputs, channels, 3, 3] as panels [outputs / PANEL, 36, channels, PANEL]."""
     outputs, channels = w.shape[:2]
-    made = np.zeros((-(-outputs // PANEL), SQUARE, channels, PANEL), np.float32)
-    both, part, product = np.kron(KERNEL, KERNEL), np.zeros((9, channels, PANEL)), np.empty((SQUARE, channels, PANEL))
-    for index, panel in enumerate(made):
+    made = np.empty((-(-outputs // PANEL), SQUARE, channels, PANEL), np.float32)
+    both, part = np.kron(KERNEL, KERNEL), np.zeros((9, channels, PANEL))
+    for index, panel in enumerate(made.reshape(len(made), SQUARE, -1)):
         some = w[index * PANEL : (index + 1) * PANEL]
         part[:, :, : len(some)] = some.reshape(len(some), channels, 9).transpose(2, 1, 0)
         part[:, :, len(some) :] = 0
-        np.matmul(both, part.reshape(9, -1), out=product.reshape(SQUARE, -1))
-        panel[...] = product
+        for start in range(0, channels * PANEL, COLUMNS):
+            panel[:, start : start + COLUMNS] = both @ part.reshape(9, -1)[:, start : start + COLUMNS]
     return made
 
 

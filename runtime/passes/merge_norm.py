@@ -43,8 +43,7 @@ def _merge(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
     scale, offset, mean, variance, weight = (tensor.numpy() for tensor in held if tensor is not None)
     factor = scale.astype(numpy.float64) / numpy.sqrt(variance.astype(numpy.float64) + node.attributes.get("epsilon", 1e-5))
     start = 0.0 if shift is None else shift.numpy().astype(numpy.float64)
-    scaled = numpy.empty_like(weight)
-    numpy.multiply(weight, factor.reshape(-1, *(1,) * (weight.ndim - 1)), out=scaled, dtype=numpy.float64, casting="same_kind")
+    scaled = weight * factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
     moved: np.ndarray = ((start - mean) * factor + offset).astype(weight.dtype)
     inputs = [conv.inputs[0], build.constant(scaled), build.constant(moved)]
     build.add(conv.op, inputs, conv.attributes, outputs=node.outputs[:1], name=conv.name)
