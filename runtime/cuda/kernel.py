@@ -56,10 +56,9 @@ class DeviceKernel:
     def launch(self, blocks: int | tuple[int, ...], arguments: Sequence[Any], stream: Any = 0) -> None:
         """Run on device arrays and numbers; returns before it is done."""
         if SIMULATED:
-            from .simulator import simulating
+            from .simulator import launched
 
-            with simulating():
-                self._compiled[blocks, self.threads](*arguments)
+            launched(self._compiled[blocks, self.threads], arguments)
         else:
             self._compiled[blocks, self.threads, stream](*arguments)
 

@@ -1,53 +1,127 @@
-"""Numba's simulator as kernels need it: threads take turns often, do not warn, and share each shared array from its first use on.
+"""Numba's simulator as kernels need it: it does not warn, and the threads of a block take turns, each until it waits for the others.
 
-The simulator makes a shared array when a thread finds none for its line; two threads that look at the same moment would get one each.
+So a run repeats exactly and nobody polls. Every second block begins with its last thread: a barrier that a kernel lacks shows in one of the orders.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 _launching = threading.Lock()
-_allocating = threading.Lock()
-SWITCH_SECONDS = 1e-4
+_blocks = itertools.count()
 
 
-@contextlib.contextmanager
-def simulating() -> Iterator[None]:
-    """One launch at a time. Its threads wait for each other all the time; Python lets them take turns more often."""
+class Place(NamedTuple):
+    """Of a thread in its block, or of a block in its grid."""
+
+    x: int
+    y: int
+    z: int
+
+
+class Worker(threading.Thread):
+    """What runs a thread of a block, and once that is done another one; kernels and the simulator ask it which, by the simulator's names."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(daemon=True)
+        self._manager = block
+        self.turn = threading.Semaphore(0)
+
+    def run(self) -> None:
+        """Run threads that have not begun until there are none."""
+        block = self._manager
+        self.blockIdx = block.place
+        while block.places:
+            self.threadIdx = block.places.popleft()
+            self.thread_id = self.threadIdx.x + block.shape.x * (self.threadIdx.y + block.shape.y * self.threadIdx.z)
+            try:
+                block.compute()
+            except Exception as error:  # whatever a kernel raises, its launch does
+                block.fail(error, self.threadIdx)
+        block.back.release()
+
+    def syncthreads(self) -> None:
+        """Wait until all threads of the block that are not done have come here."""
+        block = self._manager
+        block.waiting.append(self)
+        block.back.release()
+        self.turn.acquire()
+        if block.error is not None:
+            raise InterruptedError
+
+
+class Block:
+    """Runs a block, in the place of the simulator's own manager, which polls its threads."""
+
+    def __init__(self, function: Callable[..., None], grid: tuple[int, int, int], shape: tuple[int, int, int], debug: bool) -> None:
+        self.function = function
+        self.shape = Place(*shape)
+        self.back = threading.Semaphore(0)
+        self.waiting: list[Worker] = []
+        self.error: Exception | None = None
+
+    def run(self, place: tuple[int, int, int], *arguments: Any) -> None:
+        """Compute the block at a place of the grid; raises what a thread raises."""
+        self.place = Place(*place)
+        self.places = deque(Place(*at) for at in np.ndindex(*self.shape))
+        if next(_blocks) % 2:
+            self.places.reverse()
+        self.compute = lambda: self.function(*arguments)
+        workers = []
+        while self.places:
+            workers.append(Worker(self))
+            workers[-1].start()
+            self.back.acquire()
+        while self.waiting:
+            came, self.waiting = self.waiting, []
+            for worker in came:
+                worker.turn.release()
+                self.back.acquire()
+        for worker in workers:
+            worker.join()
+        if self.error is not None:
+            raise self.error
+
+    def fail(self, error: Exception, place: Place) -> None:
+        """No thread goes on; the first error is the block's."""
+        self.places.clear()
+        if self.error is None:
+            self.error = error
+            error.add_note(f"thread {tuple(place)} of block {tuple(self.place)}")
+
+
+def launched(kernel: Any, arguments: Any) -> None:
+    """Run a kernel, one at a time."""
     with _launching:
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_SECONDS)
-        try:
-            yield
-        finally:
-            sys.setswitchinterval(before)
+        kernel(*arguments)
 
 
 def simulated(function: Callable[..., None]) -> Any:
     """A kernel for the simulator."""
     from numba import cuda
-    from numba.cuda.simulator.kernelapi import FakeCUDAShared
+    from numba.cuda.simulator import kernel, kernelapi
 
-    FakeCUDAShared.array = _shared_array
+    kernel.BlockManager = Block
+    kernelapi.FakeCUDAShared.array = _shared_array
     return cuda.jit(_quiet(function))
 
 
 def _shared_array(self: Any, shape: int, dtype: Any) -> np.ndarray:
-    """The array of a block for the line that asks for it."""
+    """The array of a block for the line that asks for it, found without a look at the whole stack."""
     caller = sys._getframe(1)
     line = caller.f_code.co_filename, caller.f_lineno
-    with _allocating:
-        if line not in self._allocations:
-            self._allocations[line] = np.empty(shape, dtype)
-        return self._allocations[line]
+    if line not in self._allocations:
+        self._allocations[line] = np.empty(shape, dtype)
+    found: np.ndarray = self._allocations[line]
+    return found
 
 
 def _quiet(function: Callable[..., None]) -> Callable[..., None]:

@@ -31,9 +31,3 @@ def test_device_agrees(kind, every, least):
     wrong = [row for row in found if row["wrong"]]
     assert not wrong, "\n".join(f"{row['case']}: {row['wrong']}" for row in wrong[:10])
     assert len(found) >= least
-
-
-def test_threads_of_a_block_share_arrays():
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    done = subprocess.run([sys.executable, str(HERE / "shared_on_device.py")], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.stdout == "[1]\n", done.stderr[-2000:]
