@@ -43,7 +43,7 @@ class Worker(threading.Thread):
             self.threadIdx = block.places.popleft()
             self.thread_id = self.threadIdx.x + block.shape.x * (self.threadIdx.y + block.shape.y * self.threadIdx.z)
             try:
-                block.compute()
+                block.function(*block.arguments)
             except Exception as error:  # whatever a kernel raises, its launch does
                 block.fail(error, self.threadIdx)
         block.back.release()
@@ -74,7 +74,7 @@ class Block:
         self.places = deque(Place(*at) for at in np.ndindex(*self.shape))
         if next(_blocks) % 2:
             self.places.reverse()
-        self.compute = lambda: self.function(*arguments)
+        self.arguments = arguments
         workers = []
         while self.places:
             workers.append(Worker(self))
