@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..launch import Buffer, Room
-from . import cudnn
+from . import blas, cudnn
 from .convolution import Convolution
 from .kernel import Launch
 from .machine import capability
@@ -60,6 +60,7 @@ def handle(number: int) -> Handle:
     from numba import cuda
 
     made = ctypes.c_void_p()
+    blas.library()  # which some of its algorithms look for by name
     with cuda.gpus[number]:
         cuda.current_context()
         cudnn.call("cudnnCreate", ctypes.byref(made))

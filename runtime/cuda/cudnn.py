@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnsupportedError
-from . import blas
 from .convolution import Convolution
 from .machine import SIMULATED, state
 
@@ -90,7 +89,6 @@ def library() -> Any:
     found = importlib.util.find_spec("nvidia")
     folders = found.submodule_search_locations if found is not None and found.submodule_search_locations else ()
     wheels = [str(path) for path in (Path(folder) / "cudnn" / "lib" / SONAME for folder in folders) if path.exists()]
-    blas.library()  # which some of its algorithms look for by name
     for name in (*wheels, SONAME):
         try:
             loaded = ctypes.CDLL(name)
