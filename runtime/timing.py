@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from .cuda.kernel import Launch as DeviceLaunch
     from .graph import Node
     from .launch import Launch
 
@@ -19,12 +20,18 @@ MOST = 1 << 18
 
 @dataclass(frozen=True)
 class Event:
-    """One launch of a node, or one step in Python (`launch` is None), with its begin and end in nanoseconds of the monotonic clock."""
+    """One launch of a node, or one other step (`launch` is None), with its begin and end in nanoseconds of the monotonic clock.
+
+    Attributes:
+        node: None for steps of the whole graph.
+        how: of a step on a device, what it is; None for all others, those without a launch run in Python.
+    """
 
     node: Node | None
-    launch: Launch | None
+    launch: Launch | DeviceLaunch | None
     began: int
     ended: int
+    how: str | None = None
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from ..output import current
 EPILOG = """\b
 Examples
   candle-convert calibrate model.onnx -d inputs.npz -o ranges.json
-  candle-convert calibrate model.onnx -d folder/ -o ranges.json --resume
+  candle-convert calibrate model.onnx -d folder/ -o ranges.json --device cuda
   candle-convert quantize model.onnx small.onnx int8 --calib ranges.json
 """
 
@@ -24,7 +24,7 @@ Examples
 @click.option("-o", "--output", required=True, metavar="FILE.json", type=arguments.PATH, help="Where the ranges go.")
 @click.option("--resume", is_flag=True, help="Add to what the output already holds.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@arguments.options(arguments.READING)
+@arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802
     """Run MODEL on data and save the ranges of its values.
 
@@ -34,12 +34,13 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     from ..replacing import refuse_existing, replacing
 
     refuse_existing(output, force=force or resume)
+    placed = arguments.device(values)
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is no graph", hint="Name an .onnx file")
     network.simplified(graph)
     before = calibrating.read(output) if resume else None
-    found = calibrating.calibrate(graph, calibrating.samples(data, graph), before)
+    found = calibrating.calibrate(graph, calibrating.samples(data, graph), before, placed=placed)
     with replacing(output, force=force or resume) as file:
         file.write(calibrating.dump(found))
     odd = {name: one.odd for name, one in found.seen.items() if one.odd}

@@ -37,7 +37,7 @@ EXAMPLES = {
     ),
     "reduce": (
         "reduce model.onnx small.onnx",
-        "reduce model.onnx out.onnx --input x=x.npy --rtol 1e-3",
+        "reduce model.onnx out.onnx --input x.npz --device cuda",
         "reduce model.onnx out.onnx --fails './check.sh {}'",
     ),
 }
@@ -165,6 +165,7 @@ def rename(model: str, output: str, **values: Any) -> None:
     click.option("--fails", metavar="COMMAND", help="Exits with other than 0 when the model {} fails; default: outputs differ from onnxruntime's."),
     click.option("--rtol", type=float, default=1e-3, metavar="X", help="Difference that counts, relative to the greatest magnitude."),
     click.option("--atol", type=float, default=1e-5, metavar="X", help="Difference that counts besides."),
+    *arguments.DEVICE,
 )
 def reduce(model: str, output: str, **values: Any) -> None:
     """Cut a failing model down to the few nodes that still fail."""
@@ -173,10 +174,13 @@ def reduce(model: str, output: str, **values: Any) -> None:
     from ..running.feeds import feeds
     from ..running.reducing import reduce as smallest
 
+    placed = arguments.device(values)
+    if values["fails"] is not None and placed["device"] != "cpu":
+        raise UsageError("E-OPTION", None, "--device is for comparing with onnxruntime; the command of --fails runs the model itself")
     graph = _open(model, values)
     infer(graph)
     fed, _ = feeds(graph, values["inputs"])
-    fails = by_onnxruntime(fed, values["rtol"], values["atol"]) if values["fails"] is None else by_command(values["fails"])
+    fails = by_onnxruntime(fed, values["rtol"], values["atol"], placed) if values["fails"] is None else by_command(values["fails"])
     if not fails(graph):
         hint = "Give the inputs that make it fail with --input, or say how with --fails"
         raise UsageError("E-GRAPH-WORKS", model, "does not fail as it is", hint=hint)

@@ -17,7 +17,7 @@ EPILOG = """\b
 Examples
   candle-convert profile model.onnx
   candle-convert profile model.onnx -o trace.json --runs 5 --threads 1
-  candle-convert profile model.onnx --input x=1x3x224x224 --top 50 --json
+  candle-convert profile model.onnx --input x=1x3x224x224 --device cuda --json
 """
 WIDEST = 60
 """Characters of a name or of types that a table shows."""
@@ -33,20 +33,22 @@ WIDEST = 60
 @click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Nodes that the table shows (default 20); --json has all.")
 @click.option("-o", "--output", metavar="TRACE.json", type=arguments.PATH, help="Write a trace for chrome://tracing or ui.perfetto.dev.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing trace.")
-@arguments.options(arguments.READING)
+@arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Show where the time of MODEL goes, by operator and by node.
 
-    Nodes are those of the simplified graph that runs. Times are of whole steps, on all threads; GFLOP/s counts a product and its sum as two.
+    Nodes are those of the simplified graph that runs. Times are of whole steps, on all threads; GFLOP/s counts a product and its sum as two. On
+    a card every launch and copy is waited for, so that a run takes longer than it does without being timed.
     """
     from ...runtime.session import Session
     from ..running.feeds import dims, feeds
     from ..running.profiling import profile
 
+    placed = arguments.device(values)
     graph = arguments.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
-    session = Session(graph, threads=values["threads"])
+    session = Session(graph, threads=values["threads"], **placed)
     fed, told = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     made = profile(session, fed, runs=values["runs"], warmup=values["warmup"])
     out = current()
@@ -65,7 +67,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     out.emit(
         {
             "inputs": [model], "outputs": [values["output"]] if values["output"] else [], "threads": session.threads, "runs": values["runs"],
-            "seconds": made.seconds, "outside": made.outside, "lost": made.lost,
+            "device": session.device, "seconds": made.seconds, "outside": made.outside, "lost": made.lost,
             "operators": [row.to_json() for row in made.operators], "nodes": [row.to_json() for row in made.nodes],
         }
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import printable
+from ...runtime.errors import UsageError, printable
 from .. import arguments
 from ..output import current
 
@@ -18,7 +18,7 @@ EPILOG = """\b
 Examples
   candle-convert verify model.safetensors q4.gguf
   candle-convert verify model.gguf q4.gguf --certificate q4.verify.json
-  candle-convert verify model.onnx slim.onnx --input x=x.npy --nodes
+  candle-convert verify model.onnx model.onnx --device cuda --nodes
 """
 SHOWN, FEW = 20, 5
 """Tensors that are listed where some fail, and where none does."""
@@ -29,6 +29,8 @@ NETWORKS = (
     click.option("--rtol", type=float, default=1e-4, metavar="X", help="Networks: difference allowed, relative to the greatest magnitude."),
     click.option("--atol", type=float, default=1e-6, metavar="X", help="Networks: difference allowed besides."),
     click.option("--nodes", is_flag=True, help="Networks: find the first value that differs."),
+    click.option("--device", metavar="DEVICE", default="cpu", help="Networks: where DST runs, cpu (default), cuda or cuda:N; SRC runs on the CPU."),
+    *arguments.DEVICE[1:],
 )
 
 
@@ -50,10 +52,13 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the na
     """
     from ..certifying import verify
 
+    placed = arguments.device(values)
     before = arguments.open_input(source, values)
     after = arguments.open_input(made, values | {"source_format": values["from_dst"]})
     if before.outputs and after.outputs:
-        return _networks(before, after, [source, made], values)
+        return _networks(before, after, [source, made], values, placed)
+    if placed["device"] != "cpu":
+        raise UsageError("E-OPTION", None, "--device is for networks; tensors are compared on the CPU")
     found = verify(
         before, after, level=values["level"], select=arguments.selection(values), threads=values["threads"], progress=arguments.progress(values)
     )
@@ -63,13 +68,13 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the na
     return 0 if found.ok else 1
 
 
-def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any]) -> int:
+def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any], placed: dict[str, Any]) -> int:
     """Run both and compare outputs, and on request the values between."""
     from ..running.comparing import first_difference, outputs
     from ..running.feeds import feeds
 
     fed, told = feeds(before, values["inputs"])
-    allowed = {"rtol": values["rtol"], "atol": values["atol"], "threads": values["threads"]}
+    allowed = {"rtol": values["rtol"], "atol": values["atol"], "threads": values["threads"], "placed": placed}
     rows = outputs(before, after, fed, **allowed)
     out = current()
     for line in told:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,13 +95,19 @@ def _observed(entry: object, path: str) -> Observed:
 
 
 def calibrate(
-    graph: Graph, samples: Iterable[dict[str, np.ndarray]], onto: Calibration | None = None, told: Callable[[int], object] = lambda count: None
+    graph: Graph, samples: Iterable[dict[str, np.ndarray]], onto: Calibration | None = None, told: Callable[[int], object] = lambda count: None,
+    placed: Mapping[str, Any] | None = None,
 ) -> Calibration:
-    """Run a simplified graph on every sample and look at all f32 values, one at a time; `onto` goes on with what was seen before."""
+    """Run a simplified graph on every sample and look at all f32 values, one at a time; `onto` goes on with what was seen before.
+
+    Args:
+        told: is given the number of each sample.
+        placed: where it runs, as options of `Session`.
+    """
     made = onto or Calibration()
     values = [*graph.inputs, *(value for inner in graphs(graph) for node in inner.nodes for value in node.outputs)]
     floats = {value.name for value in values if value.dtype is F32 and not value.container and value.name}
-    session = Session(graph)
+    session = Session(graph, **(placed or {}))
 
     def look(name: str, array: np.ndarray) -> None:
         if name in floats:

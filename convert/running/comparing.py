@@ -63,15 +63,22 @@ def compare(name: str, first: np.ndarray, second: np.ndarray, rtol: float, atol:
     return Compared(name, largest, largest / most if most else largest, snr, cosine, largest <= atol + rtol * most)
 
 
-def outputs(first: Graph, second: Graph, feeds: Mapping[str, Any], *, rtol: float, atol: float, threads: int | None = None) -> list[Compared]:
-    """Run both on the same inputs and compare the outputs, by name where both have the same names, else in order."""
+def outputs(
+    first: Graph, second: Graph, feeds: Mapping[str, Any], *, rtol: float, atol: float, threads: int | None = None,
+    placed: Mapping[str, Any] | None = None,
+) -> list[Compared]:
+    """Run both on the same inputs and compare the outputs, by name where both have the same names, else in order.
+
+    Args:
+        placed: where the second one runs, as options of `Session`; the first one runs on the CPU.
+    """
     if len(first.outputs) != len(second.outputs):
         found = (len(first.outputs), len(second.outputs))
         raise UsageError("E-VERIFY-OUTPUTS", None, "the models have different numbers of outputs", expected=found[0], found=found[1])
     names = [value.name for value in first.outputs]
     others = names if set(names) == {value.name for value in second.outputs} else [value.name for value in second.outputs]
     one = Session(first, threads=threads).run(names, feeds)
-    other = Session(second, threads=threads).run(others, _renamed(first, second, feeds))
+    other = Session(second, threads=threads, **(placed or {})).run(others, _renamed(first, second, feeds))
     pairs = [(name, *pair) for name, a, b in zip(names, one, other, strict=True) for pair in _leaves(a, b)]
     return [compare(name, a, b, rtol, atol) for name, a, b in pairs]
 
@@ -90,7 +97,8 @@ def _renamed(first: Graph, second: Graph, feeds: Mapping[str, Any]) -> Mapping[s
 
 
 def first_difference(
-    first: Graph, second: Graph, feeds: Mapping[str, Any], *, rtol: float, atol: float, threads: int | None = None
+    first: Graph, second: Graph, feeds: Mapping[str, Any], *, rtol: float, atol: float, threads: int | None = None,
+    placed: Mapping[str, Any] | None = None,
 ) -> Compared | None:
     """The first value, in the order of computation, that differs while the one before it does not; None where none differs.
 
@@ -100,7 +108,7 @@ def first_difference(
     names = [value.name for node in first.nodes for value in node.outputs if value.name in common]
     if not names:
         raise UsageError("E-VERIFY-NODES", None, "the models share no names of values", hint="Compare outputs only, without --nodes")
-    sessions = [Session(graph, threads=threads) for graph in (first, second)]
+    sessions = Session(first, threads=threads), Session(second, threads=threads, **(placed or {}))
     inputs = [feeds, _renamed(first, second, feeds)]
 
     def look(name: str) -> Compared:

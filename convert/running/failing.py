@@ -22,8 +22,12 @@ Fails = Callable[[Graph], bool]
 TIMEOUT = 600
 
 
-def by_onnxruntime(feeds: Mapping[str, Any], rtol: float, atol: float) -> Fails:
-    """Fails when onnxruntime runs the model and our outputs differ, or when only we refuse it; new inputs are made up."""
+def by_onnxruntime(feeds: Mapping[str, Any], rtol: float, atol: float, placed: Mapping[str, Any] | None = None) -> Fails:
+    """Fails when onnxruntime runs the model and our outputs differ, or when only we refuse it; new inputs are made up.
+
+    Args:
+        placed: where we run it, as options of `Session`.
+    """
 
     def fails(graph: Graph) -> bool:
         needed = {value.name for value in graph.inputs}
@@ -32,7 +36,7 @@ def by_onnxruntime(feeds: Mapping[str, Any], rtol: float, atol: float) -> Fails:
         if expected is None:
             return False
         try:
-            found = Session(graph).run(None, fed)
+            found = Session(graph, **(placed or {})).run(None, fed)
         except Error:
             return True
         pairs = zip(graph.outputs, expected, found, strict=True)

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.emit import EmittedKernel
 from ...runtime.graph import Node, Value
@@ -17,6 +17,9 @@ from ...runtime.session import Session
 from ...runtime.timing import Clock, Event
 from ..graph_facts import operator, type_text
 from .costs import operations
+
+if TYPE_CHECKING:
+    from ...runtime.cuda.kernel import Launch as DeviceLaunch
 
 PYTHON = "Python"
 PROCESS, THREAD = 1, 1
@@ -113,7 +116,7 @@ def _rows(runs: Sequence[Sequence[Event]]) -> list[Row]:
     found: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for number, events in enumerate(runs):
         for event, taken in zip(events, _own(events), strict=True):
-            key = _key(event.node)
+            key = _key(event)
             seconds[key][number] += taken
             found[key].append(event)
     medians = {key: statistics.median(each) / 1e9 for key, each in seconds.items()}
@@ -136,9 +139,10 @@ def _own(events: Sequence[Event]) -> list[int]:
     return own
 
 
-def _key(node: Node | None) -> tuple[str, str]:
+def _key(event: Event) -> tuple[str, str]:
+    node = event.node
     if node is None:
-        return ("", "")
+        return ("", event.how or "")
     name = node.name or next((value.name for value in node.outputs if value.name), "")
     return (name, operator(node))
 
@@ -160,9 +164,11 @@ def _row(key: tuple[str, str], events: Sequence[Event], seconds: float, total: f
 
 def how(event: Event) -> str:
     """The name of the kernel that ran, a generated one's by the operators that it joins."""
+    if event.how is not None:
+        return event.how
     if event.launch is None:
         return PYTHON
-    kernel = event.launch.kernel
+    kernel: Any = event.launch.kernel
     if isinstance(kernel, EmittedKernel):
         return str(kernel)
     module = sys.modules.get(kernel.function.__module__)
@@ -180,7 +186,7 @@ def _nbytes(event: Event) -> int:
     return 0 if node is None else sum(_value_nbytes(value) for value in (*node.inputs, *node.outputs))
 
 
-def buffers_nbytes(launch: Launch) -> int:
+def buffers_nbytes(launch: Launch | DeviceLaunch) -> int:
     """Bytes of the buffers that a launch is given, each counted once."""
     spans = {(id(item.room), item.offset, item.nbytes) for item in launch.arguments if isinstance(item, Buffer)}
     return sum(nbytes for _, _, nbytes in spans)
@@ -230,8 +236,9 @@ def trace(made: Profile, model: str) -> dict[str, Any]:
     for number, ((began, ended), steps) in enumerate(zip(made.runs, made.events, strict=True)):
         events.append(complete(f"run {number + 1}", "run", began, ended))
         for step in steps:
-            name, kind = _key(step.node)
-            details = {"node": name, "how": how(step), "parts": 1 if step.launch is None else step.launch.parts}
+            name, kind = _key(step)
+            details = {"node": name, "how": how(step), "parts": step.launch.parts if isinstance(step.launch, Launch) else 1}
             types = "" if step.node is None else _types(step.node)
-            events.append(complete(kind or "?", "python" if step.launch is None else "native", step.began, step.ended, **details, types=types))
+            place_of = "device" if step.how is not None else "python" if step.launch is None else "native"
+            events.append(complete(kind or "?", place_of, step.began, step.ended, **details, types=types))
     return {"displayTimeUnit": "ms", "traceEvents": events}

@@ -20,6 +20,7 @@ from .memory import uploaded
 from .place import kernels
 from .pool import Share
 from .program import Program, Runner, Tap, weights_of
+from .timed import watched
 
 LAYER = re.compile(r"(?:^|[./])(?:layers?|blk|blocks?|h)\.(\d+)\.")
 """A layer's number in the name of a weight, as models of language and vision have it."""
@@ -72,7 +73,7 @@ class Divided:
         there = self.device.run(feeds, keep, on_tap, on_device=True)
         taps = None if keep is None else re.compile("|".join(f"^{re.escape(name)}$" for name in sorted(keep)) or "(?!)")
         given = [_fetched(feeds[place]) for place in self._fed]
-        here = self.host.run([*given, *map(_fetched, there[: self.crossing])], Run(self.threads, True, taps, on_tap))
+        here = self.host.run([*given, *map(_fetched, there[: self.crossing])], Run(self.threads, True, taps, on_tap, clock=watched()))
         if on_device:
             here = [uploaded(item, self.pool) for item in here] if move else here
         else:

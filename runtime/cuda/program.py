@@ -30,6 +30,7 @@ from .plan import Control, Download, Draw, Fixed, HostStep, OnDevice, OnHost, Pl
 from .planner import Planner
 from .pool import Share, pool_of
 from .replay import SHORTEST, Replays, stretches
+from .timed import noted, watched
 
 if TYPE_CHECKING:
     from .divided import Divided
@@ -186,19 +187,14 @@ class Runner:
                 objects[place] = feed
         if plan.flagged is not None:
             memory.upload(plan.flagged, np.zeros(len(plan.flags), np.uint8))
-        for number, step in enumerate(self._stretches):
-            if isinstance(step, tuple):
-                self._launch(memory, number, step)
-            elif isinstance(step, Upload):
-                self._upload(memory, step, objects[step.value])
-            elif isinstance(step, Download):
-                objects[step.value] = memory.download(step.buffer)
-            elif isinstance(step, Draw):
-                memory.upload(step.buffer, np.frombuffer(os.urandom(step.buffer.nbytes), np.int64))
-            elif isinstance(step, Control):
-                self._control(memory, step, objects)
-            else:
-                self._on_host(memory, step, objects)
+        clock = watched()
+        if clock is None:
+            for number, step in enumerate(self._stretches):
+                self._step(memory, number, step, objects)
+        else:
+            for step, node in zip(plan.steps, plan.nodes, strict=True):
+                alone = (step,) if isinstance(step, Launch) else step
+                noted(clock, node, step, functools.partial(self._step, memory, 0, alone, objects))
         raised = memory.download(plan.flagged) if plan.flagged is not None else ()
         for flag, (_, why) in zip(raised, plan.flags, strict=True):
             if flag:
@@ -215,6 +211,21 @@ class Runner:
         live = [objects[home] if isinstance(home, Value) else memory.array(home) for home in plan.live]
         found = plan.rest.run(told(plan.rest, live), on_device=on_device)
         return found if on_device else [_owned(result, feeds, plan) for result in found]
+
+    def _step(self, memory: Memory, number: int, step: Any, objects: dict[Value, Any]) -> None:
+        """One step, or launches together."""
+        if isinstance(step, tuple):
+            self._launch(memory, number, step)
+        elif isinstance(step, Upload):
+            self._upload(memory, step, objects[step.value])
+        elif isinstance(step, Download):
+            objects[step.value] = memory.download(step.buffer)
+        elif isinstance(step, Draw):
+            memory.upload(step.buffer, np.frombuffer(os.urandom(step.buffer.nbytes), np.int64))
+        elif isinstance(step, Control):
+            self._control(memory, step, objects)
+        else:
+            self._on_host(memory, step, objects)
 
     def _launch(self, memory: Memory, number: int, launches: Sequence[Launch]) -> None:
         """A stretch of launches; as one graph where it works on memory that it has worked on before."""
