@@ -98,8 +98,8 @@ class Convolved:
 
     least = (0, 0)
 
-    def __init__(self, description: cudnn.Description, way: cudnn.Direction, algorithm: int, number: int, title: str) -> None:
-        self.description, self.way, self.algorithm, self.number, self.title = description, way, algorithm, number, title
+    def __init__(self, description: cudnn.Description, way: cudnn.Direction, algorithm: int, number: int, relu: bool, title: str) -> None:
+        self.description, self.way, self.algorithm, self.number, self.relu, self.title = description, way, algorithm, number, relu, title
 
     def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
         """Ask for the convolution on a stream, where it may be captured; returns before it is done."""
@@ -109,12 +109,17 @@ class Convolved:
         held = handle(self.number)
         work = (convolution, self.algorithm, room, ctypes.c_size_t(arguments[3].nbytes))
         operands = (ctypes.byref(one), one_at, first, two_at, second, *work, ctypes.byref(zero))
+        target = (result_at, result)
         with held.lock:
             cudnn.call("cudnnSetStream", held.pointer, ctypes.c_void_p(int(stream)))
+            fused = (*operands, *target, known.bias, *bias, known.activation, *target)
+            if bias and cudnn.call(cudnn.FUSED, held.pointer, *fused, unless=cudnn.NOT_SUPPORTED):
+                return
+            cudnn.call(self.way.run(), held.pointer, *operands, *target)
             if bias:
-                cudnn.call(cudnn.FUSED, held.pointer, *operands, result_at, result, known.bias, bias[0], known.activation, result_at, result)
-            else:
-                cudnn.call(self.way.run(), held.pointer, *operands, result_at, result)
+                cudnn.call(cudnn.ADD, held.pointer, ctypes.byref(one), known.bias, *bias, ctypes.byref(one), *target)
+            if self.relu:
+                cudnn.call(cudnn.ACTIVATE, held.pointer, known.activation, ctypes.byref(one), *target, ctypes.byref(zero), *target)
 
     def __repr__(self) -> str:
         return self.title
@@ -139,7 +144,7 @@ def launched(
     description.take(found.math)
     nbytes = max(1, workspace(description, way, found.algorithm, number))
     title = f"cuDNN {'transposed ' if asked.turned else ''}convolution{'' if bias is None else ' + bias'}{' + Relu' if relu else ''} of {asked.dtype}"
-    kernel: Any = Convolved(description, way, found.algorithm, number, title)
+    kernel: Any = Convolved(description, way, found.algorithm, number, relu, title)
     operands = (w, given) if asked.turned else (given, w)
     room = Buffer(np.dtype(np.uint8), (nbytes,), Room(nbytes))
     return Launch(kernel, [*operands, result, room, *([] if bias is None else [bias])], 1)

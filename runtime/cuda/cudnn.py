@@ -63,11 +63,14 @@ FORWARD = Direction("Forward", ("x", "w", "y"), (IMPLICIT, IMPLICIT_AHEAD, EXPLI
 BACKWARD = Direction("BackwardData", ("w", "y", "x"), (IMPLICIT_BACK, WINOGRAD_BACK))
 FUSED, FUSED_ALGORITHM = "cudnnConvolutionBiasActivationForward", IMPLICIT_AHEAD
 """The call that adds a bias and may apply Relu, and the one algorithm that it takes without a Relu too."""
+ADD, ACTIVATE = "cudnnAddTensor", "cudnnActivationForward"
+"""Calls that do the same where that one does not know a convolution."""
 KINDS = {"Tensor": "cudnnSetTensorNdDescriptor", "Filter": "cudnnSetFilterNdDescriptor", "Convolution": "cudnnSetConvolutionNdDescriptor",
          "Activation": "cudnnSetActivationDescriptor"}
 """Descriptors, and the calls that fill them."""
 SYMBOLS = (
-    "cudnnCreate", "cudnnGetVersion", "cudnnGetErrorString", "cudnnSetStream", "cudnnSetConvolutionMathType", "cudnnSetConvolutionGroupCount", FUSED,
+    "cudnnCreate", "cudnnGetVersion", "cudnnGetErrorString", "cudnnSetStream", "cudnnSetConvolutionMathType", "cudnnSetConvolutionGroupCount",
+    FUSED, ADD, ACTIVATE,
     *(f"cudnn{what}{kind}Descriptor" for kind in KINDS for what in ("Create", "Destroy")), *KINDS.values(),
     *(call for way in (FORWARD, BACKWARD) for call in (way.choices(), way.room(), way.run())),
 )

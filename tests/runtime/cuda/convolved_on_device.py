@@ -28,7 +28,7 @@ class Library:
     def __init__(self):
         self.held, self.numbers, self.calls = {}, itertools.count(1), []
         self.algorithms = [(5, 0, 1, 3), (6, 0, 0, 3), (6, 3000, 1, 3), (1, 0, 1, 0), (1, 0, 1, 3), (0, 0, 1, 3)]
-        self.room, self.stream = 1024, None
+        self.room, self.stream, self.knows_fused = 1024, None, True
 
     def __getattr__(self, name):
         def call(*arguments):
@@ -152,13 +152,27 @@ class Library:
     def _convolution_bias_activation_forward(
         self, handle, alpha, x_at, x, w_at, w, convolution, algorithm, room, nbytes, more, z_at, z, bias_at, bias, activation, y_at, y,
     ):
+        if not self.knows_fused:
+            return 3000
         assert (algorithm, more._obj.value, z.value, z_at.value) == (1, 0, y.value, y_at.value)
         self._convolution_forward(handle, alpha, x_at, x, w_at, w, convolution, algorithm, room, nbytes, more, y_at, y)
-        y_is, bias_is, act = self._of(y_at, bias_at, activation)
-        assert bias_is["shape"] == [1, y_is["shape"][1], *[1] * (len(y_is["shape"]) - 2)]
+        self._add_tensor(handle, alpha, bias_at, bias, alpha, y_at, y)
+        if self._of(activation)[0]["relu"]:
+            self._activation_forward(handle, activation, alpha, y_at, y, more, y_at, y)
+        return 0
+
+    def _add_tensor(self, handle, alpha, bias_at, bias, beta, y_at, y):
+        y_is, bias_is = self._of(y_at, bias_at)
+        assert (alpha._obj.value, beta._obj.value, bias_is["shape"]) == (1, 1, [1, y_is["shape"][1], *[1] * (len(y_is["shape"]) - 2)])
         made = self._array(y_is, y)
-        found = made.astype(np.float64) + self._array(bias_is, bias).astype(np.float64)
-        made[...] = (np.maximum(found, 0) if act["relu"] else found).astype(made.dtype)
+        made[...] = (made.astype(np.float64) + self._array(bias_is, bias).astype(np.float64)).astype(made.dtype)
+        return 0
+
+    def _activation_forward(self, handle, activation, alpha, x_at, x, beta, y_at, y):
+        y_is, act = self._of(y_at, activation)
+        assert (alpha._obj.value, beta._obj.value, x_at.value, x.value, act["relu"]) == (1, 0, y_at.value, y.value, True)
+        made = self._array(y_is, y)
+        made[...] = np.where(made > 0, made, made * 0)
         return 0
 
 
@@ -179,7 +193,7 @@ def model(op, x, w, bias, relu, attributes):
 
 
 F16, BF16 = np.float16, ml_dtypes.bfloat16
-FUSED, PLAIN, BACK = cudnn.FUSED, cudnn.FORWARD.run(), cudnn.BACKWARD.run()
+OURS, FUSED, PLAIN, BACK, ADD, ACTIVATE = (), (cudnn.FUSED,), (cudnn.FORWARD.run(),), (cudnn.BACKWARD.run(),), (cudnn.ADD,), (cudnn.ACTIVATE,)
 CASES = {
     "two axes": ("Conv", (2, 4, 7, 5), (6, 4, 3, 2), True, False, {"strides": [2, 1], "pads": [1, 0, 1, 0]}, FUSED),
     "one axis": ("Conv", (2, 3, 11), (5, 3, 4), False, False, {"strides": [3], "pads": [1, 1], "dilations": [2]}, PLAIN),
@@ -189,20 +203,20 @@ CASES = {
     "f16": ("Conv", (1, 3, 6, 5), (4, 3, 3, 3), True, True, {"pads": [1, 1, 1, 1]}, FUSED, F16),
     "bf16": ("Conv", (1, 3, 6, 5), (4, 3, 3, 3), True, False, {"pads": [1, 1, 1, 1]}, FUSED, BF16),
     "padded more before": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, False, {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, PLAIN),
-    "padded more behind": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, False, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, None),
-    "one end": ("Conv", (1, 2, 6, 6), (3, 2, 2, 2), True, True, {"pads": [0, 0, 1, 1]}, None),
+    "padded more behind": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, False, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, OURS),
+    "one end": ("Conv", (1, 2, 6, 6), (3, 2, 2, 2), True, True, {"pads": [0, 0, 1, 1]}, OURS),
     "one end, to no use": ("Conv", (1, 2, 5, 5), (3, 2, 2, 2), False, False, {"pads": [0, 0, 1, 1], "strides": [3, 3]}, PLAIN),
-    "four axes": ("Conv", (1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 1), False, False, {}, None),
-    "f64": ("Conv", (1, 2, 4, 4), (3, 2, 2, 2), False, False, {}, None, np.float64),
+    "four axes": ("Conv", (1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 1), False, False, {}, OURS),
+    "f64": ("Conv", (1, 2, 4, 4), (3, 2, 2, 2), False, False, {}, OURS, np.float64),
     "transposed": ("ConvTranspose", (2, 4, 5, 3), (4, 3, 3, 2), True, False, {"strides": [2, 1], "output_padding": [1, 0]}, BACK),
     "transposed, groups": ("ConvTranspose", (1, 4, 5), (4, 2, 3), False, False, {"group": 2, "dilations": [2], "pads": [1, 1]}, BACK),
     "transposed, uneven": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, False, {"pads": [1, 1, 0, 0], "strides": [2, 2]}, BACK),
-    "transposed, cut": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, False, {"pads": [0, 0, 1, 1]}, None),
+    "transposed, cut": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, False, {"pads": [0, 0, 1, 1]}, OURS),
     "transposed, three axes": ("ConvTranspose", (1, 2, 3, 2, 2), (2, 3, 2, 2, 1), False, True, {"strides": [2, 1, 1]}, BACK, F16),
 }
 
 
-def check(library, name, op, x_shape, w_shape, with_bias, relu, attributes, call, dtype=np.float32):
+def check(library, name, op, x_shape, w_shape, with_bias, relu, attributes, calls, dtype=np.float32):
     """The plan calls what it should, and computes what the CPU does."""
     x, w = numbers(*x_shape, dtype=dtype), numbers(*w_shape, dtype=dtype, seed=1)
     channels = w_shape[0] if op == "Conv" else w_shape[1] * attributes.get("group", 1)
@@ -210,9 +224,9 @@ def check(library, name, op, x_shape, w_shape, with_bias, relu, attributes, call
     before = len(library.calls)
     session = Session(model(*graph), device="cuda")
     (found,) = session.run(None, {"x": x})
-    made = [made for made, _ in library.calls[before:] if made in (FUSED, PLAIN, BACK)]
-    assert made == ([] if call is None else [call]), (name, made)
-    if call == FUSED:
+    made = [made for made, _ in library.calls[before:] if (made,) in (FUSED, PLAIN, BACK, ADD, ACTIVATE)]
+    assert tuple(made) == calls, (name, made)
+    if calls[:1] == FUSED:
         (plan,) = session.program.plans
         assert sum(isinstance(step, Launch) for step in plan.steps) == 1, "bias and Relu are the library's"
     (expected,) = Session(model(*graph), native=False).run(None, {"x": x})
@@ -221,11 +235,15 @@ def check(library, name, op, x_shape, w_shape, with_bias, relu, attributes, call
 
 
 def refused(library):
-    """Without a fitting algorithm our own kernels compute; without the one that adds a bias they add it."""
+    """Without a fitting algorithm our own kernels compute; without the one that adds a bias they add it. Where the library does not know all at once,
+    it is asked one after another."""
     library.algorithms = [(7, 0, 1, 3), (1, 0, 0, 3), (0, 0, 1, 2)]
-    check(library, "no algorithm", *CASES["two axes"][:-1], None)
+    check(library, "no algorithm", *CASES["two axes"][:-1], OURS)
     library.algorithms = [(0, 0, 1, 3)]
     check(library, "no fused algorithm", *CASES["groups, Relu"][:-1], PLAIN)
+    library.algorithms, library.knows_fused = [(1, 0, 1, 3)], False
+    check(library, "not all at once", *CASES["groups, Relu"][:-1], FUSED + PLAIN + ADD + ACTIVATE)
+    check(library, "a bias on its own", *CASES["two axes"][:-1], FUSED + PLAIN + ADD)
 
 
 def main():
