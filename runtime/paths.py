@@ -65,18 +65,13 @@ LEVELS = (
     Level("amx", _AMX, (), None),
 )
 
+_NARROW: tuple[tuple[str, frozenset[str]], ...] = (("VNNI", _VNNI), ("AVX-VNNI", _AVX2 | {"avxvnni"}), ("16-bit pairs", _AVX2))
 DENSE = Path("dense products of f32, convolutions", (("512-bit FMA", _AVX512), ("FMA", _AVX2), ("vectors", frozenset())))
 BLOCKS = Path("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
-PROMPTS = Path("many rows of 8 bits with blocks", (("AMX", _AMX), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
-HALVES = Path("many rows with f16", (("AMX", _BRAIN_TILES), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
-BRAINS = Path(
-    "many rows with bf16",
-    (("AMX", _BRAIN_TILES), ("BF16", _AVX512 | {"avx512bf16"}), ("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())),
-)
-INTEGERS = Path(
-    "quantized ONNX operators",
-    (("VNNI", _VNNI), ("AVX-VNNI", _AVX2 | {"avxvnni"}), ("16-bit pairs", _AVX2), ("16-bit products", frozenset())),
-)
+PROMPTS = Path("many rows of 8 bits with blocks", (("AMX", _AMX), *_NARROW, ("vectors", frozenset())))
+HALVES = Path("many rows with f16", (("AMX", _BRAIN_TILES), *_NARROW, ("vectors", frozenset())))
+BRAINS = Path("many rows with bf16", (("AMX", _BRAIN_TILES), ("BF16", _AVX512 | {"avx512bf16"}), *_NARROW, ("vectors", frozenset())))
+INTEGERS = Path("quantized ONNX operators", (*_NARROW, ("16-bit products", frozenset())))
 PATHS = (DENSE, BLOCKS, PROMPTS, HALVES, BRAINS, INTEGERS)
 
 

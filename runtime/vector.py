@@ -312,6 +312,11 @@ class Bytes:
 
     def table(self, numbers: Sequence[int]) -> Bytes:
         """Entries of sixteen known bytes; indices are below 16."""
+        build = self.code.builder
+        if self.count == 64 and "avx512bw" not in features():
+            order = [ir.Constant(vector_type(I32, count), list(range(start, start + count))) for start, count in ((0, 32), (32, 32), (0, 64))]
+            parts = [Bytes(self.code, build.shuffle_vector(self.value, self.value, part)).table(numbers).value for part in order[:2]]
+            return Bytes(self.code, build.shuffle_vector(*parts, order[2]))
         held = ir.Constant(self.value.type, [*numbers] * (self.count // 16))
         name = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}[self.count]
         return Bytes(self.code, self.code.call(name, self.value.type, held, self.value))

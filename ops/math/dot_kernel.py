@@ -20,7 +20,8 @@ from ...runtime.vector import F32, I32, I64, LANES, Code
 from ..quants.products import codes
 from .dot_panel_kernel import COLUMNS, Panel, Tile
 from .dot_tiles_kernel import TiledPanel
-from .pair_panel_kernel import BrainPairs, PairTile, WholePairs
+from .half_panel_kernel import CodePairs, HalfPairs, HalfPanel, PairedPanel, SummedPairs, pairs_together
+from .pair_panel_kernel import GREATEST, BrainPairs, PairTile, WholePairs
 from .pair_tiles_kernel import TiledBrains
 from .rows_kernel import Stored, bias_of, cleared, smaller, spread, words
 from .whole_kernel import RUN
@@ -51,7 +52,11 @@ CODES = {
     "VNNI": Way(_of_codes({32: 6, 16: 4}), Panel),
     "AMX": Way(_of_codes({32: 32, 16: 32}), functools.partial(TiledPanel, Registers)),
     "emulated": Way(_of_codes({32: 32, 16: 32}), functools.partial(TiledPanel, Emulated)),
+    "AVX-VNNI": Way(_of_codes({32: 4, 16: 4}), HalfPanel),
+    "16-bit pairs": Way(_of_codes({32: 4, 16: 4}), PairedPanel),
 }
+WIDE_CODES = {**CODES, "16-bit pairs": Way(lambda name: PairTile(4, greatest=127), CodePairs)}
+"""For codes of which two products do not fit 16 bits."""
 
 
 def _in_parts(name: str) -> PairTile:
@@ -59,10 +64,12 @@ def _in_parts(name: str) -> PairTile:
 
 
 PAIRS = {
-    "VNNI": Way(lambda name: PairTile(6, stepped=True), WholePairs),
+    "VNNI": Way(lambda name: PairTile(6, greatest=GREATEST), WholePairs),
     "BF16": Way(lambda name: PairTile(12), BrainPairs),
     "AMX": Way(_in_parts, functools.partial(TiledBrains, Registers)),
     "emulated": Way(_in_parts, functools.partial(TiledBrains, Emulated)),
+    "AVX-VNNI": Way(lambda name: PairTile(4, greatest=GREATEST), HalfPairs),
+    "16-bit pairs": Way(lambda name: PairTile(4, greatest=GREATEST), SummedPairs),
 }
 """By the names of the rows of `paths`; `emulated` does what AMX does with vectors, for tests."""
 NARROW = {"f16": HALVES, "bf16": BRAINS}
@@ -70,7 +77,9 @@ NARROW = {"f16": HALVES, "bf16": BRAINS}
 
 def way_of(name: str, way: str) -> Way | None:
     """How the type's rows are multiplied by a row of `paths`, None for floats."""
-    return (CODES if name in codes() else PAIRS if name in NARROW else {}).get(way)
+    if name in codes():
+        return (CODES if pairs_together(name) else WIDE_CODES).get(way)
+    return PAIRS.get(way) if name in NARROW else None
 
 
 def available(name: str) -> bool:

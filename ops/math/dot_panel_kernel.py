@@ -12,7 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.vector import F32, I8, I32, LANES, Code, Vector, vector_type
+from ...runtime.dots import INTS, fours
+from ...runtime.vector import F32, I8, I32, LANES, Bytes, Code, Vector, vector_type
 from ..quants.products import Block, Codes, runs
 from .rows_kernel import Stored
 from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
@@ -23,7 +24,6 @@ CHUNK = 512
 """Elements of a row that are decoded at a time; every block length divides it."""
 STRIDE = CHUNK + 64
 """Bytes from one row of codes to the next: a line more, so that they do not meet in one set of the cache."""
-INTS = vector_type(I32)
 QUAD = 4
 
 
@@ -101,7 +101,17 @@ class Tile:
 
 
 class Panel:
-    """Rows of a weight as codes, turned, with their scales and minima [.., COLUMNS], and the sums of all tiles [.., rows, COLUMNS]."""
+    """Rows of a weight as codes, turned, with their scales and minima [.., COLUMNS], and the sums of all tiles [.., rows, COLUMNS].
+
+    Attributes:
+        abreast: vectors of columns that are multiplied at a time.
+        together: quads that are.
+        dot: adds four products in each lane.
+    """
+
+    abreast = COLUMNS // LANES
+    together = 1
+    dot = staticmethod(fours)
 
     def __init__(self, code: Code, tile: Tile, stored: Stored, scratch: Any) -> None:
         build = code.builder
@@ -145,13 +155,17 @@ class Panel:
             code.store(build.extract_element(vector, ir.Constant(I32, lane)), place, 4 * COLUMNS * index)
 
         for index, run in enumerate(runs(tile.kind, block)):
-            code.store(run.codes.value, to, RUN * index)
+            code.store(self._kept(run.codes), to, RUN * index)
             for part, lane in enumerate((run.first, run.second)[: tile.parts]):
                 keep(run.scales, lane, self.scales, tile.parts, tile.parts * index + part)
         if tile.kind.minima is not None:
             minima = tile.kind.minima([block])
             for index in range(self.stored.length // tile.kind.group):
                 keep(minima, index, self.minima, tile.minima, index)
+
+    def _kept(self, codes: Bytes) -> Any:
+        """Codes as they are multiplied."""
+        return codes.value
 
     def _turn(self, offset: Any) -> None:
         """64 codes of each row, so that rows stand side by side: [element / 4, COLUMNS, 4]; `offset` is that of the result."""
@@ -165,8 +179,12 @@ class Panel:
 
     def multiply(self, x: Any, runs: Any, sums: Any, rows: int) -> None:
         """Add the products with the first rows of a tile to its sums."""
+        for first in range(0, COLUMNS // LANES, self.abreast):
+            self._multiply(x, runs, sums, [(row, half) for row in range(rows) for half in range(first, first + self.abreast)])
+
+    def _multiply(self, x: Any, runs: Any, sums: Any, places: list[tuple[int, int]]) -> None:
+        """The same for some vectors, row by row."""
         code, build, tile = self.code, self.code.builder, self.tile
-        places = [(row, half) for row in range(rows) for half in range(COLUMNS // LANES)]
         held = [code.variable(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value) for row, half in places]
         for (row, half), place in zip(places, held, strict=True):
             build.store(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value, place)
@@ -206,17 +224,24 @@ class Panel:
             code.splat(code.load(at, I32, tile.starts + 4 * (tile.rows * part + row))).value if tile.kind.zero else nothing for row, _ in places
         ]
         line = build.add(self.codes, build.mul(run, code.word(COLUMNS * RUN)))
-        for quad in range(RUN // QUAD // tile.parts * part, RUN // QUAD // tile.parts * (part + 1)):
-            columns = [code.load(line, INTS, COLUMNS * QUAD * quad + LANES * QUAD * half) for half in range(COLUMNS // LANES)]
-            for index, (row, half) in enumerate(places):
-                element = code.splat(code.load(at, I32, RUN * row + QUAD * quad)).value
-                found[index] = dot(code, found[index], columns[half], element)
+        quads = range(RUN // QUAD // tile.parts * part, RUN // QUAD // tile.parts * (part + 1))
+        for start in range(quads.start, quads.stop, self.together):
+            self._add_quads(at, line, range(start, min(quads.stop, start + self.together)), places, found)
         return found
 
+    def _add_quads(self, at: Any, line: Any, quads: range, places: list[tuple[int, int]], found: list[Any]) -> None:
+        """Add the products of some quads to sums."""
+        for quad in quads:
+            columns, elements = self._quad(at, line, quad, places)
+            for index, (row, half) in enumerate(places):
+                found[index] = self.dot(self.code, found[index], columns[half], elements[row])
 
-def dot(code: Code, start: Any, unsigned: Any, signed: Any) -> Any:
-    """Sixteen sums of four products of bytes, added to `start`."""
-    return code.call("llvm.x86.avx512.vpdpbusd.512", INTS, start, unsigned, signed)
+    def _quad(self, at: Any, line: Any, quad: int, places: list[tuple[int, int]]) -> tuple[dict[int, Any], dict[int, Any]]:
+        """Four codes of each column, by vector, and of each row in all lanes, by row."""
+        code = self.code
+        columns = {half: code.load(line, INTS, COLUMNS * QUAD * quad + LANES * QUAD * half) for half in dict.fromkeys(half for _, half in places)}
+        rows = dict.fromkeys(row for row, _ in places)
+        return columns, {row: code.splat(code.load(at, I32, RUN * row + QUAD * quad)).value for row in rows}
 
 
 def transposed(code: Code, lines: list[Any]) -> list[Any]:

@@ -11,9 +11,10 @@ from typing import Any
 
 from llvmlite import ir
 
+from ...runtime.dots import INTS
 from ...runtime.tiles import LINE, ROWS, Shape, Tiles
 from ...runtime.vector import F32, I32, LANES, Code, Vector
-from .dot_panel_kernel import COLUMNS, INTS, QUAD, Panel, Tile
+from .dot_panel_kernel import COLUMNS, QUAD, Panel, Tile
 from .rows_kernel import Stored
 from .whole_kernel import RUN
 

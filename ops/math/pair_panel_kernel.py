@@ -2,13 +2,11 @@
 
 Rows of the weight stand side by side as those of `dot_panel_kernel` do, in pairs of elements. Two kinds of numbers are multiplied:
 
-Whole numbers (vpdpwssd): each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact for elements
-above a sixteenth of the run's greatest one; smaller ones are off by at most its 2^-16th. Activations are rounded to 12 bits, sign included, each run
-with a step of its own. Sums of a run are exact; of runs with elements that are not finite they are NaN.
+Whole numbers: each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact for elements above a
+sixteenth of the run's greatest one; smaller ones are off by at most its 2^-16th. Activations are rounded to 12 bits, sign included, each run with a
+step of its own. Sums of a run are exact; of runs with elements that are not finite they are NaN.
 
-bfloat16 (vdpbf16ps): weights are as they are, activations rounded to nearest even. Each lane adds the product of the second elements to its sum,
-then that of the first ones, both rounded to nearest even as by one FMA; numbers below 2^-126 are taken for zeros and become zeros, whatever the
-processor's modes are. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS; seen to hold on AMD's Zen 4.
+bfloat16: weights are as they are, activations rounded to nearest even; `dots.brains` says how sums are rounded.
 """
 
 from __future__ import annotations
@@ -18,8 +16,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.vector import BRAIN, F32, I16, I32, LANES, Code, Vector, vector_type
-from .dot_panel_kernel import COLUMNS, INTS, STRIDE, transposed
+from ...runtime.dots import INTS, brains, twos
+from ...runtime.vector import F32, I16, I32, LANES, Code, Vector, vector_type
+from .dot_panel_kernel import COLUMNS, STRIDE, transposed
 from .rows_kernel import Stored
 from .whole_kernel import RUN, _rounded
 
@@ -37,13 +36,13 @@ class PairTile:
     Attributes:
         rows: of activations.
         parts: numbers that are added up for an activation, and for a weight.
-        stepped: whether they are whole numbers with a step.
+        greatest: whole number that an activation becomes, None where they are bfloat16.
         chunk: elements of a row of the weight that are decoded at a time.
     """
 
     rows: int
     parts: int = 1
-    stepped: bool = False
+    greatest: int | None = None
     chunk: int = CHUNK
 
     @property
@@ -54,7 +53,7 @@ class PairTile:
     @property
     def nbytes(self) -> int:
         """Bytes of a run."""
-        return self.steps + (4 * self.rows if self.stepped else 0)
+        return self.steps + (0 if self.greatest is None else 4 * self.rows)
 
     @property
     def scratch(self) -> int:
@@ -66,8 +65,8 @@ class PairTile:
         build = code.builder
         place = build.add(to, build.mul(row, code.word(2 * RUN)))
         halves = [code.floats(x, 64 * half) for half in range(2)]
-        if self.stepped:
-            numbers, step = _rounded(code, halves, GREATEST)
+        if self.greatest is not None:
+            numbers, step = _rounded(code, halves, self.greatest)
             code.store(build.trunc(numbers, vector_type(I16, RUN)), place)
             code.store(step, build.add(to, build.shl(row, code.word(2))), self.steps)
             return
@@ -79,7 +78,15 @@ class PairTile:
 
 
 class PairPanel:
-    """Rows of a weight as numbers of 16 bits, turned: for each part [run, pair, COLUMNS, 2]; and the sums of all tiles [.., rows, COLUMNS]."""
+    """Rows of a weight as numbers of 16 bits, turned: for each part [run, pair, COLUMNS, 2]; and the sums of all tiles [.., rows, COLUMNS].
+
+    Attributes:
+        abreast: vectors of columns that are multiplied at a time.
+        dot: adds two products in each lane.
+    """
+
+    abreast = COLUMNS // LANES
+    dot = staticmethod(twos)
 
     def __init__(self, code: Code, tile: PairTile, stored: Stored, scratch: Any) -> None:
         build = code.builder
@@ -94,19 +101,23 @@ class PairPanel:
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """Elements from `start` of some rows; those behind the last row are what they are."""
-        code, build = self.code, self.code.builder
-        skipped = build.shl(start, code.word(1))
+        code, build, stored = self.code, self.code.builder, self.stored
+        skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
         for part in range(self.tile.parts):
             with code.loop(code.word(0), height) as row:
                 address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
-                line = build.add(self.lines, build.mul(row, code.word(STRIDE)))
-                with code.loop(code.word(0), build.sdiv(depth, code.word(RUN))) as run:
-                    offset = build.mul(run, code.word(2 * RUN))
-                    place = build.add(address, offset)
-                    code.prefetch(place, 2 * CHUNK)
-                    self._read(part, place, build.add(line, offset), run, row)
+                self._read_row(part, address, depth, build.add(self.lines, build.mul(row, code.word(STRIDE))), row)
             with code.loop(code.word(0), build.mul(depth, code.word(2 * COLUMNS)), 2 * COLUMNS * RUN) as offset:
                 self._turn(offset, build.add(self.numbers, code.word(2 * COLUMNS * CHUNK * part)))
+
+    def _read_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
+        """Elements of a row."""
+        code, build = self.code, self.code.builder
+        with code.loop(code.word(0), build.sdiv(depth, code.word(RUN))) as run:
+            offset = build.mul(run, code.word(2 * RUN))
+            place = build.add(address, offset)
+            code.prefetch(place, 2 * CHUNK)
+            self._read(part, place, build.add(line, offset), run, row)
 
     def _read(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
         """A run of a row."""
@@ -127,8 +138,12 @@ class PairPanel:
 
     def multiply(self, x: Any, runs: Any, sums: Any, rows: int) -> None:
         """Add the products with the first rows of a tile to its sums."""
+        for first in range(0, COLUMNS // LANES, self.abreast):
+            self._multiply(x, runs, sums, [(row, half) for row in range(rows) for half in range(first, first + self.abreast)])
+
+    def _multiply(self, x: Any, runs: Any, sums: Any, places: list[tuple[int, int]]) -> None:
+        """The same for some vectors, row by row."""
         code, build = self.code, self.code.builder
-        places = [(row, half) for row in range(rows) for half in range(COLUMNS // LANES)]
         held = [code.variable(ir.Constant(vector_type(F32), None)) for _ in places]
         for (row, half), place in zip(places, held, strict=True):
             build.store(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value, place)
@@ -143,17 +158,14 @@ class PairPanel:
         """The sums with a run's products."""
         raise NotImplementedError
 
-    def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any], function: str, kind: Any) -> list[Any]:
-        """What an instruction makes of some sums and the pairs of a run."""
+    def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
+        """Some sums with the products of the pairs of a run."""
         code, build = self.code, self.code.builder
         line = build.add(self.numbers, build.mul(run, code.word(2 * COLUMNS * RUN)))
         for pair in range(PAIRS):
-            columns = [build.bitcast(code.load(line, INTS, 4 * (COLUMNS * pair + LANES * half)), kind) for half in range(COLUMNS // LANES)]
-            elements: dict[int, Any] = {}
-            for index, (row, half) in enumerate(places):
-                if row not in elements:
-                    elements[row] = build.bitcast(code.splat(code.load(at, I32, 2 * RUN * row + 4 * pair)).value, kind)
-                found[index] = code.call(function, found[index].type, found[index], columns[half], elements[row])
+            columns = {half: code.load(line, INTS, 4 * (COLUMNS * pair + LANES * half)) for half in dict.fromkeys(half for _, half in places)}
+            elements = {row: code.splat(code.load(at, I32, 2 * RUN * row + 4 * pair)).value for row in dict.fromkeys(row for row, _ in places)}
+            found = [self.dot(code, total, columns[half], elements[row]) for total, (row, half) in zip(found, places, strict=True)]
         return found
 
 
@@ -164,14 +176,19 @@ class WholePairs(PairPanel):
         code, build = self.code, self.code.builder
         numbers, scale = _fixed(code, self._values(address))
         code.store(build.trunc(numbers, vector_type(I16, RUN)), to)
+        self._keep(scale, run, row)
+
+    def _keep(self, scale: Any, run: Any, row: Any) -> None:
+        """The scale of a run of a row."""
+        code, build = self.code, self.code.builder
         code.store(scale, build.add(self.scales, build.add(build.mul(run, code.word(4 * COLUMNS)), build.shl(row, code.word(2)))))
 
     def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
         code, build = self.code, self.code.builder
         nothing = [ir.Constant(INTS, None) for _ in places]
-        found = self._products(at, run, places, nothing, "llvm.x86.avx512.vpdpwssd.512", vector_type(I16, 2 * LANES))
+        found = self._products(at, run, places, nothing)
         base = build.add(self.scales, build.mul(run, code.word(4 * COLUMNS)))
-        scales = [code.floats(base, 4 * LANES * half) for half in range(COLUMNS // LANES)]
+        scales = {half: code.floats(base, 4 * LANES * half) for half in dict.fromkeys(half for _, half in places)}
         steps = [code.splat(code.load(at, F32, self.tile.steps + 4 * row)) for row, _ in places]
         products = [Vector(code, whole).as_float() * scales[half] for whole, (_, half) in zip(found, places, strict=True)]
         return [code.fma(product, step, Vector(code, total)).value for product, step, total in zip(products, steps, totals, strict=True)]
@@ -179,6 +196,8 @@ class WholePairs(PairPanel):
 
 class BrainPairs(PairPanel):
     """The weight's own bfloat16; of f16, where a tile has two parts, the upper eight bits of each number, and the rest of it."""
+
+    dot = staticmethod(brains)
 
     def _read(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
         code, build = self.code, self.code.builder
@@ -191,7 +210,7 @@ class BrainPairs(PairPanel):
             code.store(build.trunc((kept >> 16).value, vector_type(I16)), to, 2 * LANES * half)
 
     def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
-        return self._products(at, run, places, totals, "llvm.x86.avx512bf16.dpbf16ps.512", vector_type(BRAIN, 2 * LANES))
+        return self._products(at, run, places, totals)
 
 
 def _brain(code: Code, value: Vector) -> Vector:

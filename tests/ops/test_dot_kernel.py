@@ -11,6 +11,7 @@ from candle_convert.ops.quants.products import codes
 from candle_convert.runtime.build import Builder
 from candle_convert.runtime.dtype import DTYPES, F32
 from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.paths import features
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
@@ -81,11 +82,16 @@ def test_many_rows_and_long_rows(rows, count, columns):
     np.testing.assert_array_equal(three, one)
 
 
-@pytest.mark.parametrize("name", ["q8_0", "q4_k", "q6_k", "q2_k"])
-def test_tiles_in_vectors_multiply_exactly(name):
-    """What kernels do with registers of tiles, on a processor that need not have them."""
+WAYS = [("emulated", name) for name in ("q8_0", "q4_k", "q6_k", "q2_k")]
+WAYS += [("16-bit pairs", name) for name in codes() if "avx2" in features()]
+WAYS += [("AVX-VNNI", name) for name in ("q8_0", "q4_k", "q6_k", "q2_k") if {"avx512vnni", "avx512vl"} <= features()]
+
+
+@pytest.mark.parametrize(("way", "name"), WAYS)
+def test_other_ways_multiply_exactly(way, name):
+    """What kernels do with registers of tiles, in vectors, and with vectors of 32 bytes, on a processor that takes better ways."""
     tensor, numbers = whole_weight(name, 43, 256)
-    weight, way = np.frombuffer(tensor.raw(), np.uint8), "emulated"
+    weight = np.frombuffer(tensor.raw(), np.uint8)
     bias = np.arange(43, dtype=np.float32)
     for rows in (5, 16, 17, 50):
         x = whole_rows(rows, 256)
@@ -106,20 +112,34 @@ INSTRUCTIONS = {
 """How they begin in machine code: three bytes of VEX, the operation, and where registers are named, these."""
 
 
-@pytest.mark.parametrize("name", ["q8_0", "q6_k", "f16", "bf16"])
-def test_instructions_of_tiles_are_assembled(name):
-    """For a processor that has them; none was there to run them."""
+def assembled(kernel, cpu):
+    """A kernel as assembly and as machine code for some processor."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     binding.initialize_native_asmparser()
-    text = dot_kernel.dots(name, "AMX").text()
+    text = kernel.text()
     if "x86_64" not in text:
         pytest.skip("the assembler is that of another processor")
-    machine = binding.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine("sapphirerapids", opt=2, reloc="pic")
+    machine = binding.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(cpu, opt=2, reloc="pic")
     module = binding.parse_assembly(text)
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
     builder.getModulePassManager().run(module, builder)
-    written, code = machine.emit_assembly(module), machine.emit_object(module)
+    return machine.emit_assembly(module), machine.emit_object(module)
+
+
+@pytest.mark.parametrize(("name", "word"), [("q4_k", "vpdpbusd"), ("f16", "vpdpwssd")])
+def test_instructions_of_avx_vnni_are_assembled(name, word):
+    """In the encoding of processors without AVX-512; those that run them here have the other one."""
+    written, code = assembled(dot_kernel.dots(name, "AVX-VNNI"), "alderlake")
+    assert re.search(rf"{{vex}}\s+{word}\s[^\n]*%ymm", written)
+    assert re.search(rb"\xc4[\x42\x62\xc2\xe2][\x05-\x7d][\x50\x52]", code)
+    assert "zmm" not in written
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q6_k", "f16", "bf16"])
+def test_instructions_of_tiles_are_assembled(name):
+    """For a processor that has them; none was there to run them."""
+    written, code = assembled(dot_kernel.dots(name, "AMX"), "sapphirerapids")
     for word, pattern in INSTRUCTIONS.items():
         assert (word in written) == (word not in (("tdpbsud", "tilezero") if "f16" in name else ("tdpbf16ps",)))
         assert len(re.findall(pattern, code, re.DOTALL)) == len(re.findall(rf"\b{word}\b", written)), word

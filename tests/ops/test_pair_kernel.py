@@ -12,12 +12,12 @@ from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
 from natively import launched
 
-NEEDS = {"VNNI": "avx512vnni", "BF16": "avx512bf16"}
-PLAIN = [(name, way) for name in ("f16", "bf16") for way in ("VNNI", "BF16") if dot_kernel.way_of(name, way) and NEEDS[way] in paths.features()]
+NEEDS = {"VNNI": {"avx512vnni"}, "BF16": {"avx512bf16"}, "AVX-VNNI": {"avx512vnni", "avx512vl"}, "16-bit pairs": {"avx2"}}
+"""Instructions of AVX-VNNI are those of AVX-512 here."""
+PLAIN = [(name, way) for name in ("f16", "bf16") for way, needs in NEEDS.items() if needs <= paths.features()]
 HERE = [*[each for each in PLAIN if each != ("f16", "BF16")], ("f16", "emulated"), ("bf16", "emulated")]
 """The last ones do what AMX does with vectors."""
-EXACT = {("f16", "VNNI"): 2047, ("bf16", "VNNI"): 2047, ("f16", "emulated"): 2047}
-"""The largest whole number that an activation is; 128 for others."""
+WHOLE = ("VNNI", "AVX-VNNI", "16-bit pairs")
 
 
 def narrowed(name, numbers):
@@ -50,7 +50,7 @@ def test_whole_numbers_are_multiplied_exactly(name, way, rows, count, length):
     rng = np.random.default_rng(0)
     patterns, numbers = narrowed(name, rng.integers(-128, 129, (count, length)))
     x = rng.integers(-3, 4, (rows, length // 32, 32))
-    x[:, :, 5] = EXACT.get((name, way), 128)
+    x[:, :, 5] = 2047 if way in WHOLE or (name, way) == ("f16", "emulated") else 128
     x, bias = x.reshape(rows, length), np.arange(count, dtype=np.float32)
     np.testing.assert_array_equal(product(name, way, x, patterns, bias), (x @ numbers.T.astype(np.int64) + bias).astype(np.float32))
 
@@ -63,7 +63,7 @@ def test_what_is_rounded_is_small(name, way):
     x = rng.standard_normal((29, 512)).astype(np.float32)
     numbers, x = numbers.astype(np.float64), x.astype(np.float64)
     runs, rows = (np.abs(each).reshape(len(each), 16, 32) for each in (numbers, x))
-    if way == "VNNI":
+    if way in WHOLE:
         x_error = np.repeat(rows.max(2, keepdims=True) * 2.0**-12, 32, 2).reshape(x.shape) * 1.001
         w_error = np.repeat(runs.max(2, keepdims=True) * 2.0**-15, 32, 2).reshape(numbers.shape)
         w_error[np.abs(numbers) * 16 >= np.repeat(runs.max(2, keepdims=True), 32, 2).reshape(numbers.shape)] = 0
@@ -72,7 +72,7 @@ def test_what_is_rounded_is_small(name, way):
     most = np.abs(x) @ w_error.T + x_error @ (np.abs(numbers) + w_error).T + 1e-6 * (np.abs(x) @ np.abs(numbers).T)
     error = np.abs(product(name, way, x, patterns) - x @ numbers.T)
     assert (error <= most).all()
-    assert np.linalg.norm(error) <= (5e-4 if way == "VNNI" else 3e-3) * np.linalg.norm(x @ numbers.T)
+    assert np.linalg.norm(error) <= (5e-4 if way in WHOLE else 3e-3) * np.linalg.norm(x @ numbers.T)
 
 
 @pytest.mark.parametrize(("name", "way"), HERE)
