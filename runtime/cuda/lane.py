@@ -21,17 +21,18 @@ numbers: Any = ModuleType("numbers")
 
 if SIMULATED:
 
-    class Whole(np.int32):
+    class Whole(int):
         """An int32 whose shift to the right fills in zeros, and whose results are of its kind."""
 
-        def __rshift__(self, places: Any) -> Whole:
-            return Whole(np.array((int(self) & 0xFFFFFFFF) >> int(places), np.uint32).view(np.int32))
+        def __rshift__(self, places: int) -> Whole:
+            return _cut((int(self) & 0xFFFFFFFF) >> int(places))
 
-    def _whole(symbol: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def computed(one: Any, other: Any) -> Whole:
-            return Whole(np.array(symbol(int(one), int(other)) & 0xFFFFFFFF, np.uint32).view(np.int32))
+    def _cut(value: int) -> Whole:
+        """The lowest 32 bits."""
+        return Whole(((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000)
 
-        return computed
+    def _whole(symbol: Callable[[int, int], int]) -> Callable[[Any, Any], Whole]:
+        return lambda one, other: _cut(symbol(int(one), int(other)))
 
     for _name in ("add", "sub", "mul", "and", "or", "xor", "lshift"):
         _made = _whole(getattr(operator, f"{_name}_" if _name in ("and", "or") else _name))
@@ -40,9 +41,9 @@ if SIMULATED:
 
     def number(value: Any) -> Any:
         """A lane's number."""
-        if isinstance(value, bool | np.bool_):
+        if isinstance(value, (bool, np.bool_)):
             return np.bool_(value)
-        return Whole(value) if isinstance(value, int | np.integer) else np.float32(value)
+        return Whole(value) if isinstance(value, (int, np.integer)) else np.float32(value)
 
     def load(array: Any, index: int) -> Any:
         """The element as a lane."""
@@ -50,7 +51,7 @@ if SIMULATED:
 
     def store(array: Any, index: int, value: Any) -> None:
         """Write a lane; narrow integers keep their lowest bits."""
-        array[index] = value if array.dtype.kind == "f" else np.array(int(value), np.int64).astype(array.dtype)
+        array[index] = value if array.dtype.kind == "f" else np.int64(value).astype(array.dtype)
 
     def room(dtype: Any, vectors: int) -> Any:
         """An array of this thread."""
@@ -62,8 +63,8 @@ if SIMULATED:
 
     def select(mask: Any, yes: Any, no: Any) -> Any:
         """One of two."""
-        whole = all(isinstance(item, int | np.integer) for item in (yes, no))
         found = yes if mask else no
+        whole = isinstance(yes, (int, np.integer)) and isinstance(no, (int, np.integer))
         return Whole(found) if whole else found if isinstance(found, np.bool_) else np.float32(found)
 
     def splat(value: Any) -> Any:
@@ -76,11 +77,11 @@ if SIMULATED:
 
     def bits(value: Any) -> Any:
         """The pattern of a float32."""
-        return Whole(np.array(value, np.float32).view(np.int32)[()])
+        return Whole(np.float32(value).view(np.int32))
 
     def from_bits(value: Any) -> Any:
         """The float32 of a pattern."""
-        return np.array(int(value) & 0xFFFFFFFF, np.uint32).view(np.float32)[()]
+        return np.uint32(int(value) & 0xFFFFFFFF).view(np.float32)
 
     def to_float(value: Any) -> Any:
         """The nearest float32 of an integer."""
@@ -88,7 +89,7 @@ if SIMULATED:
 
     def to_int(value: Any) -> Any:
         """Cut towards zero."""
-        return Whole(np.array(value, np.float32).astype(np.int32)[()])
+        return Whole(np.float32(value).astype(np.int32))
 
     def no_lane() -> Any:
         """A mask that is not set."""

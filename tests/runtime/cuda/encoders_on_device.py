@@ -2,7 +2,7 @@
 
     python encoders_on_device.py [TYPE ...]
 
-Under the simulator a search in a lattice gets a quarter of a block, the rest are zeros, unless CANDLE_FULL=1.
+Under the simulator long blocks are fewer, and a search in a lattice gets a quarter of each, the rest are zeros, unless CANDLE_FULL=1.
 """
 
 import os
@@ -17,21 +17,16 @@ from candle_convert.runtime.cuda.machine import SIMULATED
 THIN = SIMULATED and os.environ.get("CANDLE_FULL") != "1"
 
 
-def rows_for(codec, rng):
+def rows_for(codec, lattice, rng):
     """Ordinary rows, one that is small with zeros, one of huge and tiny numbers."""
     columns = codec.dtype.block * (1 if codec.dtype.block >= 128 else 2)
     rows = rng.standard_normal((3, columns)).astype(np.float32)
     rows[1] *= np.float32(1e-3)
     rows[1, 3:9] = 0
     rows[2] *= 10.0 ** rng.integers(-38, 38, columns)
-    return rows
-
-
-def thinned(rows):
-    """Two rows of which a quarter is no zero, with zeros between."""
-    rows = rows[1:].copy()
-    rows[:, 32:96], rows[:, 128:] = 0, 0
-    return rows
+    if THIN and lattice:
+        rows[:, 32:96], rows[:, 128:] = 0, 0
+    return rows[1:] if THIN and columns >= 256 else rows
 
 
 def main():
@@ -43,10 +38,8 @@ def main():
             found = lane_encoder(codec, weighted)
             if codec.needs_importance > weighted or weighted > found.weighted:
                 continue
-            rows = rows_for(codec, rng)
-            if found.lattice and THIN:
-                rows = thinned(rows)
-            elif not weighted:
+            rows = rows_for(codec, found.lattice, rng)
+            if weighted == codec.needs_importance:
                 rows = np.concatenate((rows, np.zeros_like(rows[:1])))
             importance = rng.random(rows.shape[1]).astype(np.float32) if weighted else None
             np.testing.assert_array_equal(encoded(codec, rows, importance), quant.encoded(codec, rows, importance), codec.dtype.name)
