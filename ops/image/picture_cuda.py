@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.cuda.place import Planned, Step, cuda, on_cpu
+from ...runtime.build import Builder
+from ...runtime.cuda.place import Planned, Step, composed, cuda, on_cpu
 from ...runtime.cuda.product import Axes, product
+from ...runtime.graph import Node
 from .affine_grid import affine_grid
 from .image_decoder import image_decoder
 from .resize import upsample
 
 on_cpu("it decodes files", image_decoder)
-on_cpu("it is taken to Resize when a model is opened", upsample)
+
+
+@composed(upsample)
+def upsample_of_others(node: Node, build: Builder) -> None:
+    """A Resize; a model that is opened has none left."""
+    mode = {**node.op.defaults, **node.attributes}["mode"]
+    attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    build.add("Resize", [node.inputs[0], None, node.inputs[1]], attributes, outputs=node.outputs)
 
 
 @cuda(affine_grid)

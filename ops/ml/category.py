@@ -59,7 +59,7 @@ def category_mapper(
     return looked_up(x, texts, numbers, default_int64) if x.dtype.kind == "O" else looked_up(x.astype(np.int64), numbers, texts, default_string)
 
 
-def _array(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
+def array_of(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
     """The tensor or list that is given; the lists are of texts, integers, floats."""
     if tensor is not None:
         return tensor.reshape(-1)
@@ -69,7 +69,7 @@ def _array(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
 def encoded(node: Inference) -> None:
     """The dtype of the values."""
     given = node.attributes
-    values = _array(given["values_tensor"], given["values_strings"], given["values_int64s"], given["values_floats"])
+    values = array_of(given["values_tensor"], given["values_strings"], given["values_int64s"], given["values_floats"])
     if values is None:
         node.refuse("it has no values")
     node.set(0, dtype_of(values), node.shape(0))
@@ -93,14 +93,21 @@ def label_encoder(
     values_strings: Sequence[str] | None = None, values_tensor: np.ndarray | None = None,
 ) -> np.ndarray:
     """For each element the value of its key, or the default."""
-    keys = _array(keys_tensor, keys_strings, keys_int64s, keys_floats)
-    values = _array(values_tensor, values_strings, values_int64s, values_floats)
-    if keys is None or values is None or len(keys) != len(values) or (keys.dtype.kind == "O") != (x.dtype.kind == "O"):
+    keys = array_of(keys_tensor, keys_strings, keys_int64s, keys_floats)
+    values = array_of(values_tensor, values_strings, values_int64s, values_floats)
+    default = default_float, default_int64, default_string, default_tensor
+    return looked_up(x, *fitting(x.dtype, keys, values, *default))
+
+
+def fitting(
+    dtype: np.dtype[Any], keys: np.ndarray | None, values: np.ndarray | None, default_float: float, default_int64: int, default_string: str,
+    default_tensor: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Keys for elements of a dtype, their values, and the value of others; UsageError where they do not fit."""
+    if keys is None or values is None or len(keys) != len(values) or (keys.dtype.kind == "O") != (dtype.kind == "O"):
         raise refused("LabelEncoder", "keys, values and input do not fit", "E-OP-ATTRIBUTE")
     default: Any = default_string if values.dtype.kind == "O" else default_int64 if values.dtype.kind in "iu" else default_float
-    if default_tensor is not None:
-        default = default_tensor.reshape(-1)[0]
-    return looked_up(x, keys, values, default)
+    return keys, values, default if default_tensor is None else default_tensor.reshape(-1)[0]
 
 
 @upgrade(label_encoder, below=2)

@@ -13,23 +13,45 @@ from ...runtime.dtype import F32, F64
 from ..forming_cuda import Form, Stays, dtype_of, forms, lengths
 from ..term import Term
 from . import feature, linear, svm
+from .coupled_cuda import COUPLED
+from .scores import NEARLY_ZERO
+
+
+def _probit(x: Term) -> Term:
+    """As `scores.probit`."""
+    y = x * 2 - 1
+    log = ((1 - y) * (1 + y)).call("Log")
+    part = log * 0.5 + 2 / (math.pi * 0.147)
+    return y.call("Sign") * math.sqrt(2) * ((part * part - log / 0.147).call("Sqrt") - part).call("Sqrt")
+
+
+def _softmax_zero(x: Term) -> Term:
+    """As `scores.softmax_zero`."""
+    last = x.integers([-1])
+    highest, counts = x.call("ReduceMax", last, keepdims=1), x.call("Abs") > NEARLY_ZERO
+    powers = counts.where((x - highest).call("Exp"), x * (-highest).call("Exp"))
+    total = counts.where(powers, 0.0).call("ReduceSum", last, keepdims=1)
+    return powers / total.call("Equal", total.number(0)).where(1.0, total)
+
 
 TRANSFORMS: dict[str, Callable[[Term], Term]] = {
-    "NONE": lambda x: x, "SOFTMAX": lambda x: x.call("Softmax", axis=-1), "LOGISTIC": lambda x: x.call("Sigmoid"),
+    "NONE": lambda x: x, "SOFTMAX": lambda x: x.call("Softmax", axis=-1), "LOGISTIC": lambda x: x.call("Sigmoid"), "PROBIT": _probit,
+    "SOFTMAX_ZERO": _softmax_zero,
 }  # fmt: skip
 
 
 def transformed(scores: Term, name: str) -> Term:
     """Scores after a transform."""
     if name not in TRANSFORMS:
-        raise Stays(f"its transform {name} is made on the CPU")
+        raise Stays(f"there is no transform {name}")
     return TRANSFORMS[name](scores)
 
 
 def of_two(form: Form, score: Term, name: str, probable: bool) -> Term:
     """Scores [rows, 2] from those of the second class [rows, 1], as `scores.of_two`."""
     if name == "PROBIT":
-        raise Stays(f"its transform {name} is made on the CPU")
+        found = _probit(score)
+        return (-found).call("Concat", found, axis=1)
     pair = (1 - score if probable and name != "LOGISTIC" else -score).call("Concat", score, axis=1)
     return pair.call("Sigmoid") if name == "LOGISTIC" else pair
 
@@ -152,8 +174,6 @@ def _voted(form: Form) -> None:
         chosen(form, labels, scores.call("ArgMax", axis=1, keepdims=0))
         form.give(1, form.cast(transformed(scores, given["post_transform"]), F32))
         return
-    if given["prob_a"]:
-        raise Stays("probabilities of pairs of classes are put together on the CPU")
     kernels = _kernels(form, rows, np.array(given["support_vectors"] or [], np.float64).reshape(sum(counts), -1))
     decisions = kernels.call("MatMul", form.constant(_pairs(factors.reshape(classes - 1, -1), counts), "float64"))
     pairs = list(itertools.combinations(range(classes), 2))
@@ -164,6 +184,13 @@ def _voted(form: Form) -> None:
     votes = wins.call("MatMul", first) + (1 - wins).call("MatMul", second)
     chosen(form, labels, votes.call("ArgMax", axis=1, keepdims=0))
     post = given["post_transform"]
+    if given["prob_a"]:
+        a, b = (form.constant(np.array(given[name], np.float64)[: len(pairs)], "float64") for name in ("prob_a", "prob_b"))
+        single = 1 - (decisions * a + b).call("Sigmoid")
+        single = single.call("Clip", single.number(1e-7), single.number(1 - 1e-7))
+        probable = Term(form.build.add(COUPLED, [single.value], {"classes": classes}), form.build)
+        form.give(1, form.cast(transformed(probable, post), F32))
+        return
     form.give(1, form.cast(of_two(form, decisions, post, False) if classes == 2 else transformed(decisions, post), F32))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from ...runtime.cuda.each import each
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.place import Planned, Step, cuda
 from ...runtime.launch import Argument
-from .scores import NAMES
+from .scores import NAMES, NEARLY_ZERO
 from .tree import Trees
 from .tree_ensemble import AGGREGATES, KEPT, _base, _by_number, _by_position
 from .tree_ensemble import tree_ensemble as newest
@@ -37,8 +38,9 @@ WALK = """
                 goes = value > border
             elif mode == 4:
                 goes = value == border
-            else:
+            elif mode == 5:
                 goes = value != border
+            MEMBER
             if value != value and missing[node] != 0:
                 goes = True
             node = yes[node] if goes else no[node]
@@ -56,6 +58,10 @@ JOINS = {
     "SUM": ("0.0", "scores[t] += weight[vote]"), "AVERAGE": ("0.0", "scores[t] += weight[vote]"),
     "MIN": ("np.inf", "scores[t] = min(scores[t], weight[vote])"), "MAX": ("-np.inf", "scores[t] = max(scores[t], weight[vote])"),
 }  # fmt: skip
+MEMBER = """else:
+                goes = False
+                for place in range(set_first[node], set_first[node + 1]):
+                    goes = goes or members[place] == value"""
 TRANSFORMS = {
     "NONE": """
     for t in range(targets):
@@ -65,6 +71,23 @@ TRANSFORMS = {
     for t in range(targets):
         put_y(y, row * targets + t, 1.0 / (1.0 + math.exp(-scores[row * targets + t])))
 """,
+    "PROBIT": """
+    for t in range(targets):
+        put_y(y, row * targets + t, probit(scores[row * targets + t]))
+""",
+    "SOFTMAX_ZERO": """
+    highest = scores[row * targets]
+    for t in range(targets):
+        highest = max(highest, scores[row * targets + t])
+    total = 0.0
+    for t in range(targets):
+        score = scores[row * targets + t]
+        total += math.exp(score - highest) if abs(score) > NEARLY_ZERO else 0.0
+    for t in range(targets):
+        score = scores[row * targets + t]
+        power = math.exp(score - highest) if abs(score) > NEARLY_ZERO else score * math.exp(-highest)
+        put_y(y, row * targets + t, power / total if total != 0 else power)
+""".replace("NEARLY_ZERO", repr(NEARLY_ZERO)),
     "SOFTMAX": """
     highest = scores[row * targets]
     for t in range(targets):
@@ -89,15 +112,23 @@ BEST = """
 FIRST_ONLY = """
     only = scores[row * 2]
     put_labels(labels, row, names[1 if only > threshold else 0])
+    PROBIT
     scores[row * 2 + 1] = only
     scores[row * 2] = 1.0 - only if probable else -only
 """
 
 
+def probit(x: float) -> float:
+    """As `scores.probit`."""
+    y = 2 * x - 1
+    log = math.log((1 - y) * (1 + y))
+    part = 2 / (math.pi * 0.147) + 0.5 * log
+    size = math.sqrt(2.0) * math.sqrt(math.sqrt(part * part - log / 0.147) - part)
+    return size if y > 0 else -size if y < 0 else y * size
+
+
 def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) -> tuple[dict[str, Argument], str] | str:
     """Parameters and text that give the scores of a row; why there are none."""
-    if trees.members:
-        return "nodes that look for members of sets are tested on the CPU"
     x = step.input(0)
     features = x.shape[-1]
     if trees.feature.size and trees.feature.max() >= features:
@@ -115,7 +146,12 @@ def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) ->
     named["base"] = step.held(np.broadcast_to(base.astype(np.float64), (targets,)).copy() if base.size else np.zeros(targets))
     named["divisor"] = float(max(1, len(trees.roots)) if how == "AVERAGE" else 1)
     named["scores"], named["voted"] = step.temporary(np.float64, (rows, targets)), step.temporary(np.uint8, (rows, targets))
-    return named, WALK.replace("START", start).replace("JOIN", join)
+    if trees.members:
+        sets = [trees.members.get(node, np.zeros(0)) for node in range(len(trees.feature))]
+        named["set_first"] = step.held(np.cumsum([0, *(len(members) for members in sets)]))
+        named["members"] = step.held(_filled(np.concatenate(sets).astype(np.float64)))
+    walk = WALK.replace("            MEMBER\n", f"            {MEMBER}\n" if trees.members else "")
+    return named, walk.replace("START", start).replace("JOIN", join)
 
 
 def _filled(table: np.ndarray) -> np.ndarray:
@@ -126,10 +162,10 @@ def _filled(table: np.ndarray) -> np.ndarray:
 
 def _launched(step: Step, named: dict[str, Argument], text: str, transform: str, output: int) -> Launch | str:
     if transform not in TRANSFORMS:
-        return f"its transform {transform} is made on the CPU"
+        return f"there is no transform {transform}"
     x = step.input(0)
     named["y"] = step.output(output) if step.wanted(output) else step.temporary(np.float32, named["scores"].shape)  # type: ignore[union-attr]
-    return each("trees", x.count // x.shape[-1], named, text + TRANSFORMS[transform])
+    return each("trees", x.count // x.shape[-1], named, text + TRANSFORMS[transform], {"probit": (probit, "float64")})
 
 
 def _given(step: Step) -> dict[str, Any]:
@@ -179,9 +215,8 @@ def classifier_on_device(step: Step) -> Planned:
     named |= {"names": step.held(labels), "threshold": 0.5 if positive else 0.0}
     named["labels"] = step.output(0) if step.wanted(0) else step.temporary(np.int64, (step.input(0).count // step.input(0).shape[-1],))
     if first_only:
-        if transform == "PROBIT":
-            return f"its transform {transform} is made on the CPU"
-        named["probable"] = int(positive and transform != "LOGISTIC")
-        return _launched(step, named, text + FIRST_ONLY, "LOGISTIC" if transform == "LOGISTIC" else "NONE", 1)
+        named["probable"] = int(positive and transform not in ("LOGISTIC", "PROBIT"))
+        first = FIRST_ONLY.replace("PROBIT", "only = probit(only)" if transform == "PROBIT" else "")
+        return _launched(step, named, text + first, "LOGISTIC" if transform == "LOGISTIC" else "NONE", 1)
     named |= {"always": int(bool(base.size)), "single": int(count == 2 and voices == {1} and not base.size)}
     return _launched(step, named, text + BEST, transform, 1)

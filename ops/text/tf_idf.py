@@ -24,7 +24,7 @@ def counted(node: Inference) -> None:
     node.set(0, F32, None if shape is None else (*shape[:-1], width))
 
 
-def _grams(pool: np.ndarray, starts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+def grams_of(pool: np.ndarray, starts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
     """For each length, the n-grams of the pool as rows."""
     ends = [*starts[1:], len(pool)]
     for length, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
@@ -83,7 +83,7 @@ def tf_idf_vectorizer(
     width = int(places.max(initial=-1)) + 1
     counts = np.zeros(allowed((len(rows), width), 8, "TfIdfVectorizer"), np.int64)
     before = 0
-    for length, grams in _grams(pool_words, ngram_counts):
+    for length, grams in grams_of(pool_words, ngram_counts):
         if min_gram_length <= length <= max_gram_length and len(grams):
             if before + len(grams) > len(places):
                 raise refused("TfIdfVectorizer", "there are fewer coordinates than n-grams", "E-OP-ATTRIBUTE", found=len(places))
@@ -95,16 +95,16 @@ def tf_idf_vectorizer(
                 row, column = np.nonzero((place := _places(window, grams, len(words))) >= 0)
                 np.add.at(counts, (row, places[before + place[row, column]]), 1)
         before += len(grams)
-    return _weighted(counts, mode, places, weights).reshape((*x.shape[:-1], width))
+    found = np.minimum(counts, 1) if mode == "IDF" else counts
+    return (found.astype(np.float32) * weights_of(mode, width, places, weights)).reshape((*x.shape[:-1], width))
 
 
-def _weighted(counts: np.ndarray, mode: str, places: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
-    if mode == "TF":
-        return counts.astype(np.float32)
-    factors = np.ones(counts.shape[1], np.float32)
-    if weights is not None:
+def weights_of(mode: str, width: int, places: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
+    """What each coordinate's count is multiplied by."""
+    factors = np.ones(width, np.float32)
+    if mode != "TF" and weights is not None:
         if len(weights) != len(places):
             why = "there are not as many weights as coordinates"
             raise refused("TfIdfVectorizer", why, "E-OP-ATTRIBUTE", expected=len(places), found=len(weights))
         factors[places] = np.array(weights, np.float32)
-    return np.minimum(counts, 1 if mode == "IDF" else counts).astype(np.float32) * factors
+    return factors

@@ -1,6 +1,6 @@
 """Runs many graphs with ``device="cuda"`` in one process, for the tests that start it: a card's or, with NUMBA_ENABLE_CUDASIM=1, the simulator's.
 
-    python cases.py examples|suite|graphs [--every N] [--only REGEX] [--largest ELEMENTS]
+    python cases.py examples|suite|graphs|transforms [--every N] [--only REGEX] [--largest ELEMENTS]
 
 Prints one JSON object a line: the case, nodes that ran on the CPU with the reason, and what was wrong, null when nothing was.
 """
@@ -44,6 +44,27 @@ def examples():
             name = f"{operator.domain}{'.' if operator.domain else ''}{operator.name}-{index}"
             expected = partial(Session, native=False)
             yield name, lambda made=made: onnx_graph.graph_of(made), feeds, expected, (operator.tolerance.rtol, operator.tolerance.atol)
+
+
+def transforms():
+    """The same for what classifiers and regressors make of their scores, in every way that there is."""
+    from candle_convert.ops.ml.scores import NAMES
+    from candle_convert.runtime.op import Example
+    from candle_convert.runtime.registry import operators
+    from single_node import model
+
+    for operator in operators().values():
+        for index, example in enumerate(operator.examples):
+            texts = any(isinstance(item, list) and isinstance(item[0], str) for item in example.attributes.values())
+            if texts or "post_transform" not in operator.attributes:
+                continue
+            for number, name in enumerate(NAMES):
+                chosen = number if operator.name == "TreeEnsemble" else name
+                made, feeds = model(operator, Example(example.inputs, {**example.attributes, "post_transform": chosen}, example.outputs))
+                feeds = {key: (np.abs(value) / 9).astype(value.dtype) for key, value in feeds.items()}
+                expected = partial(Session, native=False)
+                graph = lambda made=made: onnx_graph.graph_of(made)  # noqa: E731
+                yield f"{operator.name}-{index} {name}", graph, feeds, expected, (operator.tolerance.rtol, operator.tolerance.atol)
 
 
 def suite():
@@ -116,7 +137,7 @@ def run(graph, feeds, expected, tolerances):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["examples", "suite", "graphs"])
+    parser.add_argument("kind", choices=["examples", "suite", "graphs", "transforms"])
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--largest", type=int, default=LARGEST)
