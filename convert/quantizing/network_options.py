@@ -59,6 +59,9 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
     if given:
         hint = "Choose nodes with --nodes and --exclude-nodes"
         raise UsageError("E-OPTION-NODES", None, f"--{given[0].replace('_', '-')} is for models of weights only, this one is a network", hint=hint)
+    if values.get("device", "cpu") != "cpu":
+        hint = "calibrate --device makes ranges on a card, which --calib takes"
+        raise UsageError("E-OPTION-NODES", None, "--device encodes blocks, this model is a network", hint=hint)
     type = _type(type_name, values["weight_type"])
     kind = _kind(type, values["activation_type"], values["calib"])
     form = values["quant_format"]

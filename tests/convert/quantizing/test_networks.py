@@ -166,6 +166,7 @@ REFUSED = [
     (["fp8", "--quant-format", "nbits"], 2, "E-OPTION-NODES"),
     (["fp8", "--calib", "encoder"], 2, "E-OPTION-NODES"),
     (["int8", "--imatrix", "x.gguf"], 2, "E-OPTION-NODES"),
+    (["int8", "--device", "cuda"], 2, "E-OPTION-NODES"),
     (["int8", "--nodes", "("], 2, "E-PATTERN"),
     (["int8", "--nodes", "^nothing$"], 2, "E-QUANT-NODES"),
     (["int8", "--calib", "classifier"], 2, "E-CALIB-DATA"),
