@@ -10,9 +10,10 @@ import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
-from ...runtime.native import f32, i8, share, u8
+from ...runtime.native import f32, share
 from ...runtime.simd import LANES, load, room, select, splat
 from ..math.lane_kernel import load_even, load_single, load_some, store_single, store_some
+from .byte_pool_kernel import LARGEST_BYTES
 from .channel_kernel import BAND
 from .global_pool import global_average_pool
 from .pool import average_pool, max_pool
@@ -124,46 +125,6 @@ def _pooling(start: float, joined: Any, average: bool) -> Any:
 _AVERAGE, _LARGEST = _pooling(0.0, _sum, True), _pooling(-math.inf, _largest, False)
 
 
-def _largest_bytes(pointer: Any, nothing: int) -> Any:
-    @range_kernel
-    def largest_bytes(args: Any, part: Any, parts: Any) -> None:
-        """As `pooled`, of bytes."""
-        height, width, out_height, out_width = args[3], args[4], args[5], args[6]
-        line = pointer(args[18] + part * args[19])
-        for j in range(args[19]):
-            line[j] = nothing
-        first, last = share(args[2] * out_height, part, parts)
-        for unit in range(first, last):
-            plane, out_y = args[0] + unit // out_height * height * width, unit % out_height
-            y, inside = pointer(args[1] + unit * out_width), pointer(args[18] + part * args[19] + args[14])
-            for j in range(width):
-                inside[j] = nothing
-            for tap in range(args[7]):
-                at = out_y * args[9] + tap * args[11] - args[13]
-                if 0 <= at < height:
-                    row = pointer(plane + at * width)
-                    for j in range(width):
-                        inside[j] = max(inside[j], row[j])
-            for j in range(out_width):
-                y[j] = line[j * args[10]]
-            for tap in range(1, args[8]):
-                begin = tap * args[12]
-                if args[10] == 1:
-                    for j in range(out_width):
-                        y[j] = max(y[j], line[j + begin])
-                elif args[10] == 2:
-                    for j in range(out_width):
-                        y[j] = max(y[j], line[2 * j + begin])
-                else:
-                    for j in range(out_width):
-                        y[j] = max(y[j], line[j * args[10] + begin])
-
-    return largest_bytes
-
-
-LARGEST_BYTES = {"uint8": _largest_bytes(u8, 0), "int8": _largest_bytes(i8, -128)}
-
-
 @range_kernel(fastmath={"reassoc"})
 def row_means(args: Any, part: Any, parts: Any) -> None:
     """Mean of each row: x, y, rows, elements of a row."""
@@ -193,18 +154,17 @@ def plan_pool(step: Step) -> Planned:
     columns = [item for column in zip(*lines, strict=True) for item in column]
     y, planes = step.output(), x.shape[0] * x.shape[1]
     work = y.count * math.prod(line[2] for line in lines) * 1.5
-    parts = step.parts(planes * lines[0][1], work)
     size, out, kernel, stride, dilation, begin, _ = lines[1]
     wide = max(size + begin, (-(-out // LANES) * LANES - 1) * stride + (kernel - 1) * dilation + 1) + 2 * LANES
     if average and out == lines[0][1] == 1 and math.prod(line[2] for line in lines) * planes == x.count and not any(columns[10:]):
         return Launch(row_means, (x, y, planes, x.count // planes), step.parts(planes, x.count * 0.3))
     head = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0))
-    if x.dtype != F32:
-        return Launch(LARGEST_BYTES[x.dtype.name], (*head, step.scratch(parts * 8 * wide), wide), parts)
-    rows = max(1, min(lines[0][1], BAND // wide // 4))
-    parts = step.parts(planes * -(-lines[0][1] // rows), work / 2)
-    scratch = step.scratch(parts * 4 * wide * (rows + 1))
-    return Launch(_AVERAGE if average else _LARGEST, (*head, scratch, wide, rows), parts)
+    itemsize = x.dtype.itemsize
+    rows = max(1, min(lines[0][1], BAND // wide // itemsize))
+    parts = step.parts(planes * -(-lines[0][1] // rows), work / 2 if itemsize > 1 else work / 8)
+    scratch = step.scratch(parts * itemsize * wide * (rows + 1))
+    kernel = LARGEST_BYTES[x.dtype.name] if itemsize == 1 else _AVERAGE if average else _LARGEST
+    return Launch(kernel, (*head, scratch, wide, rows), parts)
 
 
 @native(global_average_pool)

@@ -29,7 +29,7 @@ def _address(builder: Any, base: Any, step: Any, index: int) -> Any:
     return builder.add(base, builder.mul(step, ir.Constant(_INT, index)))
 
 
-def _spread(builder: Any, four: Any) -> Any:
+def spread(builder: Any, four: Any) -> Any:
     """An i32 in every word."""
     undefined = ir.Constant(WORDS, ir.Undefined)
     one = builder.insert_element(undefined, four, ir.Constant(ir.IntType(32), 0))
@@ -64,8 +64,8 @@ def _tile(rows: int, path: str) -> Any:
             for row in range(rows):
                 four = builder.load(builder.inttoptr(builder.add(lines[row], offset), ir.IntType(32).as_pointer()))
                 four.align = 1
-                spread = _spread(builder, four)
-                made += [dot(builder, path, sums[2 * row + half], halves[half], spread) for half in range(2)]
+                line = spread(builder, four)
+                made += [dot(builder, path, sums[2 * row + half], halves[half], line) for half in range(2)]
             following = builder.add(step, word(1))
             step.add_incoming(following, loop)
             at.add_incoming(builder.add(at, word(4 * PANEL)), loop)

@@ -20,6 +20,7 @@ from .byte_kernel import MIDDLE, PANEL, byte_rows, column_by
 from .byte_lane_kernel import load_unsigned, store_words
 from .channel_kernel import MOST_TAPS, convolved_bytes_by_channel
 from .conv import conv_integer, qlinear_conv
+from .direct_kernel import STRIDES, directly, panels_of_outputs, pays
 from .result_kernel import BYTES, INTEGERS, SIGNED_BYTES, byte_at, finished_rows
 
 F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
@@ -217,21 +218,24 @@ def convolution(
     parts = step.parts(panels * slices, y.count * channels * taps / 32)
     room = 4 * PANEL * (fours + outputs + 1)
     sums = step.packed(w_index, "sums", _kernel_sums)
-    shifts, multipliers = step.scratch(4 * w.shape[0]), step.scratch(4 * w.shape[0])
+    shifts, multipliers = (step.scratch(4 * (w.shape[0] + PANEL)) for _ in range(2))
     factors = (w.shape[0], sums, _or(bias), _or(x_zero), shared[0], x_scale, step.held(own_scales), y_scale, shifts, multipliers)
     zeros = zero - (MIDDLE if held.dtype == U8 else 0)
     padded = [max(axis.size + axis.begin, (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1) for axis in axes]
     count = images * groups * -(-channels // 4) * math.prod(padded)
     source = step.scratch(4 * (count + 2 * LANES))
     rest = (images * groups, channels, *geometry[:3], *geometry[15:18], *padded, shared[0], _or(x_zero))
+    before = [Launch(row_factors, factors), Launch(interleaved, (x, source, *rest), step.parts(count // padded[2], count))]
+    if form != INTEGERS and not zeros.any() and axes[2].stride in STRIDES and pays(outputs, fours, geometry[3:6]):
+        weights = step.packed(w_index, ("outputs", groups), lambda array: panels_of_outputs(array, groups))
+        finish = (shifts, multipliers, _or(y_zero), form)
+        return [*before, directly(step, source, weights, y, images, groups, outputs, -(-channels // 4), padded, axes, finish)]
     weights = step.packed(w_index, "fours", _fours_of_channels)
     arguments = (
         source, weights, y, 0, 0, 0, images, groups, channels, outputs, *padded, *geometry[3:], 0, 0, slices, step.scratch(parts * room), *shared,
         step.held(zeros.astype(np.int32)) if zeros.any() else 0, shifts, multipliers, _or(y_zero),
     )
-    return [
-        Launch(row_factors, factors), Launch(interleaved, (x, source, *rest), step.parts(count // padded[2], count)), Launch(kernel, arguments, parts)
-    ]
+    return [*before, Launch(kernel, arguments, parts)]
 
 
 def _or(buffer: Buffer | None) -> Buffer | int:

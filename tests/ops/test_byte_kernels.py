@@ -114,3 +114,29 @@ def test_convolutions(left, right, path):
         scales, bias = rng.uniform(0.001, 0.01, len(w)).astype(np.float32), rng.integers(-999, 999, len(w)).astype(np.int32)
         inputs = (x, np.float32(0.03), whole(rng, left), w, scales, zeros, np.float32(0.2), whole(rng, left), bias)
         natively("QLinearConv", Example(tuple(map(np.asarray, inputs)), attributes), 21, rtol=0, atol=0, constant=[3, 4, 5])
+
+
+@pytest.mark.parametrize("left", TYPES)
+@pytest.mark.parametrize("right", TYPES)
+@pytest.mark.parametrize(("x", "w", "attributes"), [
+    ((2, 9, 11, 13), (64, 9, 3, 3), {"pads": [1, 1, 1, 1]}), ((1, 16, 20, 30), (62, 16, 1, 1), {}), ((2, 10, 7, 7), (64, 5, 1, 1), {"group": 2}),
+    ((1, 3, 33, 41), (32, 3, 5, 5), {"strides": [2, 2], "pads": [2, 2, 2, 2]}), ((1, 6, 3, 500), (31, 6, 2, 3), {"dilations": [1, 2]}),
+    ((1, 5, 4, 5, 6), (32, 5, 2, 2, 2), {"strides": [1, 2, 1]}), ((1, 4, 25), (30, 4, 3), {"strides": [2]}),
+])  # fmt: skip
+def test_convolutions_that_read_windows_where_they_are(monkeypatch, left, right, x, w, attributes):
+    monkeypatch.setattr(window_kernel, "pays", lambda outputs, fours, lengths: True)
+    rng = np.random.default_rng(7)
+    scales, bias = rng.uniform(0.0005, 0.002, w[0]).astype(np.float32), rng.integers(-999, 999, w[0]).astype(np.int32)
+    zeros = np.full(w[0], 128 if right is np.uint8 else 0, right)
+    inputs = (whole(rng, left, *x), np.float32(0.03), whole(rng, left), whole(rng, right, *w), scales, zeros, np.float32(0.2), whole(rng, left), bias)
+    natively("QLinearConv", Example(tuple(map(np.asarray, inputs)), attributes), 21, rtol=0, atol=0, constant=[3, 4, 5])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("shape", "attributes"), [
+    ((2, 3, 9, 7), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}), ((1, 4, 12, 35), {"kernel_shape": [3, 3], "strides": [2, 2]}),
+    ((1, 2, 8, 131), {"kernel_shape": [2, 4], "strides": [1, 2], "pads": [0, 1, 1, 2]}), ((1, 2, 150), {"kernel_shape": [5], "strides": [3]}),
+    ((1, 2, 20, 70), {"kernel_shape": [2, 3], "dilations": [2, 3]}), ((1, 1, 6, 66), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+])  # fmt: skip
+def test_largest_bytes(dtype, shape, attributes):
+    natively("MaxPool", Example((whole(np.random.default_rng(6), dtype, *shape),), attributes), 22, rtol=0, atol=0)

@@ -64,6 +64,11 @@ for name, weight in (("MatMulInteger", "codes"), ("ConvInteger", "windows")):
     x, pads = given[weight + " x"], {} if weight == "codes" else {"pads": [1, 1, 1, 1]}
     run = session(lambda b, x, w: b.add(name, [b.add("Cast", [x], {"to": 2}), w], pads), x.shape, {"w": Tensor.of(given[weight])})
     made[weight] = run.run(None, {"x": x})[0]
+rounding = [np.float32(1), np.uint8(3), given["rounded"], np.float32(1), np.int8(0), np.float32(2000), np.uint8(100)]
+constants = {f"w{index}": Tensor.of(np.asarray(value)) for index, value in enumerate(rounding)}
+x = given["rounded x"]
+run = session(lambda b, x, *w: b.add("QLinearConv", [b.add("Cast", [x], {"to": 2}), *w], {"pads": [1, 1, 1, 1]}), x.shape, constants)
+made["rounded"] = run.run(None, {"x": x})[0]
 np.savez(sys.argv[2], level=paths.level().name, **made)
 """.replace("ROWS", repr(ROWS))
 
@@ -85,7 +90,7 @@ def given(tmp_path_factory):
         "image": rng.standard_normal((1, 5, 11, 13), np.float32), "kernels": rng.standard_normal((7, 5, 3, 3), np.float32),
         "halves": np.concatenate([every, below, rng.standard_normal(1000, np.float32) * 100]),
     }
-    shapes = {"codes": ((20, 70), (70, 45)), "windows": ((1, 5, 11, 13), (7, 5, 3, 3))}
+    shapes = {"codes": ((20, 70), (70, 45)), "windows": ((1, 5, 11, 13), (7, 5, 3, 3)), "rounded": ((1, 9, 11, 13), (32, 9, 3, 3))}
     for name, (x, weight) in shapes.items():
         arrays |= {f"{name} x": rng.integers(0, 256, x).astype(np.float32), name: rng.integers(-128, 128, weight).astype(np.int8)}
     numbers = rng.standard_normal((45, 512), np.float32)
@@ -127,8 +132,12 @@ def test_kernels_compute_the_same_on_every_path(level, given, tmp_path):
         np.testing.assert_allclose(got[f"dense {count}"], x[:count] @ arrays["matrix"], rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(got["codes"], arrays["codes x"] @ arrays["codes"].astype(np.float64))
     torch = pytest.importorskip("torch")
-    x, codes = (torch.from_numpy(arrays[name].astype(np.float64)) for name in ("windows x", "windows"))
-    np.testing.assert_array_equal(got["windows"], torch.nn.functional.conv2d(x, codes, padding=1).numpy())
+    sums = {}
+    for name, zero in (("windows", 0), ("rounded", 3)):
+        x, codes = (torch.from_numpy(arrays[item].astype(np.float64)) for item in (f"{name} x", name))
+        sums[name] = torch.nn.functional.conv2d(x - zero, codes, padding=1).numpy()
+    np.testing.assert_array_equal(got["windows"], sums["windows"])
+    np.testing.assert_array_equal(got["rounded"], np.clip(np.rint(np.float32(sums["rounded"]) * np.float32(1 / 2000)) + 100, 0, 255))
     wanted = torch.nn.functional.conv2d(torch.from_numpy(arrays["image"]), torch.from_numpy(arrays["kernels"]), padding=1).numpy()
     np.testing.assert_allclose(got["conv"], wanted, rtol=1e-4, atol=1e-4)
     with np.errstate(over="ignore"):
