@@ -147,10 +147,11 @@ def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
 
 
 @cache
-def toolkit():
-    """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call."""
-    called = [ROOT / "runtime" / "cuda" / f"{name}.py" for name in ("bits", "coded", "element", "exact", "lane", "warp", "fragment", "zip")]
-    parts = [importlib.metadata.version("numba-cuda"), repr(CHIPS), *(path.read_text() for path in called if path.exists())]
+def toolkit(encoder=False):
+    """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call; encoders' call others."""
+    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "warp", "fragment", "zip")
+    called = [ROOT / "runtime" / "cuda" / f"{name}.py" for name in names]
+    parts = [importlib.metadata.version("numba-cuda"), repr(CHIPS), *(path.read_text() for path in called)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -161,9 +162,9 @@ def planners():
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
-def fingerprint(kernel, kinds):
+def fingerprint(kernel, kinds, encoder):
     text = Path(kernel.function.__code__.co_filename).read_text()
-    return hashlib.sha256(f"{toolkit()} {text} {kinds}".encode()).hexdigest()[:24]
+    return hashlib.sha256(f"{toolkit(encoder)} {text} {kinds}".encode()).hexdigest()[:24]
 
 
 def swept(passed, seconds, report=lambda row: None):
@@ -173,7 +174,8 @@ def swept(passed, seconds, report=lambda row: None):
     counts = {"sources": 0, "kernels": 0, "new": 0, "left": 0, "wrong": []}
     with open(passed, "a") as file:
         for name, kernels_of in sources():
-            mark = hashlib.sha256(f"{planners()} {toolkit()} {name}".encode()).hexdigest()[:24]
+            encoder = name.startswith("encoder")
+            mark = hashlib.sha256(f"{planners()} {toolkit(encoder)} {name}".encode()).hexdigest()[:24]
             counts["sources"] += 1
             done = next((line for line in known if line.startswith(f"{mark} ")), None)
             if done is not None:
@@ -184,13 +186,13 @@ def swept(passed, seconds, report=lambda row: None):
                 continue
             pairs, complete = kernels_of(), True
             for kernel, kinds in pairs:
-                key = fingerprint(kernel, kinds)
+                key = fingerprint(kernel, kinds, encoder)
                 if key in known:
                     continue
                 if time.monotonic() > end:
                     complete = False
                     break
-                why = wrong(kernel, kinds, name.startswith("encoder"))
+                why = wrong(kernel, kinds, encoder)
                 if why is not None:
                     counts["wrong"].append(f"{name}: {why}")
                     complete = False
