@@ -7,7 +7,7 @@ of 16 bits). A piece of the weight is decoded once and meets them all.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,17 +126,22 @@ def tiling(name: str, way: str) -> EmittedKernel:
             first = builder.mul(number, code.word(tile.rows))
             height = smaller(code, code.word(tile.rows), builder.sub(count, first))
             with builder.if_then(builder.icmp_signed("<", height, code.word(tile.rows))):
-                _zeroed(code, to, builder.mul(runs, code.word(tile.nbytes)))
+                zeroed(code, to, builder.mul(runs, code.word(tile.nbytes)))
             with code.loop(code.word(0), height) as row:
-                x = builder.add(source, builder.mul(builder.add(first, row), builder.shl(length, code.word(2))))
-                with code.loop(code.word(0), runs) as run:
-                    place = builder.add(x, builder.mul(run, code.word(4 * RUN)))
-                    tile.put(code, place, builder.add(to, builder.mul(run, code.word(tile.nbytes))), row)
+                put_row(code, tile, builder.add(source, builder.mul(builder.add(first, row), builder.shl(length, code.word(2)))), to, row, length)
 
     return EmittedKernel(f"{name}_tiling_{tile.rows}", write)
 
 
-def _zeroed(code: Code, address: Any, nbytes: Any) -> None:
+def put_row(code: Code, tile: Any, x: Any, to: Any, row: Any, length: Any) -> None:
+    """Round a row and put it into a tile."""
+    build = code.builder
+    with code.loop(code.word(0), build.sdiv(length, code.word(RUN))) as run:
+        tile.put(code, build.add(x, build.mul(run, code.word(4 * RUN))), build.add(to, build.mul(run, code.word(tile.nbytes))), row)
+
+
+def zeroed(code: Code, address: Any, nbytes: Any) -> None:
+    """Zeros over whole words."""
     with code.loop(code.word(0), nbytes, 4) as offset:
         code.store(ir.Constant(I32, 0), code.builder.add(address, offset))
 
@@ -153,49 +158,72 @@ def dots(name: str, way: str) -> EmittedKernel:
     def write(builder: Any, arguments: Any, part: Any, parts: Any) -> None:
         code = Code(builder)
         weight, tiles, y, bias, count, row_bytes, length, tokens, scratch = words(code, arguments, 9)
-        whole = builder.sdiv(builder.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
-        line = code.word(tile.rows * COLUMNS * 4)
-        room = builder.add(code.word(tile.scratch), builder.mul(smaller(code, whole, code.word(MEET // tile.rows)), line))
-        panel = found.panel(code, tile, stored, builder.add(scratch, builder.mul(part, room)))
-        run_bytes = builder.mul(builder.sdiv(length, code.word(RUN)), code.word(tile.nbytes))
+        panel = found.panel(code, tile, stored, builder.add(scratch, builder.mul(part, room(code, tile, tokens))))
         with code.loop(*spread(code, builder.sdiv(builder.add(count, code.word(COLUMNS - 1)), code.word(COLUMNS)), part, parts)) as unit:
             row = builder.mul(unit, code.word(COLUMNS))
             height = smaller(code, code.word(COLUMNS), builder.sub(count, row))
-            with code.loop(code.word(0), whole, MEET // tile.rows) as begin:
-                end = smaller(code, builder.add(begin, code.word(MEET // tile.rows)), whole)
-                cleared(code, panel.sums, builder.mul(builder.sub(end, begin), line))
-                with code.loop(code.word(0), length, tile.chunk) as start:
-                    depth = smaller(code, code.word(tile.chunk), builder.sub(length, start))
-                    panel.decode(builder.add(weight, builder.mul(row, row_bytes)), row_bytes, height, start, depth)
-                    runs = builder.sdiv(depth, code.word(RUN))
-                    skipped = builder.mul(builder.sdiv(start, code.word(RUN)), code.word(tile.nbytes))
-                    with code.loop(begin, end) as number:
-                        x = builder.add(tiles, builder.add(builder.mul(number, run_bytes), skipped))
-                        sums = builder.add(panel.sums, builder.mul(builder.sub(number, begin), line))
-                        left = builder.sub(tokens, builder.mul(number, code.word(tile.rows)))
-                        few = builder.icmp_signed("<=", left, code.word(tile.rows // 2))
-                        with builder.if_else(few) as (half, all_):
-                            with half:
-                                panel.multiply(x, runs, sums, tile.rows // 2)
-                            with all_:
-                                panel.multiply(x, runs, sums, tile.rows)
-                first = builder.mul(begin, code.word(tile.rows))
-                _out(code, panel.sums, y, bias, first, smaller(code, tokens, builder.mul(end, code.word(tile.rows))), row, height, count)
+            source = builder.add(weight, builder.mul(row, row_bytes))
+
+            def line(token: Any) -> Any:
+                return builder.add(y, builder.shl(builder.add(builder.mul(token, count), row), code.word(2)))
+
+            for first, last in meet(code, panel, (source, row_bytes, height), tiles, tokens, length):
+                out(code, panel.sums, line, bias, first, last, row, height)
 
         panel.end()
 
     return EmittedKernel(f"{name}_dots_{way}", write)
 
 
-def _out(code: Code, sums: Any, y: Any, bias: Any, first: Any, last: Any, row: Any, height: Any, count: Any) -> None:
-    """The sums [rows, COLUMNS] of rows of activations from `first` into rows of y."""
+def room(code: Code, tile: Any, tokens: Any) -> Any:
+    """What `scratch_nbytes` is for a number of rows that a kernel is given."""
+    build = code.builder
+    whole = build.sdiv(build.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
+    most = build.mul(smaller(code, whole, code.word(MEET // tile.rows)), code.word(tile.rows * COLUMNS * 4))
+    return build.add(code.word(tile.scratch), most)
+
+
+def meet(code: Code, panel: Any, rows_of: tuple[Any, Any, Any], tiles: Any, tokens: Any, length: Any) -> Iterator[tuple[Any, Any]]:
+    """Multiply some rows of a weight with rows of activations; gives the first row and the end of those whose sums are complete, once.
+
+    Args:
+        rows_of: address of the weight's rows, bytes of one, and how many there are, up to `COLUMNS`.
+    """
+    build, tile = code.builder, panel.tile
+    source, row_bytes, height = rows_of
+    whole = build.sdiv(build.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
+    line = code.word(tile.rows * COLUMNS * 4)
+    run_bytes = build.mul(build.sdiv(length, code.word(RUN)), code.word(tile.nbytes))
+    with code.loop(code.word(0), whole, MEET // tile.rows) as begin:
+        end = smaller(code, build.add(begin, code.word(MEET // tile.rows)), whole)
+        cleared(code, panel.sums, build.mul(build.sub(end, begin), line))
+        with code.loop(code.word(0), length, tile.chunk) as start:
+            depth = smaller(code, code.word(tile.chunk), build.sub(length, start))
+            panel.decode(source, row_bytes, height, start, depth)
+            runs = build.sdiv(depth, code.word(RUN))
+            skipped = build.mul(build.sdiv(start, code.word(RUN)), code.word(tile.nbytes))
+            with code.loop(begin, end) as number:
+                x = build.add(tiles, build.add(build.mul(number, run_bytes), skipped))
+                sums = build.add(panel.sums, build.mul(build.sub(number, begin), line))
+                left = build.sub(tokens, build.mul(number, code.word(tile.rows)))
+                few = build.icmp_signed("<=", left, code.word(tile.rows // 2))
+                with build.if_else(few) as (half, all_):
+                    with half:
+                        panel.multiply(x, runs, sums, tile.rows // 2)
+                    with all_:
+                        panel.multiply(x, runs, sums, tile.rows)
+        yield build.mul(begin, code.word(tile.rows)), smaller(code, tokens, build.mul(end, code.word(tile.rows)))
+
+
+def out(code: Code, sums: Any, line_of: Callable[[Any], Any], bias: Any, first: Any, last: Any, row: Any, height: Any) -> None:
+    """The sums [rows, COLUMNS] of rows of activations from `first` into rows of y, whose addresses a function gives."""
     build = code.builder
     shifts = code.variable(ir.Constant(ir.ArrayType(F32, COLUMNS), [0.0] * COLUMNS))
     place = build.ptrtoint(shifts, I64)
     with code.loop(code.word(0), height) as index:
         code.store(bias_of(code, bias, build.add(row, index)), build.add(place, build.shl(index, code.word(2))))
     with code.loop(first, last) as token:
-        line = build.add(y, build.shl(build.add(build.mul(token, count), row), code.word(2)))
+        line = line_of(token)
         source = build.add(sums, build.mul(build.sub(token, first), code.word(4 * COLUMNS)))
         with build.if_else(build.icmp_signed("==", height, code.word(COLUMNS))) as (all_, some):
             with all_:

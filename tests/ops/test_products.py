@@ -147,6 +147,33 @@ def test_experts(name, each):
             assert np.linalg.norm(got - wanted) <= 1e-5 * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("name", ["q8_0", "q4_k", "q6_k", "mxfp4", "iq3_xxs"])
+def test_many_rows_of_experts_are_rounded_as_layers_round_them(name, each):
+    """Experts with no rows, with one and with many; threads change no bit."""
+    tensor, numbers = weight(name, (5, 37, 256))
+    rng = np.random.default_rng(5)
+    ids = rng.choice([-5, 1, 2, 2, 2, 4], (90, 2))
+    ids[0, 0] = 3
+    x = rng.standard_normal((90, 2, 256) if each else (90, 256)).astype(np.float32)
+    wanted = np.einsum("tkoi,tki->tko", numbers[ids].astype(np.float64), eighths(x) if each else np.repeat(eighths(x)[:, None], 2, 1))
+    sessions = [
+        Session(experts(tensor, ids, each), native=native, activations="q8", threads=threads)
+        for native, threads in ((False, 1), (True, 1), (True, 3))
+    ]
+    got = [session.run(None, {"x": x, "ids": ids})[0] for session in sessions]
+    for each_of in got:
+        assert np.linalg.norm(each_of - wanted) <= 2e-4 * np.linalg.norm(wanted)
+    np.testing.assert_array_equal(got[1], got[2])
+
+
+def eighths(x):
+    """Rows rounded to 8 bits, each run of 32 with a step of its own."""
+    runs = x.reshape(-1, 32)
+    step = np.abs(runs).max(1, keepdims=True) / np.float32(127)
+    return (np.rint(runs / step) * step).reshape(x.shape)
+
+
 def test_experts_that_are_not_there():
     tensor, _ = weight("q8_0", (6, 18, 64))
     ids = np.array([[0, 6]])
