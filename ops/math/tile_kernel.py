@@ -48,9 +48,6 @@ def _vectors(builder: Any, args: Any, rows: int, taken: range) -> None:
         element = _splat(builder, loaded(builder, builder.add(bias, builder.mul(bias_row, ir.Constant(INT, row))), ir.FloatType()))
         starts += [builder.fadd(element, shift) for shift in shifts]
     lines = [builder.add(a, builder.mul(a_row, ir.Constant(INT, row))) for row in range(rows)]
-    for row in range(rows):
-        for half in taken:
-            _prefetch(builder, builder.add(builder.add(c, builder.mul(c_row, ir.Constant(INT, row))), ir.Constant(INT, 64 * half)), True)
     found = along(builder, depth, a_step, b, starts, lines, taken, ahead, ir.Constant(INT, 0))
     written(builder, found, taken, c, c_row, low, high)
 
@@ -108,12 +105,12 @@ def along(
     return found
 
 
-def _prefetch(builder: Any, address: Any, written: bool = False) -> None:
+def _prefetch(builder: Any, address: Any) -> None:
     """Ask for a line of memory ahead of its use."""
     place = builder.inttoptr(address, ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (int(written), 3 if written else 2, 1))])
+    builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (0, 2, 1))])
 
 
 def _multiplied(builder: Any, element: Any, panel: Any, total: Any) -> Any:
