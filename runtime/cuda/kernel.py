@@ -58,7 +58,7 @@ class DeviceKernel:
         if SIMULATED:
             from .simulator import launched
 
-            launched(self._compiled[blocks, self.threads], arguments)
+            launched(self._compiled, (blocks, self.threads), arguments)
         else:
             self._compiled[blocks, self.threads, stream](*arguments)
 

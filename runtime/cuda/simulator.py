@@ -98,10 +98,10 @@ class Block:
             error.add_note(f"thread {tuple(place)} of block {tuple(self.place)}")
 
 
-def launched(kernel: Any, arguments: Any) -> None:
-    """Run a kernel, one at a time."""
+def launched(kernel: Any, shape: tuple[Any, Any], arguments: Any) -> None:
+    """Run a kernel, one at a time, since it remembers its own shape."""
     with _launching:
-        kernel(*arguments)
+        kernel[shape](*arguments)
 
 
 def simulated(function: Callable[..., None]) -> Any:
