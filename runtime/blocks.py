@@ -1,9 +1,10 @@
-"""Weights as a run holds them: arrays, and for quantized types the blocks as they are stored, decoded a few rows at a time."""
+"""Weights as a run holds them: arrays, for quantized types the blocks as they are stored, decoded a few rows at a time, and what is not read yet."""
 
 from __future__ import annotations
 
 import importlib
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from .dtype import BlockType
 from .quant import Codec, decoded
-from .reserve import Reserve
+from .reserve import LEAST, Reserve
 from .storage import Held, Region
 from .tensor import Tensor, unpack
 
@@ -60,6 +61,48 @@ class Blocks:
         return _numbers(self.dtype, self.data, self.shape)
 
 
+_reading = threading.Lock()
+
+
+class Unread:
+    """A plain weight of a file, or one that is computed: its values are only held where kernels take them as they are, not where they take another
+    layout of them.
+    """
+
+    def __init__(self, tensor: Tensor, reserve: Reserve) -> None:
+        self.dtype = tensor.dtype.as_numpy()
+        self.shape = tensor.shape
+        self.ndim = len(tensor.shape)
+        self.size = tensor.count
+        self.nbytes = tensor.nbytes
+        self._tensor = tensor
+        self._reserve = reserve
+        self._array: np.ndarray | None = None
+
+    def numpy(self) -> np.ndarray:
+        """The values, which are held from now on."""
+        if self._array is None:
+            array = np.ascontiguousarray(held(self._tensor, self._reserve))
+            with _reading:
+                self._array = array if self._array is None else self._array
+        return self._array
+
+    def briefly(self) -> np.ndarray:
+        """The values, which are not held for it."""
+        return held(self._tensor) if self._array is None else self._array  # type: ignore[return-value]
+
+    def reshape(self, *shape: int) -> np.ndarray:
+        """The values in another shape."""
+        return self.numpy().reshape(*shape)
+
+
+def weight(tensor: Tensor, reserve: Reserve) -> np.ndarray | Blocks | Unread:
+    """What a program knows of a weight: as `held`, but large plain ones are not read yet."""
+    storage = tensor.storage
+    plain = tensor.qtype is None and tensor.dtype.bits >= 8 and tensor.nbytes >= LEAST and storage.step == 1
+    return Unread(tensor, reserve) if plain and not isinstance(storage, Held) else held(tensor, reserve)
+
+
 def codec_of(dtype: BlockType) -> Codec:
     """What decodes blocks of a type; UnsupportedError where nothing does."""
     found: Codec = importlib.import_module("..ops.quants", __package__).codec_of(dtype)
@@ -92,5 +135,5 @@ def _bytes(tensor: Tensor, reserve: Reserve | None) -> np.ndarray:
 
 
 def numbers(value: Any) -> Any:
-    """The values of blocks, decoded; anything else as it is."""
-    return value.numpy() if isinstance(value, Blocks) else value
+    """The values of blocks, decoded, and of what is not read yet; anything else as it is."""
+    return value.numpy() if isinstance(value, Blocks | Unread) else value

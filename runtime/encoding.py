@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .blocks import numbers
 from .graph import Node, Value
 from .launch import CALL, JUMP, UNLESS, Buffer, Launch, Room, parts_for
 from .memory import aligned, live_bytes, place
@@ -340,8 +341,8 @@ class _Encoder:
         if not isinstance(argument, Buffer):
             self.words.append(struct.unpack("q", struct.pack("d", argument))[0] if isinstance(argument, float) else int(argument))
         elif argument.room.constant is not None:
-            self.plan.held.append(argument.room.constant)
-            self.words.append(argument.room.constant.ctypes.data + argument.offset)
+            self.plan.held.append(numbers(argument.room.constant))
+            self.words.append(self.plan.held[-1].ctypes.data + argument.offset)
         elif argument.room.slot is not None:
             self.plan.slot_words.setdefault(argument.room.slot, []).append((at, argument.offset))
             self.words.append(0)

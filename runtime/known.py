@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from .blocks import Blocks
+from .blocks import Blocks, Unread
 from .graph import Value
 from .infer import MAX_DATA, Facts
 
@@ -15,7 +17,7 @@ FOLDED_ELEMENTS = 1 << 16
 class Known(Facts):
     """Facts that know constants by value, whichever graph they come from."""
 
-    def __init__(self, constants: dict[Value, np.ndarray | Blocks]) -> None:
+    def __init__(self, constants: Mapping[Value, np.ndarray | Blocks] | Mapping[Value, np.ndarray | Blocks | Unread]) -> None:
         super().__init__()
         self.constants = constants
 

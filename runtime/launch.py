@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from . import registry
+from .blocks import Unread, numbers
 
 if TYPE_CHECKING:
     from .fusion import Chain
@@ -50,7 +51,7 @@ class Room:
     """
 
     nbytes: int
-    constant: np.ndarray | None = None
+    constant: np.ndarray | Unread | None = None
     slot: int | None = None
     lent: bool = False
     first: int = -1
@@ -180,10 +181,12 @@ class Step:
     def constant(self, index: int) -> np.ndarray | None:
         """Values of an input that is known."""
         buffer = self.inputs[index] if index < len(self.inputs) else None
-        if buffer is None or buffer.room.constant is None:
-            return None
-        whole = buffer.room.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
-        return whole.view(buffer.dtype).reshape(buffer.shape)
+        return None if buffer is None or buffer.room.constant is None else _part(buffer, numbers(buffer.room.constant))
+
+    def known(self, index: int) -> bool:
+        """Whether an input is a constant, which is not read for that."""
+        buffer = self.inputs[index] if index < len(self.inputs) else None
+        return buffer is not None and buffer.room.constant is not None
 
     def held(self, array: np.ndarray) -> Buffer:
         """A constant buffer."""
@@ -192,12 +195,15 @@ class Step:
 
     def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
         """A constant input in another layout, which is made once for a session."""
-        buffer, array = self.inputs[index], self.constant(index)
+        buffer = self.inputs[index]
         assert buffer is not None
-        assert array is not None
-        key = (id(buffer.room.constant), buffer.offset, buffer.shape, layout)
+        constant = buffer.room.constant
+        assert constant is not None
+        key = (id(constant), buffer.offset, buffer.shape, layout)
         if key not in self.cache:
-            self.cache[key] = (pack(array), buffer.room.constant)
+            array = constant.briefly() if isinstance(constant, Unread) else constant
+            made = pack(_part(buffer, array))
+            self.cache[key] = (made.copy() if np.may_share_memory(made, array) and array is not constant else made, constant)
         return self.held(self.cache[key][0])
 
     def parts(self, limit: int, work: float) -> int:
@@ -208,6 +214,12 @@ class Step:
         room = Room(math.prod(shape) * dtype.itemsize)
         self.rooms.append(room)
         return Buffer(dtype, shape, room)
+
+
+def _part(buffer: Buffer, array: np.ndarray) -> np.ndarray:
+    """The elements of a buffer in the constant of its room."""
+    whole = array.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
+    return whole.view(buffer.dtype).reshape(buffer.shape)
 
 
 def refusal() -> Buffer:

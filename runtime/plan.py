@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .blocks import Blocks
+from .blocks import Blocks, Unread
 from .dtype import STRING, DType, of_numpy
 from .graph import Node, Value
 from .infer import Shape
@@ -59,7 +59,7 @@ class PythonStep:
     slots: list[int | None]
     attributes: dict[str, Any]
     path: str = ""
-    constants: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
+    constants: dict[Value, np.ndarray | Blocks | Unread] = field(default_factory=dict)
     frees: list[int | Value] = field(default_factory=list)
 
 
@@ -168,7 +168,7 @@ class Plan:
     lent: list[int] = field(default_factory=list)
     arena: int = 0
     least: int = 0
-    texts: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
+    texts: dict[Value, np.ndarray | Blocks | Unread] = field(default_factory=dict)
     held: list[np.ndarray] = field(default_factory=list)
     rest: Program | None = None
     live: list[Buffer | Value] = field(default_factory=list)
@@ -209,7 +209,7 @@ def size(shape: Shape | None) -> int:
     return count
 
 
-def dtype_of(array: np.ndarray | Blocks) -> DType:
+def dtype_of(array: np.ndarray | Blocks | Unread) -> DType:
     """The dtype of an array, texts included."""
     if isinstance(array, Blocks):
         return array.dtype

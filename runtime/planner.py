@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .applying import locate
-from .blocks import Blocks
+from .blocks import Blocks, Unread, numbers
 from .control import CONTROLS, Unplanned
 from .copies import captures, copied, needed
 from .dtype import STRING, DType
@@ -64,7 +64,7 @@ class Planner:
         self.keep = keep
         self.plan = Plan()
         self.values: dict[Value, Value] = {}
-        self.constants: dict[Value, np.ndarray | Blocks] = {}
+        self.constants: dict[Value, np.ndarray | Blocks | Unread] = {}
         self.stored: dict[Value, Buffer] = {}
         self.homes = Homes()
         self.chains: list[Chain | Launch | PythonStep | Mark] = []
@@ -99,7 +99,7 @@ class Planner:
     def _value(self, value: Value) -> Value:
         return self.values.setdefault(value, Value(value.name))
 
-    def constant(self, value: Value, array: np.ndarray | Blocks, dtype: DType | None = None) -> None:
+    def constant(self, value: Value, array: np.ndarray | Blocks | Unread, dtype: DType | None = None) -> None:
         """A value is known ahead."""
         value.dtype, value.shape = dtype or dtype_of(array), array.shape
         self.constants[value] = array
@@ -329,7 +329,8 @@ class Planner:
                 self.homes[value] = value
                 self.plan.texts[value] = array
             else:
-                whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)  # the very array: what is packed is known by it
+                kept = isinstance(array, Unread) or array.flags.c_contiguous
+                whole = array if kept else np.ascontiguousarray(array)  # the very array: what is packed is known by it
                 self.homes[value] = Buffer(whole.dtype, whole.shape, Room(whole.nbytes, constant=whole))
         return self.homes[value]
 
@@ -339,7 +340,7 @@ class Planner:
         if not isinstance(array, Blocks) and (array is None or array.dtype.kind != "V"):
             return self.buffer(value)
         if value not in self.stored:
-            data = array.data if isinstance(array, Blocks) else np.ascontiguousarray(array)
+            data = array.data if isinstance(array, Blocks) else np.ascontiguousarray(numbers(array))
             self.stored[value] = Buffer(data.dtype, data.shape, Room(data.nbytes, constant=data))
         return self.stored[value]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .applying import applied
-from .blocks import Blocks, held, numbers
+from .blocks import Blocks, Unread, numbers, weight
 from .copies import captures, needed
 from .dtype import STRING, of_numpy
 from .encoding import check
@@ -78,7 +78,7 @@ class Program:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks | Unread],
         packed: dict[Any, Any], path: str = "", steered: bool = False, lent: Collection[str] = (),
     ) -> None:
         self.nodes = list(nodes)
@@ -143,7 +143,7 @@ class Program:
             self._values.add(values)
         return tuple(found)
 
-    def inside(self, graph: Graph) -> dict[Value, np.ndarray | Blocks]:
+    def inside(self, graph: Graph) -> dict[Value, np.ndarray | Blocks | Unread]:
         """The weights of a subgraph."""
         return _weights(graph, self.packed)
 
@@ -158,7 +158,7 @@ def of_graph(graph: Graph, packed: dict[Any, Any], lent: Collection[str] = ()) -
     return Program(graph.nodes, graph.inputs, graph.outputs, _weights(graph, packed), packed, steered=True, lent=lent)
 
 
-def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.ndarray | Blocks], path: str) -> Program:
+def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.ndarray | Blocks | Unread], path: str) -> Program:
     """The program of a subgraph; what it uses from around and is not known is fed after its inputs."""
     weights = _weights(graph, packed)
     used = captures(graph)
@@ -166,7 +166,7 @@ def of_subgraph(graph: Graph, packed: dict[Any, Any], known: Mapping[Value, np.n
     return Program(graph.nodes, [*graph.inputs, *(value for value in used if value not in known)], graph.outputs, weights, packed, path)
 
 
-def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | Blocks]:
+def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | Blocks | Unread]:
     """The weights that are used and not fed; bytes of a file that several of them are, are held once."""
     used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
     reserve: Reserve = packed.setdefault(Reserve, Reserve())
@@ -177,7 +177,7 @@ def _weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, np.ndarray | B
             continue
         key = (tensor.storage.key or id(tensor), tensor.dtype, tensor.shape)
         if key not in packed:
-            packed[key] = (held(tensor, reserve), tensor)
+            packed[key] = (weight(tensor, reserve), tensor)
         found[value] = packed[key][0]
     return found
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .storage import Derived
 from .tensor import Tensor, pack, unpack
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def scaled(tensor: Tensor, factor: float) -> Tensor:
@@ -23,3 +28,15 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
         return pack(convert(values.astype(numpy.float32) * numpy.float32(factor), dtype), dtype)
 
     return Tensor(dtype, plain.shape, Derived(plain.nbytes, step, read, sequential=inner.sequential))
+
+
+def scaled_rows(tensor: Tensor, factors: np.ndarray) -> Tensor:
+    """The rows of a plain tensor, each times its factor, computed in the tensor's own type when they are read."""
+    row, wide = tensor.nbytes // len(tensor), (-1, *(1,) * (len(tensor.shape) - 1))
+
+    def read(start: int, stop: int) -> memoryview:
+        first, last = start // row, -(-stop // row)
+        values = tensor[first:last].numpy() * factors[first:last].reshape(wide)
+        return pack(values, tensor.dtype)[start - first * row : stop - first * row]
+
+    return Tensor(tensor.dtype, tensor.shape, Derived(tensor.nbytes, 1, read, sequential=tensor.storage.sequential))

@@ -103,7 +103,7 @@ class Session:
                 RealOperators().run(made)
                 HalfProducts().run(made)
             UseLinear().run(made)
-            Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8)).run(made)
+            Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8), deferred=device == "cpu").run(made)
             if device == "cpu":
                 HalfStretches().run(made)
         self.program: Any = None

@@ -94,6 +94,13 @@ class Source:
                 hint="The file is cut short; download or copy it again",
             )
 
+    def check_unchanged(self) -> None:
+        """FileAccessError where something has been written into the file since it was opened, so that other numbers would come out of it."""
+        status = os.fstat(self.fd)
+        if status.st_mtime_ns != self.identity[-1] and status.st_size >= self.size:
+            hint = "Open it again; write new files under another name and rename them, as candle-convert does"
+            raise FileAccessError("E-IO-CHANGED", self.path, "the file was written to after it was opened", hint=hint)
+
     def _shrank(self, offset: int) -> FileAccessError:
         return FileAccessError("E-IO-SHRANK", self.path, f"the file became shorter while it was read (it had {self.size:,} bytes)", at=offset)
 

@@ -70,10 +70,12 @@ class Region:
         self.nbytes = nbytes
 
     def read(self, start: int, stop: int) -> bytes:
+        self.source.check_unchanged()
         return self.source.read(self.offset + start, stop - start)
 
     def read_into(self, start: int, buffer: memoryview) -> None:
         """Fill `buffer` with the bytes from `start`."""
+        self.source.check_unchanged()
         self.source.read_into(self.offset + start, buffer)
 
     @property

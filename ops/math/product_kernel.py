@@ -85,7 +85,7 @@ def _numbers(step: Step, buffer: Buffer, made: list[Any]) -> Buffer:
         return buffer
     wide = computed(buffer.dtype)
     index = step.inputs.index(buffer)
-    if step.constant(index) is not None:
+    if step.known(index):
         return step.packed(index, "numbers", lambda array: array.astype(wide))
     number = step.scratch(buffer.count * wide.itemsize).view(buffer.shape, dtype=wide)
     made.append(conversion(buffer, number))

@@ -60,6 +60,10 @@ class Wide(Step):
             self.made[index] = self._numbers(index).astype(np.float32)
         return self.made.get(index)
 
+    def known(self, index: int) -> bool:
+        """As `constant` gives them."""
+        return self.rearranging if index in self.narrow else Step.known(self, index)
+
     def _numbers(self, index: int) -> np.ndarray:
         """A large constant as it is."""
         buffer = self.narrow[index]

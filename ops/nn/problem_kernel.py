@@ -83,7 +83,7 @@ class Problem:
     @property
     def constant(self) -> bool:
         """Whether kernels and biases are known ahead."""
-        return self.step.constant(1) is not None and (self.bias is None or self.step.constant(2) is not None)
+        return self.step.known(1) and (self.bias is None or self.step.known(2))
 
     @property
     def zeros(self) -> Buffer:

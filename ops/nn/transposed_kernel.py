@@ -72,7 +72,7 @@ def plan_conv_transpose(step: Step) -> Planned:
     x, w = step.inputs[:2]
     b = step.inputs[2] if len(step.inputs) > 2 else None
     groups = step.attributes["group"]
-    if x is None or w is None or x.dtype != F32 or len(x.shape) not in (3, 4, 5) or step.constant(1) is None or x.shape[1] != w.shape[0]:
+    if x is None or w is None or x.dtype != F32 or len(x.shape) not in (3, 4, 5) or not step.known(1) or x.shape[1] != w.shape[0]:
         return None
     spatial = len(x.shape) - 2
     axes = [axis for axis in transposed_axes(w.shape[2:], x.shape[2:], *(step.attributes[name] for name in NAMES)) if axis is not None]

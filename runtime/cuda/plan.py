@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..blocks import Blocks
+from ..blocks import Blocks, numbers
 from ..dtype import DType
 from ..graph import Node, Value
 from ..launch import Buffer, Room
@@ -161,7 +161,7 @@ def buffers_of(step: Launch | HostStep | Control | Draw | Upload | Download) -> 
 def _use(buffer: Buffer, at: int, arena: dict[int, Room], weights: dict[int, np.ndarray]) -> None:
     room = buffer.room
     if room.constant is not None:
-        weights[id(room.constant)] = room.constant
+        weights[id(room.constant)] = numbers(room.constant)
     elif room.slot is None:
         arena[id(room)] = room
         room.first = at if room.first < 0 else min(room.first, at)

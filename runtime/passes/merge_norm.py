@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..scaled import scaled_rows
 from .dead import DropDead
 from .rewrite import by_operator, constant, only_uses, rewrite
 
@@ -40,11 +41,12 @@ def _merge(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
     shift = constant(build.graph, bias)
     if any(tensor is None or tensor.dtype.name not in ("f32", "f64") for tensor in held) or (bias is not None and shift is None):
         return False
-    scale, offset, mean, variance, weight = (tensor.numpy() for tensor in held if tensor is not None)
+    *parameters, weight = (tensor for tensor in held if tensor is not None)
+    scale, offset, mean, variance = (tensor.numpy() for tensor in parameters)
     factor = scale.astype(numpy.float64) / numpy.sqrt(variance.astype(numpy.float64) + node.attributes.get("epsilon", 1e-5))
     start = 0.0 if shift is None else shift.numpy().astype(numpy.float64)
-    scaled = weight * factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
-    moved: np.ndarray = ((start - mean) * factor + offset).astype(weight.dtype)
-    inputs = [conv.inputs[0], build.constant(scaled), build.constant(moved)]
+    numbers = weight.dtype.as_numpy()
+    moved: np.ndarray = ((start - mean) * factor + offset).astype(numbers)
+    inputs = [conv.inputs[0], build.weight(scaled_rows(weight, factor.astype(numbers))), build.constant(moved)]
     build.add(conv.op, inputs, conv.attributes, outputs=node.outputs[:1], name=conv.name)
     return True
