@@ -93,10 +93,11 @@ class Planner:
         waiting = self.nodes_left[::-1]
         while waiting:
             node = waiting.pop()
-            if self._waits(node):
+            done = self._node(node)
+            if done is None:
                 self._cut([node, *waiting[::-1]])
                 break
-            if not self._node(node):
+            if not done:
                 waiting += self._expanded(node)[::-1]
             elif (waiting or self.sized) and any(self._unknown(value) for value in node.outputs):
                 self._cut(waiting[::-1])
@@ -105,15 +106,8 @@ class Planner:
             self.plan.outputs = [self._result(value) for value in self.results]
         return self._finished()
 
-    def _waits(self, node: Node) -> bool:
-        """Whether shapes of a node's outputs follow from few numbers that are computed before it: these are read, and the plan for what follows is
-        made for them, so that tensors that it works on can stay on the device."""
-        if not any(self._readable(value) for value in deciding(node)):
-            return False
-        self.facts.infer_node(node)
-        return any(self._unknown(value) for value in node.outputs)
-
     def _readable(self, value: Value) -> bool:
+        """Whether a value is few numbers that are computed before it is needed, which the host can read."""
         home = self.device.get(value)
         if value in self.constants or home is None:
             return value in self.host and value not in self.constants and value not in self.plan.fed
@@ -125,8 +119,9 @@ class Planner:
             value.dtype is not STRING and (value.dtype is None or not known(value.shape))
         )
 
-    def _node(self, node: Node) -> bool:
-        """Whether the node is done with; otherwise others stand for it."""
+    def _node(self, node: Node) -> bool | None:
+        """Whether the node is done with; otherwise others stand for it. None where few numbers decide what it is that are computed before: these are
+        read, and the plan for what follows is made for them, so that the tensors that it works on stay on the device."""
         if self._branch(node) is not None:
             return False
         self.facts.infer_node(node)
@@ -144,6 +139,8 @@ class Planner:
             else:
                 why = self._launched(node)
         if why is not None:
+            if any(self._readable(value) for value in deciding(node)):
+                return None
             self._on_host(node, why)
         return True
 

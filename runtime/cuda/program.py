@@ -147,7 +147,7 @@ def described(feed: Any, decides: bool) -> OnDevice | OnHost:
     if isinstance(feed, DeviceArray):
         return OnDevice(feed.dtype, feed.shape)
     if isinstance(feed, np.ndarray):
-        data = feed.tobytes() if decides and feed.dtype.kind in "fiub" and feed.size <= DECIDING_ELEMENTS else None
+        data = feed.tobytes() if decides and feed.dtype.kind in "fiubV" and feed.size <= DECIDING_ELEMENTS else None
         return OnHost(dtype_of(feed), feed.shape, data)
     return OnHost(None, None)
 
