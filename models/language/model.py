@@ -14,6 +14,7 @@ from ...runtime.dtype import BF16, F16
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph, Value
 from ...runtime.passes.narrow_cache import NarrowCache
+from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.session import Session
 
 if TYPE_CHECKING:
@@ -164,6 +165,9 @@ class LanguageModel:
             wanted = {output, *self._kept.values()}
             graph = dataclasses.replace(self.graph, outputs=[value for value in self.graph.outputs if value.name in wanted])
             rounded = self._activations[output] == "q8" and output != self._output and self._options["device"] == "cpu"
+            if output == LAST and self._options["device"] == "cpu":
+                graph = copied_graph(graph, {}, typed=True)
+                NeededRows().run(graph)
             if rounded and _has_narrow_weights(graph):
                 graph = copied_graph(graph, {}, typed=True)
                 NarrowCache().run(graph)

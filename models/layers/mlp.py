@@ -35,7 +35,8 @@ def activation(name: Any) -> str:
 
 def gated(net: Net, x: Value, name: str, kind: str = "silu") -> Value:
     """down(act(gate(x)) * up(x)) (Shazeer 2020, arXiv:2002.05202)."""
-    return linear(net, net.Mul(ACTIVATIONS[kind](net, linear(net, x, f"{name}.gate")), linear(net, x, f"{name}.up")), f"{name}.down")
+    gate, up = linear(net, x, f"{name}.gate"), linear(net, x, f"{name}.up")
+    return linear(net, net.Mul(ACTIVATIONS[kind](net, gate), up), f"{name}.down")
 
 
 def plain(net: Net, x: Value, name: str, kind: str) -> Value:
