@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, copied, mapped
 from ...runtime.launch import Buffer
 from ..math.activation import relu
+from ..math.arithmetic import add
 from .conv import conv
 from .conv_transpose import NAMES, conv_transpose, transposed_axes
 from .window import Axis, window
@@ -83,7 +85,7 @@ def conv_on_device(step: Step) -> Planned:
 
 
 def by_library(step: Step, axes: Sequence[Axis], turned: bool = False) -> list[Launch | Chain] | None:
-    """A convolution by cuDNN, which adds the bias of one that is not turned and computes a Relu that follows; None where it does not know it."""
+    """A convolution by cuDNN, None where it does not know it. One that is not turned takes in its bias, then an array of its shape, then a Relu."""
     given, w, bias, result = step.input(0), step.input(1), step.given(2), step.output()
     arrays = [given, w, result, *([] if bias is None else [bias])]
     x, y = (result, given) if turned else (given, result)
@@ -92,19 +94,25 @@ def by_library(step: Step, axes: Sequence[Axis], turned: bool = False) -> list[L
     if asked is None or not cudnn.available() or any(isinstance(item, Coded) or item.dtype != given.dtype for item in arrays):
         return None
 
-    def launch(target: Buffer, shift: Buffer | None = None, rectified: bool = False) -> Launch | None:
-        return library.launched(asked, given, w, target, step.device, shift, rectified)
+    def launch(target: Buffer, shift: Buffer | None = None, more: Buffer | None = None, rectified: bool = False) -> Launch | None:
+        found = library.launched(asked, given, w, target, step.device, shift, more, rectified)
+        return found if found is None or turned or rectified else replace(found, output=target, takes=functools.partial(takes, target, more))
 
-    def takes(then: Chain) -> Launch | None:
-        if len(then.steps) > 1 or then.steps[0].function is not relu.scalar:
+    def takes(made: Buffer, more: Buffer | None, then: Chain) -> Launch | None:
+        head, shift = then.steps[0], step.held(np.zeros(result.shape[1], result.dtype)) if bias is None else bias
+        others = [item for item in head.operands if item is not None and item.room is not made.room]
+        if len(then.steps) > 1:
             return None
-        return launch(then.output, step.held(np.zeros(result.shape[1], result.dtype)) if bias is None else bias, rectified=True)
+        if head.function is relu.scalar:
+            return launch(then.output, shift, more, rectified=True)
+        plain = len(others) == 1 and (others[0].shape, others[0].dtype) == (made.shape, made.dtype) and not isinstance(others[0], Coded)
+        return launch(then.output, shift, others[0]) if head.function is add.scalar and more is None and plain else None
 
     whole = launch(result) if bias is None else None if turned else launch(result, bias)
     if whole is not None:
-        return [whole if turned else replace(whole, output=result, takes=takes)]
+        return [whole]
     part = None if bias is None else launch(result)
-    return None if part is None else [part, *biased(result, bias)]
+    return None if part is None else [replace(part, takes=None), *biased(result, bias)]
 
 
 def biased(y: Buffer, bias: Buffer | None) -> list[Chain]:

@@ -89,7 +89,7 @@ def workspace(description: cudnn.Description, way: cudnn.Direction, algorithm: i
 
 
 class Convolved:
-    """The library in the place of a kernel: arguments are two arrays and the result, memory to work in, then the bias where there is one.
+    """The library in the place of a kernel: arguments are two arrays and the result, memory to work in, then a bias and an array that is added.
 
     Attributes:
         title: for listings.
@@ -103,21 +103,22 @@ class Convolved:
 
     def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
         """Ask for the convolution on a stream, where it may be captured; returns before it is done."""
-        first, second, result, room, *bias = (ctypes.c_void_p(address(item)) for item in arguments)
+        first, second, result, room, *rest = (ctypes.c_void_p(address(item)) for item in arguments)
+        bias, more = rest[:1], rest[1:]
         one, zero, known = ctypes.c_float(1), ctypes.c_float(0), self.description
         one_at, two_at, convolution, result_at = known.ordered(self.way)
         held = handle(self.number)
         work = (convolution, self.algorithm, room, ctypes.c_size_t(arguments[3].nbytes))
-        operands = (ctypes.byref(one), one_at, first, two_at, second, *work, ctypes.byref(zero))
-        target = (result_at, result)
+        operands, target = (ctypes.byref(one), one_at, first, two_at, second, *work), (result_at, result)
         with held.lock:
             cudnn.call("cudnnSetStream", held.pointer, ctypes.c_void_p(int(stream)))
-            fused = (*operands, *target, known.bias, *bias, known.activation, *target)
+            added = (ctypes.byref(one), result_at, *more) if more else (ctypes.byref(zero), *target)
+            fused = (*operands, *added, known.bias, *bias, known.activation, *target)
             if bias and cudnn.call(cudnn.FUSED, held.pointer, *fused, unless=cudnn.NOT_SUPPORTED):
                 return
-            cudnn.call(self.way.run(), held.pointer, *operands, *target)
-            if bias:
-                cudnn.call(cudnn.ADD, held.pointer, ctypes.byref(one), known.bias, *bias, ctypes.byref(one), *target)
+            cudnn.call(self.way.run(), held.pointer, *operands, ctypes.byref(zero), *target)
+            for shape, array in zip((known.bias, result_at), rest, strict=False):
+                cudnn.call(cudnn.ADD, held.pointer, ctypes.byref(one), shape, array, ctypes.byref(one), *target)
             if self.relu:
                 cudnn.call(cudnn.ACTIVATE, held.pointer, known.activation, ctypes.byref(one), *target, ctypes.byref(zero), *target)
 
@@ -126,12 +127,14 @@ class Convolved:
 
 
 def launched(
-    asked: Convolution, given: Buffer, w: Buffer, result: Buffer, number: int, bias: Buffer | None = None, relu: bool = False,
+    asked: Convolution, given: Buffer, w: Buffer, result: Buffer, number: int, bias: Buffer | None = None, more: Buffer | None = None,
+    relu: bool = False,
 ) -> Launch | None:
-    """The library's launch on a card, with a `bias` for each channel and then Relu where they are wanted; None where it has no algorithm for it.
+    """The library's launch on a card, None where it has no algorithm for it.
 
     Args:
         given: x, or y where the convolution is turned; `result` is the other one.
+        bias: is added to each channel; more: to the result, where there is a bias; relu: whether then a Relu follows.
     """
     way = cudnn.BACKWARD if asked.turned else cudnn.FORWARD
     if asked.dtype == "bfloat16" and capability() < BRAIN_FROM:
@@ -143,8 +146,9 @@ def launched(
         return None
     description.take(found.math)
     nbytes = max(1, workspace(description, way, found.algorithm, number))
-    title = f"cuDNN {'transposed ' if asked.turned else ''}convolution{'' if bias is None else ' + bias'}{' + Relu' if relu else ''} of {asked.dtype}"
+    parts = ["transposed convolution" if asked.turned else "convolution", *["bias"] * (bias is not None), *["sum"] * (more is not None)]
+    title = f"cuDNN {' + '.join([*parts, *['Relu'] * relu])} of {asked.dtype}"
     kernel: Any = Convolved(description, way, found.algorithm, number, relu, title)
     operands = (w, given) if asked.turned else (given, w)
     room = Buffer(np.dtype(np.uint8), (nbytes,), Room(nbytes))
-    return Launch(kernel, [*operands, result, room, *([] if bias is None else [bias])], 1)
+    return Launch(kernel, [*operands, result, room, *(item for item in (bias, more) if item is not None)], 1)

@@ -154,16 +154,21 @@ class Library:
     ):
         if not self.knows_fused:
             return 3000
-        assert (algorithm, more._obj.value, z.value, z_at.value) == (1, 0, y.value, y_at.value)
-        self._convolution_forward(handle, alpha, x_at, x, w_at, w, convolution, algorithm, room, nbytes, more, y_at, y)
+        assert (algorithm, z_at.value) == (1, y_at.value)
+        assert more._obj.value == (z.value != y.value)
+        zero = ctypes.byref(ctypes.c_float(0))
+        self._convolution_forward(handle, alpha, x_at, x, w_at, w, convolution, algorithm, room, nbytes, zero, y_at, y)
         self._add_tensor(handle, alpha, bias_at, bias, alpha, y_at, y)
+        if more._obj.value:
+            self._add_tensor(handle, alpha, z_at, z, alpha, y_at, y)
         if self._of(activation)[0]["relu"]:
-            self._activation_forward(handle, activation, alpha, y_at, y, more, y_at, y)
+            self._activation_forward(handle, activation, alpha, y_at, y, zero, y_at, y)
         return 0
 
     def _add_tensor(self, handle, alpha, bias_at, bias, beta, y_at, y):
         y_is, bias_is = self._of(y_at, bias_at)
-        assert (alpha._obj.value, beta._obj.value, bias_is["shape"]) == (1, 1, [1, y_is["shape"][1], *[1] * (len(y_is["shape"]) - 2)])
+        assert (alpha._obj.value, beta._obj.value) == (1, 1)
+        assert bias_is["shape"] in ([1, y_is["shape"][1], *[1] * (len(y_is["shape"]) - 2)], y_is["shape"])
         made = self._array(y_is, y)
         made[...] = (made.astype(np.float64) + self._array(bias_is, bias).astype(np.float64)).astype(made.dtype)
         return 0
@@ -180,14 +185,17 @@ def numbers(*shape, dtype=np.float32, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def model(op, x, w, bias, relu, attributes):
-    """Conv or ConvTranspose, perhaps with a Relu behind it."""
+def model(op, x, w, bias, behind, attributes):
+    """Conv or ConvTranspose, with what stands behind it: an Add of what was computed from the input before, Relu."""
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     weights = {"w": w} | ({} if bias is None else {"b": bias})
-    nodes = [helper.make_node(op, ["x", *weights], ["c" if relu else "y"], **attributes)] + ([helper.make_node("Relu", ["c"], ["y"])] if relu else [])
+    nodes = [helper.make_node("Neg", ["x"], ["z"])] if "Add" in behind else []
+    nodes.append(helper.make_node(op, ["x", *weights], [f"y{len(behind)}"], **attributes))
+    for left, name in zip(range(len(behind), 0, -1), behind, strict=True):
+        nodes.append(helper.make_node(name, [f"y{left}", *(["z"] if name == "Add" else [])], [f"y{left - 1}"]))
     held = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(
-        nodes, op, [helper.make_tensor_value_info("x", kind, x.shape)], [helper.make_tensor_value_info("y", kind, None)], held,
+        nodes, op, [helper.make_tensor_value_info("x", kind, x.shape)], [helper.make_tensor_value_info("y0", kind, None)], held,
     )
     return onnx_graph.graph_of(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10))
 
@@ -195,32 +203,34 @@ def model(op, x, w, bias, relu, attributes):
 F16, BF16 = np.float16, ml_dtypes.bfloat16
 OURS, FUSED, PLAIN, BACK, ADD, ACTIVATE = (), (cudnn.FUSED,), (cudnn.FORWARD.run(),), (cudnn.BACKWARD.run(),), (cudnn.ADD,), (cudnn.ACTIVATE,)
 CASES = {
-    "two axes": ("Conv", (2, 4, 7, 5), (6, 4, 3, 2), True, False, {"strides": [2, 1], "pads": [1, 0, 1, 0]}, FUSED),
-    "one axis": ("Conv", (2, 3, 11), (5, 3, 4), False, False, {"strides": [3], "pads": [1, 1], "dilations": [2]}, PLAIN),
-    "three axes": ("Conv", (1, 2, 5, 4, 6), (3, 2, 2, 3, 1), False, False, {"pads": [1, 0, 2, 1, 0, 2], "strides": [1, 2, 3]}, PLAIN),
-    "groups, Relu": ("Conv", (1, 6, 9, 8), (4, 3, 3, 3), True, True, {"group": 2, "dilations": [2, 1]}, FUSED),
-    "each channel": ("Conv", (1, 4, 6, 5), (8, 1, 3, 3), False, True, {"group": 4}, FUSED),
-    "f16": ("Conv", (1, 3, 6, 5), (4, 3, 3, 3), True, True, {"pads": [1, 1, 1, 1]}, FUSED, F16),
-    "bf16": ("Conv", (1, 3, 6, 5), (4, 3, 3, 3), True, False, {"pads": [1, 1, 1, 1]}, FUSED, BF16),
-    "padded more before": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, False, {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, PLAIN),
-    "padded more behind": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, False, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, OURS),
-    "one end": ("Conv", (1, 2, 6, 6), (3, 2, 2, 2), True, True, {"pads": [0, 0, 1, 1]}, OURS),
-    "one end, to no use": ("Conv", (1, 2, 5, 5), (3, 2, 2, 2), False, False, {"pads": [0, 0, 1, 1], "strides": [3, 3]}, PLAIN),
-    "four axes": ("Conv", (1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 1), False, False, {}, OURS),
-    "f64": ("Conv", (1, 2, 4, 4), (3, 2, 2, 2), False, False, {}, OURS, np.float64),
-    "transposed": ("ConvTranspose", (2, 4, 5, 3), (4, 3, 3, 2), True, False, {"strides": [2, 1], "output_padding": [1, 0]}, BACK),
-    "transposed, groups": ("ConvTranspose", (1, 4, 5), (4, 2, 3), False, False, {"group": 2, "dilations": [2], "pads": [1, 1]}, BACK),
-    "transposed, uneven": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, False, {"pads": [1, 1, 0, 0], "strides": [2, 2]}, BACK),
-    "transposed, cut": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, False, {"pads": [0, 0, 1, 1]}, OURS),
-    "transposed, three axes": ("ConvTranspose", (1, 2, 3, 2, 2), (2, 3, 2, 2, 1), False, True, {"strides": [2, 1, 1]}, BACK, F16),
+    "two axes": ("Conv", (2, 4, 7, 5), (6, 4, 3, 2), True, (), {"strides": [2, 1], "pads": [1, 0, 1, 0]}, FUSED),
+    "one axis": ("Conv", (2, 3, 11), (5, 3, 4), False, (), {"strides": [3], "pads": [1, 1], "dilations": [2]}, PLAIN),
+    "three axes": ("Conv", (1, 2, 5, 4, 6), (3, 2, 2, 3, 1), False, (), {"pads": [1, 0, 2, 1, 0, 2], "strides": [1, 2, 3]}, PLAIN),
+    "groups, Relu": ("Conv", (1, 6, 9, 8), (4, 3, 3, 3), True, ("Relu",), {"group": 2, "dilations": [2, 1]}, FUSED),
+    "sum, Relu": ("Conv", (1, 3, 6, 5), (3, 3, 3, 3), True, ("Add", "Relu"), {"pads": [1, 1, 1, 1]}, FUSED),
+    "sum": ("Conv", (1, 3, 6), (3, 3, 1), False, ("Add",), {}, FUSED, F16),
+    "each channel": ("Conv", (1, 4, 6, 5), (8, 1, 3, 3), False, ("Relu",), {"group": 4}, FUSED),
+    "f16": ("Conv", (1, 3, 6, 5), (4, 3, 3, 3), True, ("Relu",), {"pads": [1, 1, 1, 1]}, FUSED, F16),
+    "bf16": ("Conv", (1, 3, 6, 5), (4, 3, 3, 3), True, (), {"pads": [1, 1, 1, 1]}, FUSED, BF16),
+    "padded more before": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, (), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, PLAIN),
+    "padded more behind": ("Conv", (1, 2, 6, 6), (3, 2, 3, 3), False, (), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, OURS),
+    "one end": ("Conv", (1, 2, 6, 6), (3, 2, 2, 2), True, ("Relu",), {"pads": [0, 0, 1, 1]}, OURS),
+    "one end, to no use": ("Conv", (1, 2, 5, 5), (3, 2, 2, 2), False, (), {"pads": [0, 0, 1, 1], "strides": [3, 3]}, PLAIN),
+    "four axes": ("Conv", (1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 1), False, (), {}, OURS),
+    "f64": ("Conv", (1, 2, 4, 4), (3, 2, 2, 2), False, (), {}, OURS, np.float64),
+    "transposed": ("ConvTranspose", (2, 4, 5, 3), (4, 3, 3, 2), True, (), {"strides": [2, 1], "output_padding": [1, 0]}, BACK),
+    "transposed, groups": ("ConvTranspose", (1, 4, 5), (4, 2, 3), False, (), {"group": 2, "dilations": [2], "pads": [1, 1]}, BACK),
+    "transposed, uneven": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, (), {"pads": [1, 1, 0, 0], "strides": [2, 2]}, BACK),
+    "transposed, cut": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), False, (), {"pads": [0, 0, 1, 1]}, OURS),
+    "transposed, three axes": ("ConvTranspose", (1, 2, 3, 2, 2), (2, 3, 2, 2, 1), False, ("Relu",), {"strides": [2, 1, 1]}, BACK, F16),
 }
 
 
-def check(library, name, op, x_shape, w_shape, with_bias, relu, attributes, calls, dtype=np.float32):
+def check(library, name, op, x_shape, w_shape, with_bias, behind, attributes, calls, dtype=np.float32):
     """The plan calls what it should, and computes what the CPU does."""
     x, w = numbers(*x_shape, dtype=dtype), numbers(*w_shape, dtype=dtype, seed=1)
     channels = w_shape[0] if op == "Conv" else w_shape[1] * attributes.get("group", 1)
-    graph = (op, x, w, numbers(channels, dtype=dtype, seed=2) if with_bias else None, relu, attributes)
+    graph = (op, x, w, numbers(channels, dtype=dtype, seed=2) if with_bias else None, behind, attributes)
     before = len(library.calls)
     session = Session(model(*graph), device="cuda")
     (found,) = session.run(None, {"x": x})
@@ -228,7 +238,7 @@ def check(library, name, op, x_shape, w_shape, with_bias, relu, attributes, call
     assert tuple(made) == calls, (name, made)
     if calls[:1] == FUSED:
         (plan,) = session.program.plans
-        assert sum(isinstance(step, Launch) for step in plan.steps) == 1, "bias and Relu are the library's"
+        assert sum(isinstance(step, Launch) for step in plan.steps) == 1 + ("Add" in behind), "bias, sum and Relu are the library's"
     (expected,) = Session(model(*graph), native=False).run(None, {"x": x})
     bound = {np.float32: 1e-5, np.float64: 1e-12, F16: 4e-3, BF16: 4e-2}[dtype]
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=bound, atol=bound * 4, err_msg=name)
@@ -244,6 +254,7 @@ def refused(library):
     library.algorithms, library.knows_fused = [(1, 0, 1, 3)], False
     check(library, "not all at once", *CASES["groups, Relu"][:-1], FUSED + PLAIN + ADD + ACTIVATE)
     check(library, "a bias on its own", *CASES["two axes"][:-1], FUSED + PLAIN + ADD)
+    check(library, "a sum on its own", *CASES["sum, Relu"][:-1], FUSED + PLAIN + ADD + ADD + ACTIVATE)
 
 
 def main():
