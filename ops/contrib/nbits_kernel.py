@@ -1,5 +1,5 @@
-"""Native MatMulNBits of 4 and 8 bits: few rows meet the codes in registers, many meet columns that are decoded once; at accuracy level 4 rows are
-rounded to 8 bits in blocks, as onnxruntime does."""
+"""Native MatMulNBits: few rows meet the codes in registers, many meet columns that are decoded once; at accuracy level 4 rows are rounded to 8 bits
+in blocks, as onnxruntime does. Codes are kept in 4 bits or in 8. Columns whose blocks `g_idx` mixes are put in order, and those of rows with them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ...runtime.simd import LANES, splat, to_int
 from ..math.lane_kernel import larger, largest, load_single, nearest, total
 from ..math.tile_kernel import ROWS as TILE_ROWS
 from ..math.tile_kernel import column_of_tiles
+from ..nn.wide_kernel import of_halves
 from ..quantized.byte_lane_kernel import store_bytes
 from .matmul_nbits import matmul_nbits, zero_points_of
 from .nbits_tile_kernel import PANEL, ROWS, decoder, panels, tile
-from .packed import row_nbytes
+from .packed import row_nbytes, unpacked
 
 F32 = np.dtype(np.float32)
 MANY = 8
@@ -143,6 +144,43 @@ FEW = {(bits, integers): _few(bits, integers) for bits in (4, 8) for integers in
 MANY_ROWS = {bits: _many(bits) for bits in (4, 8)}
 
 
+@range_kernel
+def taken_columns(args: Any, part: Any, parts: Any) -> None:
+    """Rows, how many, their elements; which of them comes where; rows in that order."""
+    depth, order = args[2], i32(args[3])
+    first, last = share(args[1], part, parts)
+    for row in range(first, last):
+        line, made = f32(args[0] + 4 * row * depth), f32(args[4] + 4 * row * depth)
+        for k in range(depth):
+            made[k] = line[order[k]]
+
+
+def kept_bits(bits: int) -> int:
+    """Bits that codes of so many are kept in."""
+    return 4 if bits <= 4 else 8
+
+
+def _codes(data: np.ndarray, bits: int, columns: int, size: int, order: np.ndarray | None) -> np.ndarray:
+    """Packed codes [columns, bytes] of whole blocks in the bits that they are kept in, counted from the middle as before, their elements in order."""
+    kept = kept_bits(bits)
+    if bits == kept and order is None:
+        return data.reshape(columns, -1)
+    codes = unpacked(data.reshape(columns, -1, row_nbytes(size, bits)), bits, size).reshape(columns, -1)
+    codes = (codes if order is None else codes[:, order]) + np.uint8((1 << (kept - 1)) - (1 << (bits - 1)))
+    return codes if kept == 8 else codes[:, ::2] | codes[:, 1::2] << np.uint8(4)
+
+
+def _in_order(step: Step, depth: int, size: int) -> tuple[np.ndarray | None, bool]:
+    """The order of columns that brings blocks together, None where they are; and whether there is one."""
+    held = step.constant(4)
+    if len(step.inputs) < 5 or step.inputs[4] is None:
+        return None, True
+    if held is None or held.size != depth or (np.bincount(held.reshape(-1).clip(0), minlength=-(-depth // size)) != size).any() or held.min() < 0:
+        return None, False
+    order = np.argsort(held.reshape(-1), kind="stable").astype(np.int32)
+    return None if (order == np.arange(depth)).all() else order, True
+
+
 def _in_panels(values: np.ndarray, columns: int) -> np.ndarray:
     """Values [columns, blocks] as [panels, blocks, 32]."""
     count = -(-columns // PANEL)
@@ -158,14 +196,16 @@ def _from_middle(points: np.ndarray, columns: int, blocks: int, bits: int) -> np
 
 
 @native(matmul_nbits)
+@of_halves
 def plan_matmul_nbits(step: Step) -> Planned:
-    """Constant weights of 4 and 8 bits with f32 scales and whole zero points."""
+    """Constant weights with whole zero points, blocks of 16 and its multiples; `g_idx` where it names each block equally often."""
     given = [*step.inputs, *[None] * (6 - len(step.inputs))]
-    a, zeros, order, bias = given[0], given[3], given[4], given[5]
+    a, zeros, bias = given[0], given[3], given[5]
     depth, columns, size, bits = (step.attributes[name] for name in ("K", "N", "block_size", "bits"))
     blocks = -(-depth // size)
     codes, scales, held = step.constant(1), step.constant(2), step.constant(5)
-    if a is None or a.dtype != F32 or a.shape[-1:] != (depth,) or bits not in (4, 8) or size % LANES or order is not None:
+    order, known = _in_order(step, depth, size)
+    if a is None or a.dtype != F32 or a.shape[-1:] != (depth,) or size % LANES or not known:
         return None
     if codes is None or scales is None or scales.dtype != F32 or step.attributes.get("weight_prepacked", 0) or scales.size != columns * blocks:
         return None
@@ -177,11 +217,16 @@ def plan_matmul_nbits(step: Step) -> Planned:
         if points is None or points.dtype != np.uint8 or points.size != columns * row_nbytes(blocks, bits):
             return None
         offsets, offset_step = step.packed(3, "panels", lambda array: _from_middle(array, columns, blocks, bits)), PANEL
-    weight = step.packed(1, ("panels", bits), lambda array: panels(array.reshape(columns, -1), bits, columns, blocks * size))
+    kept, launches = kept_bits(bits), []
+    weight = step.packed(1, ("panels", bits), lambda array: panels(_codes(array, bits, columns, size, order), kept, columns, blocks * size))
     factors = step.packed(2, "panels", lambda array: _in_panels(array.reshape(columns, blocks), columns))
     start = np.zeros(-(-columns // PANEL) * PANEL, np.float32)
     start[:columns] = 0 if held is None else held.reshape(-1)
-    return _launches(step, a, (weight, factors, offsets, offset_step, blocks, size // 4, step.held(start)), depth, columns, size, bits)
+    if order is not None:
+        rows, turned = a.count // depth, step.scratch(4 * a.count).view(a.shape, dtype=F32)
+        launches.append(Launch(taken_columns, (a, rows, depth, step.held(order), turned), step.parts(rows, a.count)))
+        a = turned
+    return [*launches, *_launches(step, a, (weight, factors, offsets, offset_step, blocks, size // 4, step.held(start)), depth, columns, size, kept)]
 
 
 def _launches(step: Step, a: Buffer, weight: tuple[Any, ...], depth: int, columns: int, size: int, bits: int) -> list[Launch]:

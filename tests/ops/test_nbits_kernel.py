@@ -35,6 +35,39 @@ def test_as_numpy(bits, zeros, rows, depth, columns, size):
     natively("MatMulNBits", Example(inputs, attributes), None, CONTRIB, rtol=1e-4, atol=1e-4, constant=constant)
 
 
+@pytest.mark.parametrize("bits", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("rows", [2, 12])
+def test_other_bits(bits, zeros, rows):
+    test_as_numpy(bits, zeros, rows, 100, 70, 16)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("rows", [1, 12])
+@pytest.mark.parametrize("order", ["mixed", "plain"])
+def test_columns_of_mixed_blocks(bits, rows, order):
+    rng = np.random.default_rng(bits)
+    depth, columns, size = 96, 40, 32
+    codes, scales, points = weight(rng, bits, depth, columns, size, True)
+    named = np.repeat(np.arange(3, dtype=np.int32), 32)
+    named = rng.permutation(named) if order == "mixed" else named
+    inputs = (rng.normal(size=(rows, depth)).astype(np.float32), codes, scales, points, named)
+    attributes = {"K": depth, "N": columns, "block_size": size, "bits": bits}
+    natively("MatMulNBits", Example(inputs, attributes), None, CONTRIB, rtol=1e-4, atol=1e-4, constant=[1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+@pytest.mark.parametrize("level", [0, 4])
+def test_rows_of_halves(rows, level):
+    rng = np.random.default_rng(rows)
+    codes, scales, points = weight(rng, 4, 128, 70, 32, True)
+    inputs = (rng.normal(size=(rows, 128)), codes, scales, points, None, rng.normal(size=70))
+    inputs = tuple(item.astype(np.float16) if item is not None and item.dtype.kind == "f" else item for item in inputs)
+    attributes = {"K": 128, "N": 70, "block_size": 32, "bits": 4, "accuracy_level": level}
+    near = {0: 2e-3, 4: 4e-2}[level]
+    natively("MatMulNBits", Example(inputs, attributes), None, CONTRIB, rtol=near, atol=10 * near, constant=[1, 2, 3, 5])
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("rows", [1, 9])
