@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.runtime.cuda.machine import state
+from on_device import said
 
 FULL = os.environ.get("CANDLE_FULL") == "1"
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "cuda.py"
@@ -21,11 +22,7 @@ PARTS = {
 
 
 def test_every_part_runs():
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", str(SCRIPT), "--tiny", "--json", "--parts", ",".join(PARTS)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    rows = json.loads(done.stdout)["rows"]
+    rows = json.loads(said(SCRIPT, "--tiny", "--json", "--parts", ",".join(PARTS), card=False))["rows"]
     assert len(rows) == sum(PARTS.values())
     assert all(row["value"] > 0 for row in rows)
     assert {row["of"] for row in rows} == {"", "copy", "bf16"}

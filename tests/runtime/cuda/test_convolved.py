@@ -3,10 +3,7 @@
 import ctypes
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from candle_convert.ops.nn.window import window
 from candle_convert.runtime.cuda import convolved, cudnn
 from candle_convert.runtime.cuda.convolution import convolution
 from candle_convert.runtime.errors import UnsupportedError
+from on_device import said
 
 installed = pytest.mark.skipif(cudnn.library() is None, reason="cuDNN is not installed")
 NAMES = {
@@ -92,11 +90,7 @@ def calls():
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     for name in ("onnx", "torch"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1"}
-    script = str(Path(__file__).parent / "convolved_on_device.py")
-    done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return json.loads(said(Path(__file__).parent / "convolved_on_device.py", card=False))
 
 
 def test_plans_give_their_convolutions_to_the_library(calls):

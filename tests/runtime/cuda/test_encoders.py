@@ -1,7 +1,6 @@
 """Encoders on the device: the CPU's bytes, under the simulator or on a card; and machine code in which no product and sum are joined."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.ops.quants import codecs
 from candle_convert.runtime.cuda.machine import SIMULATED, state
+from on_device import said
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,11 +29,7 @@ def encodable():
 
 def test_bytes_are_the_same():
     names = sorted(encodable()) if FULL or state().devices else COMPARED
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
-    script = Path(__file__).parent / "encoders_on_device.py"
-    done = subprocess.run([sys.executable, "-W", "ignore", str(script), *names], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert set(done.stdout.split()) == set(names)
+    assert set(said(Path(__file__).parent / "encoders_on_device.py", *names).split()) == set(names)
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
@@ -60,8 +56,9 @@ def test_what_may_be_joined_is_seen(text):
 
 def test_the_command_makes_the_same_file(tmp_path):
     """A K-quant and a type with a lattice."""
-    script = (
-        "import sys, numpy as np\n"
+    script = tmp_path / "quantizing.py"
+    script.write_text(
+        "import numpy as np\n"
         "from candle_convert.convert import api\n"
         "from candle_convert.convert.cli import run\n"
         "rng = np.random.default_rng(0)\n"
@@ -71,7 +68,5 @@ def test_the_command_makes_the_same_file(tmp_path):
         "    options = ['--device', device, '--tensor-type', 'attn=iq3_s', '-f', '--pure']\n"
         "    assert run(['quantize', 'in.gguf', f'{device}.gguf', 'q6_k', *options]) == 0\n"
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
+    said(script, cwd=tmp_path)
     assert (tmp_path / "cuda.gguf").read_bytes() == (tmp_path / "cpu.gguf").read_bytes()

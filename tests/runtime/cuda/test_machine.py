@@ -1,9 +1,6 @@
 """Without a card: one clear error; what runs where is said before anything runs, from the command line too."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import candle_convert as cc
@@ -17,6 +14,7 @@ from onnx import TensorProto, helper
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.runtime.cuda.machine import state
+from on_device import said
 
 
 @pytest.fixture
@@ -82,21 +80,20 @@ def test_what_a_model_costs_is_foreseen(model, capsys):
 
 
 def test_a_run_says_what_it_copied(model):
-    script = (
+    script = model.with_suffix(".py")
+    script.write_text(
         "import sys; from candle_convert.convert.cli import run; "
         f"sys.exit(run(['run', {str(model)!r}, '--device', 'cuda', '--dim', 'batch=2', '--json']))"
     )
-    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    placement = json.loads(done.stdout)["placement"]
+    placement = json.loads(said(script))["placement"]
     assert placement["device"]["MatMul"] == 1
     assert placement["copied"]["to_host"] == 24
 
 
 def test_memory_that_is_not_there_is_refused_by_the_plan(model):
-    script = (
-        "import sys, numpy as np, candle_convert as cc\n"
+    script = model.with_suffix(".py")
+    script.write_text(
+        "import numpy as np, candle_convert as cc\n"
         "from candle_convert.runtime.cuda.program import of_graph\n"
         f"graph = cc.open({str(model)!r})\n"
         "program = of_graph(graph, 'cuda', memory=100)\n"
@@ -105,24 +102,17 @@ def test_memory_that_is_not_there_is_refused_by_the_plan(model):
         "except cc.LimitError as error:\n"
         "    print(error.code, error.message)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
-    assert done.stdout.startswith("E-DEVICE-MEMORY"), done.stderr
-    assert "(48 of weights" in done.stdout
+    refused = said(script, card=False)
+    assert refused.startswith("E-DEVICE-MEMORY")
+    assert "(48 of weights" in refused
 
 
 def test_a_session_on_the_device():
-    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    script = str(Path(__file__).parent / "session_on_device.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["taps", "arrays stay on the device", "E-OP-INDEX", "threads"]
+    found = said(Path(__file__).parent / "session_on_device.py").splitlines()
+    assert found == ["taps", "arrays stay on the device", "E-OP-INDEX", "threads"]
 
 
 def test_layers_that_stay_on_the_cpu(model):
-    environment = os.environ if state().devices else {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    script = str(Path(__file__).parent / "divided_on_device.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["layers"]
+    assert said(Path(__file__).parent / "divided_on_device.py").splitlines() == ["layers"]
     for wrong in (["--gpu-layers", "2"], ["--device", "cuda", "--gpu-layers", "some"], ["--max-device-memory", "1GiB"]):
         assert run(["run", str(model), *wrong]) == 2

@@ -1,8 +1,6 @@
 """Device memory that sessions share, arrays of other libraries, and commands that run language models, each in a process of its own."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,25 +9,22 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.convert.cli import run
 from candle_convert.runtime.cuda.machine import state
+from on_device import said
 
 FULL = os.environ.get("CANDLE_FULL") == "1"
 
 
-def said(script, *arguments):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).parent / script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
+HERE = Path(__file__).parent
 
 
 def test_memory_is_shared_and_exchanged():
     pytest.importorskip("torch", reason="torch is not installed")
-    assert said("memory_on_device.py") == ["weights are there once", "memory comes back", "lent arrays keep their memory", "arrays are exchanged"]
+    found = said(HERE / "memory_on_device.py").splitlines()
+    assert found == ["weights are there once", "memory comes back", "lent arrays keep their memory", "arrays are exchanged"]
 
 
 def test_commands_on_the_device(tmp_path):
-    text, refused, *others = said("generating_on_device.py", tmp_path, *(["all"] if FULL or state().devices else []))
+    text, refused, *others = said(HERE / "generating_on_device.py", tmp_path, *(["all"] if FULL or state().devices else [])).splitlines()
     assert text == "text"
     assert others == (["perplexity", "importance"] if FULL or state().devices else [])
     assert refused.startswith("this graph needs ")

@@ -1,8 +1,6 @@
 """Quantized weights stay quantized on the device: products, rows by index and experts of every block type, in a process of its own."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ pytest.importorskip("gguf", reason="gguf is not installed")
 
 from candle_convert.ops.quants import codecs
 from candle_convert.runtime.cuda.machine import state
+from on_device import said
 
 FULL = os.environ.get("CANDLE_FULL") == "1" or bool(state().devices)
 SAMPLED = ["q8_0", "q4_k", "iq1_m", "tq1_0"]
@@ -20,18 +19,10 @@ SAMPLED = ["q8_0", "q4_k", "iq1_m", "tq1_0"]
 def test_blocks_on_the_device():
     """One of each family unless CANDLE_FULL=1."""
     names = sorted(dtype.name for dtype in codecs()) if FULL else SAMPLED
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
-    script = Path(__file__).parent / "quantized_on_device.py"
-    done = subprocess.run([sys.executable, str(script), *names], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == [*names, "experts", "once"]
+    assert said(Path(__file__).parent / "quantized_on_device.py", *names).split() == [*names, "experts", "once"]
 
 
 @pytest.mark.skipif(not FULL, reason="a language model takes the simulator half a minute: CANDLE_FULL=1")
 def test_a_language_model_on_the_device():
     """Its weights are blocks, its caches stay on the device and are written in place, and nothing runs on the CPU."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if state().devices else {"NUMBA_ENABLE_CUDASIM": "1"})
-    script = Path(__file__).parent / "language_on_device.py"
-    done = subprocess.run([sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == ["on the CPU []", "blocks True"]
+    assert said(Path(__file__).parent / "language_on_device.py").splitlines() == ["on the CPU []", "blocks True"]

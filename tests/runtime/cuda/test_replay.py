@@ -1,21 +1,16 @@
 """Graphs of launches: when they are made, used again and given up, in a process of its own."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+from on_device import said
 
 
 def test_stretches_are_captured_once_and_replayed():
     """Under the simulator also where there is a card: what the driver does is not what is looked at."""
-    script = Path(__file__).parent / "replay_on_device.py"
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "replayed"
+    assert said(Path(__file__).parent / "replay_on_device.py", card=False).strip() == "replayed"
 
 
 def test_the_driver_has_what_is_called():

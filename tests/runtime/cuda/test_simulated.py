@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,18 +9,15 @@ import pytest
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.runtime.cuda.machine import state
+from on_device import said
 
 FULL = os.environ.get("CANDLE_FULL") == "1"
 HERE = Path(__file__).parent
 
 
 def rows(kind, every, only=""):
-    card = bool(state().devices)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if card else {"NUMBA_ENABLE_CUDASIM": "1"})
-    command = [sys.executable, str(HERE / "cases.py"), kind, "--every", str(1 if FULL or card else every), "--only", only]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    found = said(HERE / "cases.py", kind, "--every", 1 if FULL or state().devices else every, "--only", only)
+    return [json.loads(line) for line in found.splitlines()]
 
 
 @pytest.mark.parametrize(("kind", "every", "least"), [("examples", 16, 60), ("suite", 90, 18), ("graphs", 1, 5)])
