@@ -115,7 +115,7 @@ def llama(tool: str, model: Path, arguments: argparse.Namespace) -> dict[str, fl
     sizes += ["-t", str(arguments.threads), "-d", str(arguments.depth), "-o", "json"]
     rows, used = spent([tool, "-m", str(model), *sizes])
     found = {"prompt": math.nan} | {"prompt" if row["n_prompt"] else "generate": row["avg_ts"] for row in rows}
-    if arguments.depth:  # each of these runs fills the cache again
+    if arguments.depth or arguments.busy:  # what follows would fill the cache twice more, or wait for cores that others have
         return {**found, "cpu": math.nan, "peak": used.ru_maxrss * 1024.0}
     _, alone = spent([tool, "-m", str(model), "-p", "0", "-n", str(4 * arguments.generate), *sizes[4:]])
     _, less = spent([tool, "-m", str(model), "-p", "0", "-n", str(arguments.generate), *sizes[4:]])

@@ -66,8 +66,7 @@ class Decoding:
     def feed(self, tokens: np.ndarray, cache: Cache) -> None:
         """Set what changes; the cache marks the tokens."""
         before = cache.length
-        places = cache.mark(np.ones_like(tokens), cache.marks.shape[1])
-        for name, values in (("input_ids", tokens), ("position_ids", places), (PLACE, before)):
+        for name, values in (("input_ids", tokens), ("position_ids", cache.mark_next()), (PLACE, before)):
             if name in self.feeds:
                 self.feeds[name][...] = values
 
@@ -108,6 +107,13 @@ class Cache:
         counted = self._known + new.cumsum(1)
         self._known = counted[:, -1:]
         places: np.ndarray = np.maximum(counted - 1, 0)
+        return places
+
+    def mark_next(self) -> np.ndarray:
+        """As `mark` for one token of each sequence, where there is room for it."""
+        self.marks[:, self.length] = 1
+        self.length += 1
+        places, self._known = self._known, self._known + 1
         return places
 
 

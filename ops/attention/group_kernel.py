@@ -22,8 +22,10 @@ VECTORS = 4
 """Vectors of a value that are added up at a time."""
 COLUMNS = 4
 """Keys that meet queries at a time."""
-LONG = 512
-"""Bytes of a key from which on the processor does not find by itself what is wanted next."""
+LINE_BYTES = 64
+"""Bytes of a line of the processor's caches."""
+AHEAD = 8 << 10
+"""Bytes before which keys and values are asked for."""
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
 
 
@@ -53,6 +55,7 @@ def _sums(code: Code, vectors: list[Any]) -> Any:
 
 def _scoring(kind: int, rows: int) -> Any:
     chains, size = 4 // rows, 4 if kind == SINGLE else 2
+    turn = max(chains, LINE_BYTES // (size * LANES))
 
     def scored(typing: Any, keys: Any, step: Any, left: Any, queries: Any, row_bytes: Any, whole: Any, scores: Any, ahead: Any) -> Any:
         """Products of some queries with the next four keys of `left`, over `whole` elements, whole vectors; asks for what is `ahead` bytes."""
@@ -71,18 +74,20 @@ def _scoring(kind: int, rows: int) -> Any:
             def add(element: Any, chain: list[Any]) -> None:
                 query = [code.floats(builder.add(line, builder.shl(element, code.word(2)))) for line in wanted]
                 for column, line in enumerate(lines):
-                    at = builder.add(line, builder.mul(element, code.word(size)))
-                    code.prefetch(builder.add(at, ahead))
-                    key = _numbers(code, kind, at)
+                    key = _numbers(code, kind, builder.add(line, builder.mul(element, code.word(size))))
                     for row in range(rows):
                         place = chain[row * COLUMNS + column]
                         builder.store(code.fma(query[row], key, Vector(code, builder.load(place))).value, place)
 
-            turns = builder.mul(builder.sdiv(whole, code.word(chains * LANES)), code.word(chains * LANES))
-            with code.loop(code.word(0), turns, chains * LANES) as element:
-                for index, chain in enumerate(places):
-                    add(builder.add(element, code.word(LANES * index)), chain)
-            if chains > 1:
+            turns = builder.mul(builder.sdiv(whole, code.word(turn * LANES)), code.word(turn * LANES))
+            with code.loop(code.word(0), turns, turn * LANES) as element:
+                for line in lines:
+                    at = builder.add(builder.add(line, builder.mul(element, code.word(size))), ahead)
+                    for offset in range(0, turn * LANES * size, LINE_BYTES):
+                        code.prefetch(at, offset)
+                for index in range(turn):
+                    add(builder.add(element, code.word(LANES * index)), places[index % chains])
+            if turn > 1:
                 with code.loop(turns, whole, LANES) as element:
                     add(element, places[0])
             totals = [builder.load(place) for place in places[0]]
@@ -117,7 +122,7 @@ def _mixing(kind: int, rows: int, vectors: int) -> Any:
             with code.loop(code.word(0), count) as index:
                 at = builder.add(values, builder.mul(index, step))
                 numbers = [_numbers(code, kind, at, 16 * size * number) for number in range(vectors)]
-                for offset in range(0, 16 * size * vectors, 64):
+                for offset in range(0, 16 * size * vectors, LINE_BYTES):
                     code.prefetch(builder.add(at, ahead), offset)
                 power_at = builder.add(powers, builder.shl(index, code.word(2)))
                 for row, kept in enumerate(places):
@@ -143,7 +148,7 @@ def dots_of(kind: int) -> Callable[..., None]:
     def dots(keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any) -> None:
         """Products of `rows` queries, f32 [rows, size], with `count` keys `step` bytes apart, into f32 [rows, KEYS]; of whole vectors."""
         whole = size - size % 16
-        ahead = COLUMNS * step if width * size >= LONG else 0
+        ahead = max(1, AHEAD // (width * size)) * step
         for j in range(0, count, COLUMNS):
             key, left, row = keys + j * step, count - j, 0
             while row < rows:
@@ -172,7 +177,7 @@ def sums_of(kind: int) -> Callable[..., None]:
         """Add `count` values `step` bytes apart, each times its power of f32 [rows, KEYS], to f32 [rows, size]; of whole vectors."""
         whole = size - size % 16
         each = KEYS if whole <= 64 else 16
-        ahead = each * step if width * size >= LONG else 0
+        ahead = max(1, AHEAD // (width * size)) * step
         for j in range(0, count, each):
             value, some, row = values + j * step, min(each, count - j), 0
             while row < rows:
