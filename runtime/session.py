@@ -96,9 +96,11 @@ class Session:
             from .passes.integer_operators import IntegerOperators
             from .passes.real_operators import RealOperators
             from .passes.simplify import Simplify
+            from .passes.unfused import Unfused
 
             made = copied_graph(graph, {}, typed=True)
             if device == "cpu":
+                Unfused().run(made)
                 IntegerOperators(contrib=True).run(made)
                 RealOperators().run(made)
                 HalfProducts().run(made)

@@ -1,4 +1,4 @@
-"""Native MultiHeadAttention and Attention of onnxruntime, as far as they are scaled dot products over whole pasts."""
+"""Native MultiHeadAttention, Attention and QAttention of onnxruntime, as far as they are scaled dot products over whole pasts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ...runtime.native import f32, i32, number, share
 from ..attention.attention_kernel import Heads, Scores, appended, attend, heads_of, present
 from ..math.matmul_kernel import packed_launch
 from ..math.tile_kernel import panels
-from .attention import attention
+from ..quantized.product_kernel import Factors, product
+from ..quantized.result_kernel import REALS
+from .attention import attention, quantized_attention
 from .multi_head_attention import multi_head_attention
 
 F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
@@ -132,22 +134,45 @@ def plan_multi_head(step: Step) -> Planned:
 def plan_attention(step: Step) -> Planned:
     """Constant weights; rotary embedding, pasts in buffers and masks of other shapes than [batch] and [batch, keys] are left to NumPy."""
     given: list[Buffer | None] = [*step.inputs, *[None] * (7 - len(step.inputs))]
-    x, (mask_index, past, bias, filled_past) = given[0], given[3:7]
-    attributes, weights, projection = step.attributes, step.constant(1), step.constant(2)
-    heads = attributes["num_heads"]
-    if x is None or weights is None or x.dtype != F32 or len(x.shape) != 3 or weights.shape[:1] != x.shape[2:] or not step.wanted(0):
+    x, (mask, past, bias, filled_past) = given[0], given[3:7]
+    weights, projection = step.constant(1), step.constant(2)
+    if x is None or weights is None or x.dtype != F32 or len(x.shape) != 3 or weights.shape[:1] != x.shape[2:]:
         return None
-    buffered = filled_past is not None or attributes["past_present_share_buffer"]
-    if attributes["do_rotary"] or buffered or (step.inputs[2] is not None and projection is None):
+    if filled_past is not None or (step.inputs[2] is not None and projection is None):
         return None
-    sizes = list(attributes["qkv_hidden_sizes"] or [weights.shape[1] // 3] * 3)
-    alike = sizes[0] == sizes[1] == sizes[2]
-    if sum(sizes) != weights.shape[1] or any(item % heads for item in sizes) or ((past is not None or step.wanted(1)) and not alike):
+    sizes = list(step.attributes["qkv_hidden_sizes"] or [weights.shape[1] // 3] * 3)
+    wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
+    made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)
+    launch = packed_launch(step, x, step.packed(1, "panels", panels), made, projection, rows, wide, x.shape[2], (x.shape[2], 1))
+    attended = _attended(step, made, sizes, mask, past, bias)
+    return None if attended is None else [launch, *attended]
+
+
+@native(quantized_attention)
+def plan_quantized_attention(step: Step) -> Planned:
+    """The same of bytes, with one scale or one for each column of the weights; f32."""
+    given: list[Buffer | None] = [*step.inputs, *[None] * (9 - len(step.inputs))]
+    x, scale, mask, zero, past = given[0], given[3], given[5], given[6], given[8]
+    weights, projection = step.constant(1), step.constant(2)
+    if x is None or weights is None or projection is None or projection.dtype != F32 or scale is None or scale.dtype != F32 or len(x.shape) != 3:
         return None
-    batch, rows, _ = x.shape
-    wide = weights.shape[1]
-    made = step.scratch(4 * batch * rows * wide).view((batch, rows, wide), dtype=F32)
-    launches = [packed_launch(step, x, step.packed(1, "panels", panels), made, projection, batch * rows, wide, x.shape[2], (x.shape[2], 1))]
+    wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
+    made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)
+    launches = product(step, made, Factors(x, zero, 1, 7, REALS, scale, 4, reals=projection))
+    attended = _attended(step, made, [wide // 3] * 3, mask, past, None)
+    return None if launches is None or attended is None else [*launches, *attended]
+
+
+def _attended(
+    step: Step, made: Buffer, sizes: list[int], mask_index: Buffer | None, past: Buffer | None, mask: Buffer | None
+) -> list[Launch] | None:
+    """Attention of queries, keys and values that stand beside each other in [batch, rows, sum of sizes]."""
+    attributes, (batch, rows, wide) = step.attributes, made.shape
+    heads, alike = attributes["num_heads"], sizes[0] == sizes[1] == sizes[2]
+    if attributes["do_rotary"] or attributes["past_present_share_buffer"] or not step.wanted(0):
+        return None
+    if sum(sizes) != wide or any(item % heads for item in sizes) or ((past is not None or step.wanted(1)) and not alike):
+        return None
     parts = [
         _sliced(made, (batch, heads, rows, item // heads), start, wide, item // heads)
         for item, start in zip(sizes, (0, sizes[0], 2 * sizes[0]), strict=True)
@@ -155,18 +180,17 @@ def plan_attention(step: Step) -> Planned:
     kept = _halves(step, parts[1:], past)
     if kept is None:
         return None
-    (keys, values), more = kept
-    mask = bias
+    (keys, values), launches = kept
     if mask_index is not None:
         hidden = None if mask is not None else _hidden(step, mask_index, batch, keys.shape[2], attributes["mask_filter_value"])
         if hidden is None:
             return None
         mask = hidden[0]
-        more += hidden[1]
+        launches += hidden[1]
     y = heads_of(step.output(0), heads)
     scores = _scores(step, attributes["scale"], parts[0], keys.shape[2], attributes["unidirectional"], mask)
-    attended = None if y is None else attend(step, parts[0], keys, values, y, scores)
-    return None if attended is None else [*launches, *more, *attended]
+    found = None if y is None else attend(step, parts[0], keys, values, y, scores)
+    return None if found is None else [*launches, *found]
 
 
 def _halves(step: Step, parts: list[Heads], past: Buffer | None) -> tuple[list[Heads], list[Launch]] | None:

@@ -100,3 +100,24 @@ def test_more_keys_than_there_are_is_refused():
     feeds["x5"] = np.array([7], np.int32)
     with pytest.raises(FormatError, match="keys of at most"):
         session.run(None, feeds)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("form", ["plain", "lengths", "flags", "past", "causal"])
+def test_attention_of_bytes(kind, form):
+    rng = np.random.default_rng(5)
+    batch, rows, heads, size, past = 2, 5, 3, 8, 4
+    wide = heads * size
+
+    def codes(dtype, *shape):
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max + 1, shape).astype(dtype)
+
+    scales = rng.uniform(0.001, 0.01, 3 * wide).astype(np.float32) if form == "causal" else np.float32(0.004)
+    mask = {"lengths": np.array([2, 5], np.int32), "flags": rng.integers(0, 2, (batch, rows)).astype(np.int32)}.get(form)
+    old = floats(rng, 2, batch, heads, past, size) if form == "past" else None
+    inputs = [codes(np.uint8, batch, rows, wide), codes(kind, wide, 3 * wide), floats(rng, 3 * wide), np.float32(0.02), scales, mask, np.uint8(120)]
+    inputs += [np.asarray(codes(kind)), *([] if old is None else [old])]
+    attributes = {"num_heads": heads, "unidirectional": int(form == "causal")}
+    example = Example(tuple(None if item is None else np.asarray(item) for item in inputs), attributes, 2 if form == "past" else 1)
+    natively("QAttention", example, None, "com.microsoft", rtol=2e-4, atol=2e-5, constant=[1, 2, 4, 7])
