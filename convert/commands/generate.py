@@ -45,7 +45,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 @click.option("-c", "--context", type=click.IntRange(1), metavar="N", help="The most tokens, the prompt's included (default: the model's).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @click.option("--tensor-parallel", type=click.IntRange(1), default=1, metavar="N", help="Processes that share the model, a card each (default 1).")
-@click.option("--activations", type=click.Choice(["f32", "q8"]), help="q8 (default) rounds what meets quantized weights.")
+@click.option("--activations", type=click.Choice(["f32", "q8"]), help="q8 (default) rounds what meets quantized and 16-bit weights.")
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
 @arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)

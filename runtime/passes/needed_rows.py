@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from ..build import Builder
 from ..copies import needed
@@ -11,7 +12,8 @@ from ..infer import infer
 from .dead import DropDead
 from .rewrite import constant, substitute
 
-NORMS = ("RMSNormalization", "LayerNormalization")
+Axes = dict[Value, int]
+"""Values of which some rows are needed, and the axis along which these are counted."""
 SINGLE = ("Cast", "Gelu", "Identity")
 """Operators of one input that work element by element, beside those that are made of a scalar function."""
 
@@ -20,7 +22,7 @@ class NeededRows:
     """A Slice along one axis, known and not the last one, moves in front of norms, products with matrices and operators by element.
 
     A value that is read in whole elsewhere stays, and a copy of its rows is taken. Of language models whose last token is asked for, the last
-    layer computes its products for that token alone, but for those that make the attention's queries, keys and values.
+    layer computes for that token alone, but for the attention's keys and values.
     """
 
     def run(self, graph: Graph) -> bool:
@@ -41,42 +43,46 @@ def _moved(graph: Graph, last: Node) -> bool:
     for node in graph.nodes:
         for value in needed(node):
             users[value].append(node)
-    rows: dict[Node, list[Value]] = {}
+    whole = last.inputs[0]
+    assert whole is not None
+    rows: dict[Node, Axes] = {last: {whole: axis}}
     given = set(graph.outputs)
     for node in reversed(graph.nodes):
         value = node.outputs[0]
-        if len(node.outputs) > 1 or value in given or not users[value]:
+        along = {rows[user].get(value) if user in rows else None for user in users[value]}
+        if len(node.outputs) > 1 or value in given or len(along) != 1 or node in rows:
             continue
-        if all(value in rows.get(user, last.inputs[:1] if user is last else []) for user in users[value]):
-            found = _rows(node, axis)
-            if found:
-                rows[node] = found
-    if last.inputs[0] is None or last.inputs[0].producer not in rows:
+        found = _rows(graph, node, along.pop())
+        if found:
+            rows[node] = found
+    if whole.producer not in rows:
         return False
-    _rewritten(graph, last, axis, rows)
+    _rewritten(graph, last, rows)
     return True
 
 
-def _rewritten(graph: Graph, last: Node, axis: int, rows: dict[Node, list[Value]]) -> None:
+def _rewritten(graph: Graph, last: Node, rows: dict[Node, Axes]) -> None:
     """The graph with the Slice in front of some nodes, whose operands with rows are given."""
-    (kept,), (whole, *bounds) = last.outputs, last.inputs
+    (kept,), (whole, start, stop, _, *steps) = last.outputs, last.inputs
     assert whole is not None
     assert kept.shape is not None
+    dim = kept.shape[rows.pop(last)[whole]]
+    parts: dict[Value, Value] = {}
+    for operands in list(rows.values()):
+        for value, axis in operands.items():
+            if value.producer in rows and value.shape is not None:
+                parts[value] = value
+                value.shape = (*value.shape[:axis], dim, *value.shape[axis + 1 :])
     made: list[Node] = []
-    parts = {node.outputs[0]: node.outputs[0] for node in rows}
     build = Builder(graph, made, last.name or "Slice")
     for node in (node for node in graph.nodes if node is not last):
-        for index, value in enumerate(node.inputs if node in rows else []):
-            if value in rows[node]:
-                if value not in parts:
-                    parts[value] = build.add("Slice", [value, *bounds])
-                node.inputs[index] = parts[value]
+        for value, axis in rows.get(node, {}).items():
+            if value not in parts:
+                parts[value] = build.add("Slice", [value, start, stop, build.constant([axis]), *steps])
+            node.inputs = [parts[value] if each is value else each for each in node.inputs]
         made.append(node)
     graph.nodes = made
-    for node in rows:
-        (value,) = node.outputs
-        assert value.shape is not None
-        value.shape = (*value.shape[:axis], kept.shape[axis], *value.shape[axis + 1 :])
+    whole.shape = kept.shape
     substitute(graph, {kept: whole})
 
 
@@ -90,30 +96,101 @@ def _axis(graph: Graph, node: Node) -> int | None:
     return axis if axis < len(x.shape) - 1 and node.outputs[0].shape is not None else None
 
 
-def _rows(node: Node, axis: int) -> list[Value]:
-    """The operands of which a node needs the same rows that are needed of its result; none where it needs others."""
+def _rows(graph: Graph, node: Node, axis: int | None) -> Axes:
+    """The operands of which a node needs the rows that are needed of its result along an axis; none where it needs others."""
     x, out, name = node.inputs[0] if node.inputs else None, node.outputs[0], node.op.name
-    if x is None or x.shape is None or out.shape is None or axis >= len(out.shape) - 1 or node.subgraphs:
-        return []
+    if axis is None or x is None or x.shape is None or out.shape is None or axis >= len(out.shape) - 1 or node.subgraphs:
+        return {}
     if node.op.domain == "candle" and name == "Linear":
-        return [x]
+        return {x: axis}
     if node.op.domain:
-        return []
-    if name in NORMS:
-        return [x] if node.attributes.get("axis", -1) in (-1, len(x.shape) - 1) else []
-    if name == "MatMul":
-        right = node.inputs[1]
-        return [x] if right is not None and right.shape is not None and len(right.shape) == 2 and len(x.shape) == len(out.shape) else []
-    if node.op.scalar is None and name not in SINGLE:
-        return []
-    found = []
+        return {}
+    if name in RULES:
+        found = RULES[name](graph, node, axis)
+        return found if all(node.inputs.count(value) == 1 for value in found) else {}
+    return _by_element(node, axis) if node.op.scalar is not None or name in SINGLE else {}
+
+
+def _by_element(node: Node, axis: int) -> Axes:
+    """Operands that have the axis, and not one row for all."""
+    found: Axes = {}
+    rank, count = _shape(node.outputs[0])
     for value in node.inputs:
         if value is None or value.shape is None:
-            return []
-        place = axis + len(value.shape) - len(out.shape)
-        if place < 0 or (value.shape[place] == 1 and out.shape[axis] != 1):
+            return {}
+        place = axis + len(value.shape) - rank
+        if place < 0 or (value.shape[place] == 1 and count[axis] != 1):
             continue
-        if value.shape[place] is None or value.shape[place] != out.shape[axis]:
-            return []
-        found.append(value)
+        if value.shape[place] is None or value.shape[place] != count[axis]:
+            return {}
+        found[value] = place
     return found
+
+
+def _normed(graph: Graph, node: Node, axis: int) -> Axes:
+    """Norms of the last axis."""
+    x = node.inputs[0]
+    return {x: axis} if x is not None and node.attributes.get("axis", -1) in (-1, _shape(x)[0] - 1) else {}
+
+
+def _multiplied(graph: Graph, node: Node, axis: int) -> Axes:
+    """Products with one matrix."""
+    x, right = node.inputs
+    assert x is not None
+    return {x: axis} if right is not None and _shape(right)[0] == 2 and _shape(x)[0] == _shape(node.outputs[0])[0] else {}
+
+
+def _turned(graph: Graph, node: Node, axis: int) -> Axes:
+    """Axes in another order; the last one stays what it is."""
+    x, order = node.inputs[0], node.attributes.get("perm")
+    assert x is not None
+    return {x: int(order[axis])} if order is not None and int(order[axis]) < _shape(x)[0] - 1 else {}
+
+
+def _reshaped(graph: Graph, node: Node, axis: int) -> Axes:
+    """Axes behind the rows are joined or divided, and the number of rows is not written down."""
+    x, wanted = node.inputs[0], constant(graph, node.inputs[1])
+    assert x is not None
+    (_, before), (_, after) = _shape(x), _shape(node.outputs[0])
+    if wanted is None or node.attributes.get("allowzero") or len(before) <= axis + 1 or before[: axis + 1] != after[: axis + 1]:
+        return {}
+    return {x: axis} if None not in before[: axis + 1] and int(wanted.numpy()[axis]) in (0, -1) else {}
+
+
+def _rotated(graph: Graph, node: Node, axis: int) -> Axes:
+    """Rows [batch, length, ..] with a row of each table."""
+    x, *tables = node.inputs
+    assert x is not None
+    fits = _shape(x)[0] == 3 and axis == 1 and len(tables) == 2
+    return {value: axis for value in (x, *tables) if value is not None} if fits and all(_like(x, table, axis) for table in tables) else {}
+
+
+def _attended(graph: Graph, node: Node, axis: int) -> Axes:
+    """Queries [batch, heads, length, size], each with its row of a mask, where nothing else depends on their places."""
+    queries, _, _, mask, *others = [*node.inputs, None]
+    assert queries is not None
+    if _shape(queries)[0] != 4 or axis != 2 or any(others) or node.attributes.get("is_causal") or mask is None or _shape(mask)[0] != 4:
+        return {}
+    if _shape(mask)[1][2] == 1:
+        return {queries: axis}
+    return {queries: axis, mask: axis} if _like(queries, mask, axis) else {}
+
+
+def _like(one: Value, other: Value | None, axis: int) -> bool:
+    """Whether two values are known to have the same number of rows."""
+    if other is None or _shape(other)[0] <= axis:
+        return False
+    count = _shape(other)[1][axis]
+    return count is not None and count == _shape(one)[1][axis]
+
+
+def _shape(value: Value) -> tuple[int, tuple[int | str | None, ...]]:
+    """Rank and dims; no axes where they are not known."""
+    dims = value.shape or ()
+    return len(dims), dims
+
+
+RULES: dict[str, Callable[[Graph, Node, int], Axes]] = {
+    "Attention": _attended, "LayerNormalization": _normed, "MatMul": _multiplied, "Reshape": _reshaped, "RMSNormalization": _normed,
+    "RotaryEmbedding": _rotated, "Transpose": _turned,
+}  # fmt: skip

@@ -22,11 +22,25 @@ def layer(b, x, w):
     return b.add("Add", [middle, b.add("Swish", [b.add("MatMul", [b.add("LayerNormalization", [middle, w["scale"]]), w["square"]])])])
 
 
+def attention(b, x, w, keys=None):
+    def heads(value):
+        return b.add("Transpose", [b.add("Reshape", [value, b.constant([0, 0, 2, 4])])], {"perm": [0, 2, 1, 3]})
+
+    scores = b.add("MatMul", [x, b.add("Transpose", [x], {"perm": [0, 2, 1]})])
+    queries, mask = heads(b.add("MatMul", [x, w["square"]])), b.add("Unsqueeze", [scores, b.constant([1])])
+    keys = queries if keys is None else heads(keys)
+    made = b.add("Attention", [queries, keys, keys, mask])
+    return b.add("Reshape", [b.add("Transpose", [made], {"perm": [0, 2, 1, 3]}), b.constant([0, -1, 8])])
+
+
 CASES = {
     "a layer": (layer, 7),
     "two layers": (lambda b, x, w: layer(b, layer(b, x, w), w), 14),
     "broadcast operands": (lambda b, x, w: b.add("Mul", [b.add("Add", [x, w["line"]]), w["one"]]), 2),
     "a matrix each": (lambda b, x, w: b.add("Relu", [b.add("MatMul", [x, w["mixed"]])]), 1),
+    "attention": (lambda b, x, w: attention(b, x, w, x), 6),
+    "keys that are queries": (attention, 2),
+    "rows that are joined": (lambda b, x, w: b.add("Reshape", [b.add("Reshape", [x, b.constant([0, -1])]), b.constant([2, -1, 8])]), 0),
     "another axis is normed": (lambda b, x, w: b.add("Relu", [b.add("Softmax", [x], {"axis": 1})]), 1),
     "rows are turned": (lambda b, x, w: b.add("Neg", [b.add("MatMul", [b.add("Softmax", [x], {"axis": 1}), w["square"]])]), 2),
 }
