@@ -8,12 +8,13 @@ import os
 import re
 import sys
 import time
-from pathlib import Path
 
 _PACKAGE = __package__.rpartition(".")[0]
-_ROOT = Path(__file__).parents[1]
+_DEPTH = _PACKAGE.count(".") + 1
+"""Words of the package's name."""
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RUNTIME = frozenset(
-    _ROOT / "runtime" / f"{name}.py" for name in (
+    f"{name}.py" for name in (
         "checksum_kernel", "compiler", "element", "emit", "flat", "fusion", "half_calls", "halves", "keeping",
         "kernel", "linking", "machine", "native", "paths", "scalar_math", "simd", "simd_types", "tiles", "vector",
     )
@@ -52,43 +53,50 @@ def ours(module: str) -> bool:
     return module.startswith(f"{_PACKAGE}.")
 
 
-def _file_of(module: str) -> Path | None:
+def _file_of(module: str) -> str | None:
     if ours(module):
-        return _module_file(_ROOT.joinpath(*module.split(".")[_PACKAGE.count(".") + 1 :]))
-    held = getattr(sys.modules.get(module), "__file__", None)
-    return None if held is None else Path(held)
-
-
-def _module_file(place: Path) -> Path | None:
-    return next((path for path in (place.with_name(f"{place.name}.py"), place / "__init__.py") if path.is_file()), None)
+        return _module_file(os.path.join(_ROOT, *module.split(".")[_DEPTH:]))
+    return getattr(sys.modules.get(module), "__file__", None)
 
 
 @functools.cache
-def _read(path: Path) -> tuple[str, tuple[Path, ...]]:
+def _module_file(place: str) -> str | None:
+    return next((path for path in (f"{place}.py", os.path.join(place, "__init__.py")) if os.path.isfile(path)), None)
+
+
+@functools.cache
+def _read(path: str) -> tuple[str, tuple[str, ...]]:
     """The digest of a file and its place in the package, and the files with code of kernels that it imports."""
-    data = path.read_bytes()
-    ours = path.is_relative_to(_ROOT)
+    with open(path, "rb", buffering=0) as file:
+        data = file.read()
+    ours = path.startswith(_ROOT + os.sep)
     if ours and _BEGAN < os.stat(path).st_mtime_ns <= time.time_ns():
         raise ChangedError
-    place = path.relative_to(_ROOT).as_posix() if ours else path.name
-    imports = (_imported(path, *match.groups()) for match in _IMPORT.finditer(_TYPING.sub(b"", data)))
-    return hashlib.sha256(place.encode() + b"\0" + data).hexdigest(), tuple(other for each in imports for other in each if _holds_kernels(other))
+    folder, name = os.path.split(path)
+    place = os.path.relpath(path, _ROOT).replace(os.sep, "/") if ours else name
+    imports = [_imported(folder if match[0] else "", len(match[0]), *match[1:]) for match in _IMPORT.findall(_TYPING.sub(b"", data))]
+    return hashlib.sha256(place.encode() + b"\0" + data).hexdigest(), tuple(other for each in imports for other in each)
 
 
-def _holds_kernels(path: Path) -> bool:
-    parts = path.relative_to(_ROOT).parts
-    return path in _RUNTIME or parts[:2] == ("ops", "quants") or (parts[0] == "ops" and path.name.endswith("_kernel.py"))
+def _holds_kernels(path: str) -> bool:
+    parts = path[len(_ROOT) + 1 :].split(os.sep)
+    if parts[0] == "ops":
+        return parts[1] == "quants" or path.endswith("_kernel.py")
+    return parts[0] == "runtime" and parts[-1] in _RUNTIME and len(parts) == 2
 
 
-def _imported(path: Path, dots: bytes, module: bytes, names: bytes) -> list[Path]:
-    """The files of ours that ``from dots module import names`` in a file loads."""
+@functools.cache
+def _imported(folder: str, dots: int, module: bytes, names: bytes) -> tuple[str, ...]:
+    """The files of ours with code of kernels that ``from dots module import names`` in a file of a folder loads."""
     words = module.decode().split(".") if module else []
     if dots:
-        base = path.parents[len(dots) - 1]
-    elif words[: _PACKAGE.count(".") + 1] == _PACKAGE.split("."):
-        base, words = _ROOT, words[_PACKAGE.count(".") + 1 :]
+        for _ in range(dots - 1):
+            folder = os.path.dirname(folder)
+    elif words[:_DEPTH] == _PACKAGE.split("."):
+        folder, words = _ROOT, words[_DEPTH:]
     else:
-        return []
-    place = base.joinpath(*words)
-    inside = re.findall(r"\w+", names.decode()) if place.is_dir() else []
-    return [file for each in (place, *(place / name for name in inside)) if (file := _module_file(each)) is not None and file.is_relative_to(_ROOT)]
+        return ()
+    place = os.path.join(folder, *words)
+    inside = [os.path.join(place, name) for name in re.findall(r"\w+", names.decode())] if os.path.isdir(place) else []
+    files = (_module_file(each) for each in (place, *inside))
+    return tuple(file for file in files if file is not None and file.startswith(_ROOT + os.sep) and _holds_kernels(file))

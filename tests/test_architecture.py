@@ -64,7 +64,7 @@ def test_code_of_kernels_is_where_their_sources_are_looked_for():
     compiled = "from (\\.+runtime)?\\.(compiler|emit|kernel|native|simd|vector) import"
     for path in MODULES:
         if path.parts[len(ROOT.parts)] == "ops" and re.search(f"^{compiled}", path.read_text(), re.MULTILINE):
-            assert sources._holds_kernels(path), f"{path} has code of kernels, and so a name that ends with _kernel.py"
+            assert sources._holds_kernels(str(path)), f"{path} has code of kernels, and so a name that ends with _kernel.py"
 
 
 def test_operators_and_kernels_load_no_compiler():

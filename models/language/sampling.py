@@ -7,7 +7,8 @@ the same text here, not llama.cpp's.
 
 from __future__ import annotations
 
-import secrets
+import functools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,8 +64,12 @@ class Sampler:
 
     def __init__(self, sampling: Sampling, batch: int) -> None:
         self.sampling = sampling
-        self.seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
-        self._random = [np.random.Generator(np.random.PCG64([self.seed, row])) for row in range(batch)]
+        self.seed = int.from_bytes(os.urandom(4), "little") if sampling.seed is None else sampling.seed
+        self._batch = batch
+
+    @functools.cached_property
+    def _random(self) -> list[np.random.Generator]:
+        return [np.random.Generator(np.random.PCG64([self.seed, row])) for row in range(self._batch)]
 
     def choose(self, logits: np.ndarray, seen: Sequence[Sequence[int]]) -> np.ndarray:
         """The next token of each sequence, int64 [batch].

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -41,7 +40,7 @@ def _count(start: np.generic, limit: np.generic, delta: np.generic) -> int:
     """ceil((limit - start) / delta), at least 0: exact for integers, in f64 for floats (which holds the quotient of f32 and narrower)."""
     if start.dtype.kind in "iu":
         ends = [int(item) for item in (start, limit, delta)]
-        return max(0, math.ceil(Fraction(ends[1] - ends[0], ends[2]))) if ends[2] else -1
+        return max(0, -((ends[0] - ends[1]) // ends[2])) if ends[2] else -1
     first, last, step = (float(item) for item in (start, limit, delta))
     count = (last - first) / step if step else math.nan
     return max(0, math.ceil(count)) if math.isfinite(count) else -1
