@@ -5,6 +5,7 @@ Source: the encoding guide of Protocol Buffers. Groups, which ONNX never had, ar
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
@@ -35,6 +36,10 @@ class Span(NamedTuple):
     nbytes: int
 
 
+_COUNT = itertools.count()
+"""Models in memory; an address would come again."""
+
+
 class Memory(Source):
     """A model that is held in memory, in the place of a file."""
 
@@ -44,7 +49,7 @@ class Memory(Source):
         self.fd = -1
         self._open = False
         self.size = len(data)
-        self.identity = (0, id(data), len(data), 0)
+        self.identity = (0, next(_COUNT), len(data), 0)
         self.budget = Budget("", current())
 
     def read(self, offset: int, nbytes: int) -> bytes:
