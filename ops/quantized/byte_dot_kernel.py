@@ -10,13 +10,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import cgutils
+from ...runtime.dots import fours, fours_of_halves, twos_and_sums
 from ...runtime.paths import INTEGERS
+from ...runtime.vector import Code
 
 LANES = 16
 WORDS = ir.VectorType(ir.IntType(32), LANES)
-HALF = LANES // 2
-_SHORTS, _HALF_WORDS = ir.VectorType(ir.IntType(16), 2 * LANES), ir.VectorType(ir.IntType(32), HALF)
+_SHORTS = ir.VectorType(ir.IntType(16), 2 * LANES)
 PATH = INTEGERS.taken()
 
 
@@ -26,59 +26,29 @@ def dot(builder: Any, path: str, sums: Any, columns: Any, spread: Any) -> Any:
     Args:
         path: a row of `INTEGERS`, which the processor has.
     """
-    return WAYS[path](builder, sums, columns, spread)
+    return WAYS[path](Code(builder), sums, columns, spread)
 
 
-def _whole(builder: Any, sums: Any, columns: Any, spread: Any) -> Any:
-    return _call(builder, "llvm.x86.avx512.vpdpbusd.512", sums.type, sums, columns, spread)
-
-
-def _halves(builder: Any, sums: Any, columns: Any, spread: Any) -> Any:
-    made = []
-    for half in range(2):
-        lanes = ir.Constant(_HALF_WORDS, list(range(half * HALF, half * HALF + HALF)))
-        parts = [builder.shuffle_vector(item, item, lanes) for item in (sums, columns, spread)]
-        made.append(_call(builder, "llvm.x86.avx512.vpdpbusd.256", _HALF_WORDS, *parts))
-    return _joined(builder, *made)
-
-
-def _pairs(builder: Any, sums: Any, columns: Any, spread: Any) -> Any:
-    for one, other in zip(_unsigned(builder, columns), _signed(builder, spread), strict=True):
-        made = []
-        for half in range(2):
-            lanes = ir.Constant(WORDS, list(range(half * LANES, half * LANES + LANES)))
-            parts = [builder.shuffle_vector(item, item, lanes) for item in (one, other)]
-            made.append(_call(builder, "llvm.x86.avx2.pmadd.wd", _HALF_WORDS, *parts))
-        sums = builder.add(sums, _joined(builder, *made))
+def _pairs(code: Code, sums: Any, columns: Any, spread: Any) -> Any:
+    for one, other in _widened(code.builder, columns, spread):
+        sums = twos_and_sums(code, sums, code.builder.bitcast(one, WORDS), code.builder.bitcast(other, WORDS))
     return sums
 
 
-def _plain(builder: Any, sums: Any, columns: Any, spread: Any) -> Any:
-    bits = ir.Constant(WORDS, [16] * LANES)
-    for one, other in zip(_unsigned(builder, columns), _signed(builder, spread), strict=True):
+def _plain(code: Code, sums: Any, columns: Any, spread: Any) -> Any:
+    builder, bits = code.builder, ir.Constant(WORDS, [16] * LANES)
+    for one, other in _widened(builder, columns, spread):
         product = builder.bitcast(builder.mul(one, other), WORDS)
         sums = builder.add(sums, builder.add(builder.ashr(product, bits), builder.ashr(builder.shl(product, bits), bits)))
     return sums
 
 
-WAYS = {"VNNI": _whole, "AVX-VNNI": _halves, "16-bit pairs": _pairs, "16-bit products": _plain}
+WAYS = {"VNNI": fours, "AVX-VNNI": fours_of_halves, "16-bit pairs": _pairs, "16-bit products": _plain}
 
 
-def _unsigned(builder: Any, words: Any) -> tuple[Any, Any]:
-    """Bytes at even and at odd places, as pairs of 16 bits."""
-    pairs = builder.bitcast(words, _SHORTS)
-    return builder.and_(pairs, ir.Constant(_SHORTS, [255] * 2 * LANES)), builder.lshr(pairs, ir.Constant(_SHORTS, [8] * 2 * LANES))
-
-
-def _signed(builder: Any, words: Any) -> tuple[Any, Any]:
-    pairs, bits = builder.bitcast(words, _SHORTS), ir.Constant(_SHORTS, [8] * 2 * LANES)
-    return builder.ashr(builder.shl(pairs, bits), bits), builder.ashr(pairs, bits)
-
-
-def _joined(builder: Any, low: Any, high: Any) -> Any:
-    return builder.shuffle_vector(low, high, ir.Constant(WORDS, list(range(LANES))))
-
-
-def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+def _widened(builder: Any, columns: Any, spread: Any) -> list[tuple[Any, Any]]:
+    """Bytes at even places and those at odd ones, as pairs of 16 bits: unsigned, and signed."""
+    unsigned, signed = builder.bitcast(columns, _SHORTS), builder.bitcast(spread, _SHORTS)
+    bits = ir.Constant(_SHORTS, [8] * 2 * LANES)
+    even = builder.and_(unsigned, ir.Constant(_SHORTS, [255] * 2 * LANES)), builder.ashr(builder.shl(signed, bits), bits)
+    return [even, (builder.lshr(unsigned, bits), builder.ashr(signed, bits))]
