@@ -195,16 +195,20 @@ class Step:
 
     def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
         """A constant input in another layout, which is made once for a session."""
+        return self.held(self.derived(index, layout, pack))
+
+    def derived(self, index: int, kind: Any, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """What `make` gives for a constant input, once for a session; the input is not held for it."""
         buffer = self.inputs[index]
         assert buffer is not None
         constant = buffer.room.constant
-        assert constant is not None
-        key = (id(constant), buffer.offset, buffer.shape, layout)
+        key = (id(constant), buffer.offset, buffer.shape, kind)
         if key not in self.cache:
-            array = constant.briefly() if isinstance(constant, Unread) else constant
-            made = pack(_part(buffer, array))
-            self.cache[key] = (made.copy() if np.may_share_memory(made, array) and array is not constant else made, constant)
-        return self.held(self.cache[key][0])
+            array = briefly(buffer)
+            made = make(array)
+            self.cache[key] = (made.copy() if np.may_share_memory(made, array) and isinstance(constant, Unread) else made, constant)
+        found: np.ndarray = self.cache[key][0]
+        return found
 
     def parts(self, limit: int, work: float) -> int:
         """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
@@ -214,6 +218,13 @@ class Step:
         room = Room(math.prod(shape) * dtype.itemsize)
         self.rooms.append(room)
         return Buffer(dtype, shape, room)
+
+
+def briefly(buffer: Buffer) -> np.ndarray:
+    """The elements of a buffer of constants, which are not held for it."""
+    constant = buffer.room.constant
+    assert constant is not None
+    return _part(buffer, constant.briefly() if isinstance(constant, Unread) else constant)
 
 
 def _part(buffer: Buffer, array: np.ndarray) -> np.ndarray:

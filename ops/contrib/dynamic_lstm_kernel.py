@@ -175,15 +175,17 @@ def recurred_bytes(args: Any, part: Any, parts: Any) -> None:
 
 
 def _weights(step: Step, index: int, scale: int, zero: int, shape: tuple[int, ...]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]] | None:
-    """For each direction a matrix [depth, columns] with scales and zero points of its columns; None where one is not constant or does not fit."""
-    matrices, scales, zeros = step.constant(index), step.constant(scale), step.constant(zero)
-    if matrices is None or scales is None or zeros is None or matrices.shape != shape or matrices.dtype not in (U8, I8):
+    """For each direction the sums of the columns of its matrix [depth, columns], their scales and zero points; None where one is not constant or
+    does not fit."""
+    matrices, scales, zeros = step.inputs[index], step.constant(scale), step.constant(zero)
+    if matrices is None or not step.known(index) or scales is None or zeros is None or matrices.shape != shape or matrices.dtype not in (U8, I8):
         return None
     count, columns = shape[0], shape[2]
     if scales.shape != zeros.shape or scales.size not in (count, count * columns) or scales.dtype != F32:
         return None
-    pairs = zip(matrices, scales.reshape(count, -1), zeros.reshape(count, -1), strict=True)
-    return [(matrix, for_columns(factor, columns, 1.0), for_columns(zero, columns, 0.0)) for matrix, factor, zero in pairs]
+    sums = step.derived(index, "sums", lambda array: array.sum(1, dtype=np.int64))
+    rows = zip(sums, scales.reshape(count, -1), zeros.reshape(count, -1), strict=True)
+    return [(own, for_columns(factor, columns, 1.0), for_columns(zero, columns, 0.0)) for own, factor, zero in rows]
 
 
 @native(dynamic_quantize_lstm)
@@ -208,8 +210,8 @@ def plan_dynamic_lstm(step: Step) -> Planned:
         return None
     if lengths is not None and (lengths.shape != (batch,) or lengths.dtype != np.int32):
         return None
-    launches, added = _added(step, x, inputs)
-    terms = [zero_terms(matrix, zeros) for matrix, _, zeros in states]
+    launches, added = _added(step, x, w.dtype, inputs)
+    terms = [zero_terms(sums, hidden, r.dtype, zeros) for sums, _, zeros in states]
     panels = step.packed(2, "bytes", lambda array: np.stack([byte_panels(matrix) for matrix in array]))
     width, wide = -(-hidden // LANES) * LANES, -(-hidden // 4) * 4
     room = batch * (8 * width + wide + 4 * LANES + 8 + 4 * (columns + LANES) + 4 * PANEL) + 4 * PANEL + 64
@@ -226,15 +228,15 @@ def plan_dynamic_lstm(step: Step) -> Planned:
     return [*launches, Launch(recurred_bytes, arguments, parts)]
 
 
-def _added(step: Step, x: Buffer, inputs: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[list[Launch], Buffer]:
+def _added(step: Step, x: Buffer, dtype: np.dtype[Any], inputs: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[list[Launch], Buffer]:
     """Products of all inputs with the weights of each direction: [directions, rows, columns]."""
-    columns, rows = inputs[0][0].shape[1], x.shape[0] * x.shape[1]
+    columns, rows = len(inputs[0][0]), x.shape[0] * x.shape[1]
     launches, codes, scale, zero = dynamically(step, x)
     made = step.scratch(4 * (len(inputs) * rows * columns + LANES)).view((len(inputs) * rows * columns + LANES,), dtype=F32)
     panels = step.packed(1, "bytes", lambda array: np.stack([byte_panels(matrix) for matrix in array]))
     one = panels.count // len(inputs)
-    for index, (matrix, scales, zeros) in enumerate(inputs):
+    for index, (sums, scales, zeros) in enumerate(inputs):
         factors = Factors(codes, zero, 1, 9, REALS, scale)
         target = made.view((rows, columns), index * rows * columns)
-        launches += multiplied(step, target, factors, matrix, panels.view((one,), index * one), scales, zeros)
+        launches += multiplied(step, target, factors, sums, dtype, panels.view((one,), index * one), scales, zeros)
     return launches, made

@@ -135,8 +135,8 @@ def plan_attention(step: Step) -> Planned:
     """Constant weights; rotary embedding, pasts in buffers and masks of other shapes than [batch] and [batch, keys] are left to NumPy."""
     given: list[Buffer | None] = [*step.inputs, *[None] * (7 - len(step.inputs))]
     x, (mask, past, bias, filled_past) = given[0], given[3:7]
-    weights, projection = step.constant(1), step.constant(2)
-    if x is None or weights is None or x.dtype != F32 or len(x.shape) != 3 or weights.shape[:1] != x.shape[2:]:
+    weights, projection = step.inputs[1], step.constant(2)
+    if x is None or weights is None or not step.known(1) or x.dtype != F32 or len(x.shape) != 3 or weights.shape[:1] != x.shape[2:]:
         return None
     if filled_past is not None or (step.inputs[2] is not None and projection is None):
         return None
@@ -153,8 +153,10 @@ def plan_quantized_attention(step: Step) -> Planned:
     """The same of bytes, with one scale or one for each column of the weights; f32."""
     given: list[Buffer | None] = [*step.inputs, *[None] * (9 - len(step.inputs))]
     x, scale, mask, zero, past = given[0], given[3], given[5], given[6], given[8]
-    weights, projection = step.constant(1), step.constant(2)
-    if x is None or weights is None or projection is None or projection.dtype != F32 or scale is None or scale.dtype != F32 or len(x.shape) != 3:
+    weights, projection = step.inputs[1], step.constant(2)
+    if x is None or weights is None or not step.known(1) or len(x.shape) != 3:
+        return None
+    if projection is None or projection.dtype != F32 or scale is None or scale.dtype != F32:
         return None
     wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
     made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)

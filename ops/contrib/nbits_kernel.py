@@ -203,18 +203,19 @@ def plan_matmul_nbits(step: Step) -> Planned:
     a, zeros, bias = given[0], given[3], given[5]
     depth, columns, size, bits = (step.attributes[name] for name in ("K", "N", "block_size", "bits"))
     blocks = -(-depth // size)
-    codes, scales, held = step.constant(1), step.constant(2), step.constant(5)
+    codes, scales, held = step.inputs[1], step.inputs[2], step.constant(5)
     order, known = _in_order(step, depth, size)
     if a is None or a.dtype != F32 or a.shape[-1:] != (depth,) or size % LANES or not known:
         return None
-    if codes is None or scales is None or scales.dtype != F32 or step.attributes.get("weight_prepacked", 0) or scales.size != columns * blocks:
+    if codes is None or scales is None or not (step.known(1) and step.known(2)) or scales.dtype != F32 or scales.count != columns * blocks:
         return None
-    if codes.size != columns * blocks * row_nbytes(size, bits) or (bias is not None and (held is None or held.size != columns)):
+    if step.attributes.get("weight_prepacked", 0) or codes.count != columns * blocks * row_nbytes(size, bits):
+        return None
+    if bias is not None and (held is None or held.size != columns):
         return None
     offsets, offset_step = step.held(np.zeros(PANEL, np.int8)), 0
     if zeros is not None:
-        points = step.constant(3)
-        if points is None or points.dtype != np.uint8 or points.size != columns * row_nbytes(blocks, bits):
+        if not step.known(3) or zeros.dtype != np.uint8 or zeros.count != columns * row_nbytes(blocks, bits):
             return None
         offsets, offset_step = step.packed(3, "panels", lambda array: _from_middle(array, columns, blocks, bits)), PANEL
     kept, launches = kept_bits(bits), []

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...runtime.fusion import NARROW, Apply, Chain
 from ...runtime.kernel import range_kernel
-from ...runtime.launch import Buffer, Launch, Planned, Planner, Room, Step, View
+from ...runtime.launch import Buffer, Launch, Planned, Planner, Room, Step, View, briefly
 from ...runtime.native import share
 from ..math.lane_kernel import KINDS, widen
 
@@ -49,19 +49,12 @@ class Wide(Step):
         if index not in self.narrow:
             return Step.constant(self, index)
         if self.rearranging and index not in self.made:
-            self.made[index] = self._numbers(index).astype(np.float32)
+            self.made[index] = briefly(self.narrow[index]).astype(np.float32)
         return self.made.get(index)
 
     def known(self, index: int) -> bool:
         """As `constant` gives them."""
         return self.rearranging if index in self.narrow else Step.known(self, index)
-
-    def _numbers(self, index: int) -> np.ndarray:
-        """A large constant as it is."""
-        buffer = self.narrow[index]
-        assert buffer.room.constant is not None
-        whole = buffer.room.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
-        return whole.view(buffer.dtype).reshape(buffer.shape)
 
     def packed(self, index: int, layout: Any, pack: Any) -> Buffer:
         """Another layout, kept narrow. Raises Inexact where it holds other numbers than the weight."""
@@ -70,7 +63,7 @@ class Wide(Step):
         weight = self.narrow[index]
         key = (id(weight.room.constant), weight.offset, weight.shape, layout, "narrow")
         if key not in self.cache:
-            made = pack(self._numbers(index).astype(np.float32))
+            made = pack(briefly(weight).astype(np.float32))
             kept = made.astype(weight.dtype)
             if (kept.astype(np.float32) != made).any():
                 raise Inexact
@@ -97,14 +90,13 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     for index, buffer in enumerate(step.inputs):
         if buffer is None or buffer.dtype.name not in NARROW:
             continue
-        held = step.constant(index)
-        if held is not None and held.size < LARGE:
-            inner.inputs[index] = inner.held(held.astype(np.float32))
-        elif held is not None:
+        if not step.known(index):
+            inner.inputs[index] = inner.wide(buffer)
+        elif buffer.count < LARGE:
+            inner.inputs[index] = inner.held(briefly(buffer).astype(np.float32))
+        else:
             inner.narrow[index] = buffer
             inner.inputs[index] = Buffer(F32, buffer.shape, Room(4 * buffer.count))
-        else:
-            inner.inputs[index] = inner.wide(buffer)
     found = planner(inner)
     if found is None or isinstance(found, View | Chain):
         return None

@@ -125,12 +125,12 @@ def for_columns(values: np.ndarray, columns: int, otherwise: float) -> np.ndarra
     return whole
 
 
-def zero_terms(matrix: np.ndarray, zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each column of the panels of a matrix: its zero point as panels have it, and what `results` takes as its term."""
-    depth, columns = matrix.shape
+def zero_terms(sums: np.ndarray, depth: int, dtype: np.dtype[Any], zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each column of the panels of a matrix whose columns have these sums: its zero point as panels have it, and what `results` takes as its
+    term."""
     terms = np.zeros(len(zeros), np.int64)
-    terms[:columns] = matrix.astype(np.int64).sum(0) - depth * zeros[:columns].astype(np.int64)
-    return (zeros + (0 if matrix.dtype == U8 else MIDDLE)).astype(np.int32), terms.astype(np.int32)
+    terms[: len(sums)] = sums - depth * zeros[: len(sums)].astype(np.int64)
+    return (zeros + (0 if dtype == U8 else MIDDLE)).astype(np.int32), terms.astype(np.int32)
 
 
 def _scalar(buffer: Buffer | None) -> bool:
@@ -139,26 +139,28 @@ def _scalar(buffer: Buffer | None) -> bool:
 
 def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_bytes) -> list[Launch] | None:
     """Launches of a product; None where the right factor is not constant, or scales are for something else than columns."""
-    a, matrix = factors.a, step.constant(factors.b)
-    if matrix is None or matrix.ndim != 2 or a.dtype not in (U8, I8) or matrix.dtype not in (U8, I8) or not a.shape:
+    a, matrix = factors.a, step.inputs[factors.b]
+    if matrix is None or not step.known(factors.b) or len(matrix.shape) != 2 or not a.shape:
         return None
-    if factors.turned:
-        matrix = matrix.T
-    depth, columns = matrix.shape
+    if a.dtype not in (U8, I8) or matrix.dtype not in (U8, I8):
+        return None
+    depth, columns = reversed(matrix.shape) if factors.turned else matrix.shape
     scales, zeros = _columns(step, factors.b_scale, columns, 1.0), _columns(step, factors.b_zero, columns, 0.0)
     singles = (factors.a_scale, factors.a_zero, factors.y_scale, factors.y_zero)
     if scales is None or zeros is None or a.shape[-1] != depth or not all(map(_scalar, singles)) or y.count != a.count // depth * columns:
         return None
     panels = step.packed(factors.b, ("bytes", factors.turned), lambda array: byte_panels(array.T if factors.turned else array))
-    return multiplied(step, y, factors, matrix, panels, scales, zeros, kernel)
+    sums = step.derived(factors.b, ("sums", factors.turned), lambda array: array.sum(int(factors.turned), dtype=np.int64))
+    return multiplied(step, y, factors, sums, matrix.dtype, panels, scales, zeros, kernel)
 
 
 def multiplied(
-    step: Step, y: Buffer, factors: Factors, matrix: np.ndarray, panels: Buffer, scales: np.ndarray, zeros: np.ndarray, kernel: Any = product_of_bytes
+    step: Step, y: Buffer, factors: Factors, sums: np.ndarray, dtype: np.dtype[Any], panels: Buffer, scales: np.ndarray, zeros: np.ndarray,
+    kernel: Any = product_of_bytes,
 ) -> list[Launch]:
-    """Launches of a product with a matrix that is in panels, and a scale and a zero point for each of their columns."""
-    a, (depth, columns) = factors.a, matrix.shape
-    moved, terms = zero_terms(matrix, zeros)
+    """Launches of a product with a matrix that is in panels, the sums of its columns, and a scale and a zero point for each column of the panels."""
+    a, depth, columns = factors.a, factors.a.shape[-1], len(sums)
+    moved, terms = zero_terms(sums, depth, dtype, zeros)
     rows, wide = a.count // depth, -(-depth // 4) * 4
     lines, own = step.scratch(rows * wide), step.scratch(8 * rows)
     units = -(-columns // PANEL) * -(-rows // TALL)

@@ -184,9 +184,9 @@ def convolution(
     scales: tuple[Buffer, np.ndarray, Buffer] | None, y_zero: Buffer | None, bias: Buffer | None, kernel: Any = convolved_bytes,
 ) -> list[Launch] | None:
     """A convolution; scales are of the input, of each output channel, and of the result."""
-    w, held = step.inputs[w_index], step.constant(w_index)
+    w = step.inputs[w_index]
     groups = step.attributes["group"]
-    if w is None or held is None or x.dtype not in (U8, I8) or held.dtype not in (U8, I8) or len(x.shape) not in (3, 4, 5):
+    if w is None or not step.known(w_index) or x.dtype not in (U8, I8) or w.dtype not in (U8, I8) or len(x.shape) not in (3, 4, 5):
         return None
     if w.shape[1] * groups != x.shape[1] or (x_zero is not None and x_zero.count != 1) or w.shape[0] % groups:
         return None
@@ -220,7 +220,7 @@ def convolution(
     sums = step.packed(w_index, "sums", _kernel_sums)
     shifts, multipliers = (step.scratch(4 * (w.shape[0] + PANEL)) for _ in range(2))
     factors = (w.shape[0], sums, _or(bias), _or(x_zero), shared[0], x_scale, step.held(own_scales), y_scale, shifts, multipliers)
-    zeros = zero - (MIDDLE if held.dtype == U8 else 0)
+    zeros = zero - (MIDDLE if w.dtype == U8 else 0)
     padded = [max(axis.size + axis.begin, (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1) for axis in axes]
     count = images * groups * -(-channels // 4) * math.prod(padded)
     source = step.scratch(4 * (count + 2 * LANES))
