@@ -46,6 +46,7 @@ class Sight:
     right: int = -1
     length: Buffer | None = None
     mask: Buffer | None = None
+    sink: Buffer | None = None
     captures: dict[int, Buffer] = field(default_factory=dict)
 
 
@@ -103,9 +104,10 @@ def attended(
     groups, keys, width = k.shape[1], k.shape[2], v.shape[3]
     each = heads // groups
     if work == np.float32 and precision in (None, work) and not sight.captures and fits(size, width):
-        rule = Rule(scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask)
+        rule = Rule(scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask, sight.sink)
         kind = tensor_kind(q, k, v)
         return [prompt(q, k, v, y, rule, kind)] if kind is not None else [*flash(q, k, v, y, rule)]
+    assert sight.sink is None, "sinks are added tile by tile"
     scores = step.temporary(work, (n, heads, queries, keys))
     launches: list[Launch | Chain] = [product(
         q.buffer, k.buffer, scores,

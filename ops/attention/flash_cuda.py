@@ -71,6 +71,7 @@ class Rule:
         offset: int64 arrays of one number, or one for each of the batch: the place of the first query among the keys; length: how many keys count.
         left, right: how far a query sees, -1 for everything.
         mask: broadcasts to [batch, heads, queries, keys]; keys beyond its end are hidden.
+        sink: one more score for each head, which takes its part of the softmax and gives no value.
     """
 
     scale: float
@@ -81,6 +82,7 @@ class Rule:
     right: int
     length: Buffer | None
     mask: Buffer | None
+    sink: Buffer | None = None
 
     @property
     def placed(self) -> bool:
@@ -108,6 +110,18 @@ class Rule:
                 writer.parameter(f"mask_{axis}", 0 if count == 1 else step)
             writer.parameter("mask_keys", shape[3])
             writer.parameter("mask_e", 0 if shape[3] == 1 else 1)
+
+    def declare_sink(self, writer: Writer) -> None:
+        """The parameter of a kernel that adds sinks."""
+        if self.sink is not None:
+            writer.parameter("sink", self.sink)
+
+    def sunk(self, total: str, top: str, head: str) -> list[str]:
+        """Lines that add a head's sink to a sum of powers of e over the score `top`."""
+        if self.sink is None:
+            return []
+        loaded = stored(self.sink.dtype).load.format(f"sink[{head}]")
+        return [f"if {total} != np.float32(0):", f"    {total} += np.float32(math.exp(np.float32({loaded}) - {top}))"]
 
 
 def fits(size: int, width: int) -> bool:
@@ -143,7 +157,7 @@ def flash(q: Heads, k: Heads, v: Heads, y: Heads, rule: Rule, pages: Pages | Non
     title = f"attention by tiles of keys{' in pages' if pages is not None else ''}{', which blocks share' if parts is not None else ''}"
     made = generated.made(title, "\n".join(["import math", writer.text()]), (THREADS,))
     launch = Launch(made, writer.values, units * splits)
-    return [launch] if parts is None else [launch, _joining(parts, y, splits)]
+    return [launch] if parts is None else [launch, _joining(parts, y, splits, rule)]
 
 
 def _strided(writer: Writer, name: str, item: Heads) -> None:
@@ -177,6 +191,8 @@ class _Kernel:
     def _parameters(self) -> None:
         writer = self.writer
         self.rule.declare(writer, None if self.pages is None else self.pages.places)
+        if self.splits == 1:
+            self.rule.declare_sink(writer)
         if self.pages is not None:
             for name, buffer in (("table", self.pages.table), ("sequences", self.pages.sequences), ("flag", self.pages.flag)):
                 writer.parameter(name, buffer)
@@ -281,6 +297,8 @@ class _Kernel:
         if self.splits > 1:
             writer.add(3, f"part = ((batch * groups * each + head) * {queries} + query) * splits + split", "if thread == 0:")
             writer.add(4, "found_rows[2 * part] = top[r]", "found_rows[2 * part + 1] = total[r]")
+        else:
+            writer.add(3, *self.rule.sunk("total[r]", "top[r]", "head"))
         writer.add(3, f"for at_slot in range({self.slots}):", f"    at = at_slot * {THREADS} + thread", f"    if at < {self.width}:")
         writer.add(5, f"found = sums[r * {self.slots} + at_slot]")
         if self.splits > 1:
@@ -290,7 +308,7 @@ class _Kernel:
         writer.add(5, f"y[batch * y_n + head * y_h + query * y_l + at * y_e] = {stored(self.y.buffer.dtype).store.format('found')}")
 
 
-def _joining(parts: list[Buffer], y: Heads, splits: int) -> Launch:
+def _joining(parts: list[Buffer], y: Heads, splits: int, rule: Rule) -> Launch:
     """Results of the parts of the keys, each by its largest score."""
     n, heads, queries, width = y.shape
     threads = 4 if SIMULATED else 128
@@ -301,12 +319,14 @@ def _joining(parts: list[Buffer], y: Heads, splits: int) -> Launch:
     for name, value in (("count", count), ("splits", splits), ("heads", heads), ("queries", queries), ("width", width)):
         writer.parameter(name, value)
     _strided(writer, "y", y)
+    rule.declare_sink(writer)
     writer.add(1, "for i in range(np.int64(cuda.grid(1)), count, cuda.gridsize(1)):", "    row, at, top = i // width, i % width, np.float32(-np.inf)")
     writer.add(2, "for split in range(splits):", "    mine = found_rows[2 * (row * splits + split)]", "    top = mine if mine > top else top")
     writer.add(2, "total, found = np.float32(0), np.float32(0)", "for split in range(splits):", "    part = row * splits + split")
     writer.add(3, "mine = found_rows[2 * part]", "if mine > np.float32(-np.inf):", "    share = np.float32(math.exp(mine - top))")
     writer.add(4, "total += share * found_rows[2 * part + 1]", "found += share * found_sums[part * width + at]")
-    writer.add(2, "if total != np.float32(0):", "    found = found / total", "place = row // queries")
+    writer.add(2, "place = row // queries", *rule.sunk("total", "top", "place % heads"))
+    writer.add(2, "if total != np.float32(0):", "    found = found / total")
     store = stored(y.buffer.dtype).store.format("found")
     writer.add(2, f"y[place // heads * y_n + place % heads * y_h + row % queries * y_l + at * y_e] = {store}")
     kernel = generated.made("parts of attention joined", "\n".join(["import math", writer.text()]), (threads,))

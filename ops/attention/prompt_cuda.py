@@ -79,6 +79,7 @@ class _Kernel:
     def write(self, y: Heads) -> None:
         """All lines."""
         self.rule.declare(self.writer)
+        self.rule.declare_sink(self.writer)
         self._head()
         self._tile(1, ROWS, "q", "queries_tile", self.size, self.pitch, "first", "rows", "group * each + row % each", "row // each")
         self.writer.add(1, "close_copies()", f"queries_at = (warp * 16 + lane % 16) * {self.pitch} + lane // 16 * 4")
@@ -213,6 +214,7 @@ class _Kernel:
         for side in range(2):
             for mask in (1, 2):
                 writer.add(1, f"total{side} += exchanged(total{side}, np.int32({mask}))")
+            writer.add(1, *self.rule.sunk(f"total{side}", f"top{side}", f"head{side}"))
             writer.add(1, f"over{side} = np.float32(1) / total{side} if total{side} != np.float32(0) else np.float32(0)", f"if row{side} < rows:")
             writer.add(2, f"at = batch * y_n + head{side} * y_h + query{side} * y_l")
             for tile in range(2 * self.across):

@@ -25,6 +25,10 @@ def _count(last: int) -> int:
     return last + 1
 
 
+def _all(last: int, length: int) -> int:
+    return length
+
+
 def sum_of(start: int, place: int) -> int:
     """The place of a new key."""
     return start + place
@@ -54,10 +58,10 @@ def group_query_on_device(step: Step) -> Planned:
     totals = step.constant(6)
     if totals is None:
         return "how many keys there are is computed while it runs"
-    if any(step.given(index) is not None for index in range(9, 16)) or given["qk_output"] or given["sliding_window_cache"]:
-        return "given positions, biases, sinks, norms, quantized and sliding caches are for the CPU"
-    if given["smooth_softmax"] == 1 or not given["causal"] or given["k_quant_type"] not in ("", "NONE"):
-        return "sinks, quantized caches and sight ahead are for the CPU"
+    if any(step.given(index) is not None for index in range(12, 16)) or given["qk_output"] or given["sliding_window_cache"]:
+        return "scores as outputs, norms, quantized and sliding caches are for the CPU"
+    if given["k_quant_type"] not in ("", "NONE") or given["v_quant_type"] not in ("", "NONE"):
+        return "quantized caches are for the CPU"
     query, key, value = step.input(0), step.given(1), step.given(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
@@ -69,18 +73,29 @@ def group_query_on_device(step: Step) -> Planned:
     first = longest == length
     if not fits(size, size) or query.dtype.name == "float64" or (not first and step.given(3) is None):
         return "heads of this size are for the CPU"
+    positions, bias, sink = (step.given(index) for index in (9, 10, 11))
+    if bias is not None and (len(bias.shape) != 4 or bias.shape[0] not in (1, n) or bias.shape[1] not in (1, heads)):
+        return "its bias does not fit"
+    if sink is None and given["smooth_softmax"] == 1:
+        sink = step.held(np.zeros(heads, np.float32))
     launches: list[Launch | Chain] = []
     last = step.input(5).view((n,))
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
     launches.append(mapped(_zero if first else _start, [last], starts, *([] if first else [length]), compute=INT64))
-    launches.append(mapped(_count, [last], counts, compute=INT64))
+    launches.append(mapped(_all if first else _count, [last], counts, *([length] if first else []), compute=INT64))
     places = step.temporary(INT64, (n, length))
     launches.append(mapped(sum_of, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
     if given["do_rotary"]:
-        q, k = (_turned(step, part, places, launches) for part in (q, k))
+        turns = places
+        if positions is not None and first:
+            turns = step.temporary(INT64, (n, length))
+            launches.append(mapped(sum_of, [positions.view((1, 1)), step.held(np.arange(length))], turns, compute=INT64))
+        elif positions is not None:
+            turns = positions.view((n, length))
+        q, k = (_turned(step, part, turns, launches) for part in (q, k))
     keys, values = (cached(step, step.given(3 + index), part, places, 1 + index, longest, launches) for index, part in enumerate((k, v)))
     left = given["local_window_size"] - 1 if given["local_window_size"] > 0 else -1
-    sight = Sight(starts, True, left, -1, counts)
+    sight = Sight(starts, bool(given["causal"]), left, -1, counts, bias, sink)
     y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
     scale = given["scale"] or 1 / max(1, size) ** 0.5
     return [*launches, *attended(step, q, keys, values, in_heads(y, heads), scale, given["softcap"], sight, F32)]

@@ -79,7 +79,8 @@ class Program:
         self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool | None = False, move: bool = True,
     ) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`: on the host, on the device, or where they are for None."""
-        return self.runner(feeds, keep or frozenset()).run(feeds, on_tap, on_device)
+        read = told(self, feeds)
+        return self.runner(read, keep or frozenset()).run(read, on_tap, on_device)
 
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
         """What runs feeds of these dtypes and shapes."""
@@ -209,7 +210,7 @@ class Runner:
                 return [memory.kept(home) if isinstance(home, Buffer) else _owned(objects[home], feeds, plan) for home in plan.outputs]
             return [memory.download(home) if isinstance(home, Buffer) else _owned(fetched(objects[home]), feeds, plan) for home in plan.outputs]
         live = [objects[home] if isinstance(home, Value) else memory.array(home) for home in plan.live]
-        found = plan.rest.run(told(plan.rest, live), on_device=on_device)
+        found = plan.rest.run(live, on_device=on_device)
         return found if on_device else [_owned(result, feeds, plan) for result in found]
 
     def _step(self, memory: Memory, number: int, step: Any, objects: dict[Value, Any]) -> None:
@@ -303,7 +304,7 @@ class Runner:
             below = self._below.setdefault(id(graph), made)
         fed: list[Any] = [item if item is None or isinstance(item, list | dict | DeviceArray) else np.asarray(item) for item in inputs]
         fed += [self._found(memory, step.captured[value], objects) for value in around]
-        return below.run(told(below, fed), on_device=None if isinstance(step, Control) else False)
+        return below.run(fed, on_device=None if isinstance(step, Control) else False)
 
 
 def told(program: Program, feeds: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,100 @@
+"""Run by test_tensor under the simulator: onnxruntime's attention with sinks, biases, positions, masks and packed inputs; no node stays on the CPU."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+from candle_convert.runtime.build import Builder
+from candle_convert.runtime.cuda.array import DeviceArray
+from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.plan import dtype_of
+from candle_convert.runtime.session import Session
+from cases import host_steps
+from numba import cuda
+
+I32 = np.int32
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def integers(*values):
+    return np.array(values, I32)
+
+
+def separate(batch, length, size=4, dtype=np.float32):
+    return [floats(batch, length, 4 * size, dtype=dtype), *(floats(batch, length, 2 * size, dtype=dtype) for _ in range(2))]
+
+
+def grown(batch, length, room, last, total, dtype=np.float32):
+    """A run of a few more tokens."""
+    return [*separate(batch, length, dtype=dtype), *(floats(batch, 2, room, 4, dtype=dtype) for _ in range(2)), integers(*last), np.array(total, I32)]
+
+
+def first(batch, length, dtype=np.float32):
+    return [*separate(batch, length, dtype=dtype), None, None, integers(*[length - 1] * batch), np.array(length, I32)]
+
+
+CACHES = [floats(16, 2), floats(16, 2)]
+NONE = [None, None]
+SHARED = {"num_heads": 4, "kv_num_heads": 2}
+TURNED = {**SHARED, "do_rotary": 1}
+GROUPED = {
+    "sinks of a prompt": ([*first(2, 3), *NONE, None, None, floats(4)], SHARED),
+    "zero sinks": (first(1, 3), {**SHARED, "smooth_softmax": 1}),
+    "sinks, keys shared": ([*grown(2, 1, 9, (8, 5), 9), *NONE, None, None, floats(4)], {**SHARED, "local_window_size": 4}),
+    "sinks on tensor cores": ([*grown(1, 5, 9, (8,), 9, np.float16), *NONE, None, None, floats(4, dtype=np.float16)], SHARED),
+    "bias": ([*grown(2, 2, 9, (6, 4), 7), *NONE, None, floats(1, 4, 2, 7)], SHARED),
+    "bias for each": ([*first(2, 3), *NONE, None, floats(2, 1, 3, 3)], {**SHARED, "softcap": 3.0}),
+    "positions": ([*grown(2, 2, 9, (6, 4), 7), *CACHES, np.array([[3, 9], [0, 1]])], TURNED),
+    "positions of a prompt": ([*first(2, 3), *CACHES, np.array([[4]])], TURNED),
+    "sight ahead": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "causal": 0}),
+}
+HEADS, ALL, PAIR, WIDE = {"num_heads": 2}, (2, 3, 2, 3, 4), (2, 5, 2, 2, 4), (2, 3, 8)
+CROSS = [floats(*WIDE), floats(2, 5, 8), floats(2, 5, 12)]
+SELF = [floats(*WIDE) for _ in range(3)]
+PACKED = {
+    "all packed": ([floats(*ALL), None, None, floats(24)], {**HEADS, "unidirectional": 1}),
+    "keys and values packed": ([floats(*WIDE), floats(*PAIR)], HEADS),
+    "lengths": ([*CROSS, None, integers(2, 4)], HEADS),
+    "lengths and more": ([*CROSS, floats(28), integers(2, 4, 0, 3, 6, 0, 5, 10)], HEADS),
+    "ends and starts": ([*CROSS, None, integers(3, 5, 1, 0)], HEADS),
+    "seen keys and a past": ([*SELF, None, RNG.integers(0, 2, (2, 4)).astype(I32), floats(1, 2, 3, 5), floats(2, 2, 2, 4), floats(2, 2, 2, 4)], HEADS),
+    "nothing seen": ([*CROSS, None, np.zeros((2, 5), I32)], {**HEADS, "mask_filter_value": -3.0}),
+    "for each query": ([*CROSS, None, RNG.integers(0, 2, (2, 3, 5)).astype(I32)], HEADS),
+    "for each place": ([*SELF, None, RNG.integers(0, 2, (2, 1, 6, 7)).astype(I32), None, floats(2, 2, 2, 4), floats(2, 2, 2, 4)], HEADS),
+}  # fmt: skip
+
+
+def compared(name, operator, inputs, attributes, count, where=lambda array: array):
+    fed = {f"x{index}": array for index, array in enumerate(inputs) if array is not None}
+
+    def graph():
+        made = Graph()
+        made.inputs = [Value(key, dtype_of(array), array.shape) for key, array in fed.items()]
+        outputs = [Value(f"y{index}") for index in range(count)]
+        made.values = {value.name: value for value in (*made.inputs, *outputs)}
+        given = [made.values.get(f"x{index}") for index in range(len(inputs))]
+        Builder(made).add(operator, given, attributes, domain="com.microsoft", outputs=outputs)
+        made.outputs = outputs
+        return made
+
+    session = Session(graph(), device="cuda")
+    found = session.run(None, {key: where(array) for key, array in fed.items()})
+    assert not host_steps(session.program), (name, host_steps(session.program))
+    for one, other in zip(found, Session(graph(), native=False).run(None, fed), strict=True):
+        bound = 1e-5 if one.dtype == np.float32 else 2e-3
+        np.testing.assert_allclose(np.asarray(one, np.float32), np.asarray(other, np.float32), rtol=bound, atol=bound, err_msg=name)
+
+
+for name, (inputs, attributes) in GROUPED.items():
+    compared(name, "GroupQueryAttention", inputs, attributes, 3)
+for name, (inputs, attributes) in PACKED.items():
+    compared(name, "MultiHeadAttention", inputs, attributes, 3)
+compared("total on the device", "GroupQueryAttention", *GROUPED["bias"], 3, lambda array: DeviceArray.taken(cuda.to_device(array)))
+print(len(GROUPED) + len(PACKED))
