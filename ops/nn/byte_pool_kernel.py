@@ -16,14 +16,13 @@ WIDE, NARROW = 64, 16
 
 
 def _joining(count: int, signed: bool, thinned: bool = False) -> Any:
-    kind, half = (ir.VectorType(ir.IntType(8), length) for length in (count, count // 2))
-
     @intrinsic
     def join(typing: Any, target: Any, source: Any, step: Any, taps: Any) -> Any:
         """The largest of `taps` vectors, `step` bytes apart; every other byte of it where that is asked for."""
 
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             target, source, step, taps = args
+            kind, half = (ir.VectorType(ir.IntType(8), length) for length in (count, count // 2))
             load = lambda address: builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)  # noqa: E731
             one = ir.Constant(ir.IntType(64), 1)
             start, before, loop, after = load(source), builder.block, builder.append_basic_block("tap"), builder.append_basic_block("done")

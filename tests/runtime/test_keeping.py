@@ -1,11 +1,13 @@
 """Kept kernels: a second process runs the machine code of the first, closures and calls of the C library included, and compiles nothing."""
 
+import gc
 import os
 import subprocess
 import sys
 
 import pytest
-from candle_convert.runtime import keeping, machine
+from candle_convert.runtime import keeping, machine, registry
+from candle_convert.runtime.kernel import RangeKernel
 
 pytestmark = pytest.mark.skipif(not machine.supported(), reason="kernels are kept for Linux on x86-64")
 PROGRAM = """
@@ -59,3 +61,11 @@ def test_what_functions_close_over_tells_them_apart():
     assert keeping.described(made(made(3))) == keeping.described(made(made(3)))
     with pytest.raises(keeping.UnknownError):
         keeping.described(made(object()))
+
+
+def test_every_kernel_can_be_kept():
+    registry.kernels()
+    kernels = [item for item in gc.get_objects() if type(item) is RangeKernel and item.made_of[0].__module__.startswith("candle_convert.ops.")]
+    assert len(kernels) > 90
+    for kernel in kernels:
+        assert keeping.described(kernel.made_of)
