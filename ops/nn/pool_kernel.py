@@ -11,38 +11,16 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, share
-from ...runtime.simd import LANES, load, room, select, splat
+from ...runtime.simd import LANES, load, room, splat
 from ..math.lane_kernel import load_even, load_single, load_some, store_single, store_some
 from .byte_pool_kernel import LARGEST_BYTES
 from .channel_kernel import BAND
 from .global_pool import global_average_pool
 from .pool import average_pool, max_pool
+from .square_pool_kernel import LINES, SQUARES, largest, seen, summed
 from .window import window
 
 F32 = np.dtype(np.float32)
-
-
-@inner
-def _largest(found: Any, value: Any) -> Any:
-    """The larger ones, NaN where there is one."""
-    return select(value != value, value, select(value > found, value, found))
-
-
-@inner
-def _sum(found: Any, value: Any) -> Any:
-    return found + value
-
-
-@inner
-def _seen(position: Any, axis: Any, padded: Any) -> Any:
-    """How many elements of its axis a window counts; `axis` is size, kernel, stride, dilation, padding before and behind."""
-    size, kernel, stride, dilation, begin, end = axis
-    found = 0
-    for tap in range(kernel):
-        at = position * stride + tap * dilation - begin
-        if 0 <= at < size or (padded != 0 and at < size + end):
-            found += 1
-    return found
 
 
 def _pooling(start: float, joined: Any, average: bool) -> Any:
@@ -97,7 +75,7 @@ def _pooling(start: float, joined: Any, average: bool) -> Any:
             f32(lines)[j] = nothing
         if average:
             for j in range(out_width):
-                f32(counts)[j] = np.float32(_seen(j, (width, kernel_x, stride_x, dilation_x, pad_x, args[16]), padded))
+                f32(counts)[j] = np.float32(seen(j, (width, kernel_x, stride_x, dilation_x, pad_x, args[16]), padded))
         bands = (out_height + band - 1) // band
         first, last = share(args[2] * bands, part, parts)
         for unit in range(first, last):
@@ -107,13 +85,13 @@ def _pooling(start: float, joined: Any, average: bool) -> Any:
                 down(args, args[0] + 4 * plane * height * width, begin + row, lines + 4 * (row * wide + pad_x))
             for row in range(rows):
                 line, target = lines + 4 * row * wide, args[1] + 4 * (plane * out_height + begin + row) * out_width
-                seen = np.float32(1)
+                high = np.float32(1)
                 if average:
-                    seen = np.float32(_seen(begin + row, (height, args[7], args[9], args[11], args[13], args[15]), padded))
+                    high = np.float32(seen(begin + row, (height, args[7], args[9], args[11], args[13], args[15]), padded))
                 for j in range(0, out_width, LANES):
                     found = across(line + 4 * j * stride_x, kernel_x, stride_x, dilation_x)
                     if average:
-                        found = found / (load_single(counts + 4 * j) * splat(seen))
+                        found = found / (load_single(counts + 4 * j) * splat(high))
                     if out_width - j >= LANES:
                         store_single(target + 4 * j, found)
                     else:
@@ -122,7 +100,7 @@ def _pooling(start: float, joined: Any, average: bool) -> Any:
     return pooled
 
 
-_AVERAGE, _LARGEST = _pooling(0.0, _sum, True), _pooling(-math.inf, _largest, False)
+_AVERAGE, _LARGEST = _pooling(0.0, summed, True), _pooling(-math.inf, largest, False)
 
 
 @range_kernel(fastmath={"reassoc"})
@@ -160,11 +138,12 @@ def plan_pool(step: Step) -> Planned:
         return Launch(row_means, (x, y, planes, x.count // planes), step.parts(planes, x.count * 0.3))
     head = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0))
     itemsize = x.dtype.itemsize
-    rows = max(1, min(lines[0][1], BAND // wide // itemsize))
+    square = SQUARES.get((average, kernel, stride)) if itemsize > 1 and lines[0][2:5] == lines[1][2:5] == (kernel, stride, 1) else None
+    rows = max(1, min(lines[0][1], (BAND // itemsize if square is None else LINES) // wide))
     parts = step.parts(planes * -(-lines[0][1] // rows), work / 2 if itemsize > 1 else work / 8)
-    scratch = step.scratch(parts * itemsize * wide * (rows + 1))
-    kernel = LARGEST_BYTES[x.dtype.name] if itemsize == 1 else _AVERAGE if average else _LARGEST
-    return Launch(kernel, (*head, scratch, wide, rows), parts)
+    scratch = step.scratch(parts * itemsize * wide * (rows + 2))
+    general = LARGEST_BYTES[x.dtype.name] if itemsize == 1 else _AVERAGE if average else _LARGEST
+    return Launch(square or general, (*head, scratch, wide, rows), parts)
 
 
 @native(global_average_pool)

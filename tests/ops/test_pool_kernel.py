@@ -46,6 +46,24 @@ def test_special_values():
         np.testing.assert_allclose(found, plain, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(3, 7, 14), (5, 16, 16), (2, 130, 33), (2, 9, 300)])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 1), (3, 2)])
+def test_small_squares(kernel, stride, shape):
+    """Rows shorter and longer than vectors, planes of several bands, paddings that differ, NaN and infinities in some of the bands."""
+    x = np.random.default_rng(kernel).normal(size=(1, *shape)).astype(np.float32)
+    special = x.copy()
+    special[0, 1, 2, 3:9], special[0, 0, 5, 0], special[0, 1, -1, -1] = (np.nan, np.inf, -np.inf, 0, np.nan, -0.0), -np.inf, np.nan
+    for pads in ([0] * 4, [1] * 4, [1, 0, 0, 1], [0, 1, 1, 0]):
+        attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": pads}
+        for values in (x, special):
+            found, plain, _ = pooled("MaxPool", values, **attributes)
+            np.testing.assert_array_equal(found, plain)
+            for padded in (0, 1):
+                found, plain, theirs = pooled("AveragePool", values, **attributes, count_include_pad=padded)
+                np.testing.assert_allclose(found, plain, rtol=2e-5, atol=1e-6)
+                np.testing.assert_allclose(found, theirs, rtol=2e-5, atol=1e-6)
+
+
 def test_one_axis_and_unequal_ones():
     rng = np.random.default_rng(2)
     for operator in ("MaxPool", "AveragePool"):
