@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.kernel import inner, range_kernel
+from ...runtime.kernel import inlined, inner, range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import f32, number, share
 from ...runtime.simd import LANES, load, room, select, splat
 from ..math.finish_kernel import Finish, finished
-from ..math.lane_kernel import fma, load_even, load_single, load_some, store_single, store_some
+from ..math.lane_kernel import evens, fma, load_even, load_single, load_some, odds, store_single, store_some
 from .problem_kernel import Problem, Way
 
 BAND = 16384
@@ -107,6 +107,45 @@ def _four(read: Any) -> Any:
 four_rows, four_rows_apart = _four(load_single), _four(load_even)
 
 
+def _four_squares(stride: int) -> Any:
+    @inlined
+    def three(line: Any) -> Any:
+        low = load_single(line)
+        if stride == 1:
+            return low, load_single(line + 4), load_single(line + 8)
+        high = load_single(line + 4 * LANES)
+        return evens(low, high), odds(low, high), evens(load_single(line + 8), load_single(line + 8 + 4 * LANES))
+
+    @inlined
+    def window(start: Any, top: Any, middle: Any, bottom: Any, weights: Any) -> Any:
+        w, total = f32(weights), splat(start)
+        total = fma(top[2], splat(w[2]), fma(top[1], splat(w[1]), fma(top[0], splat(w[0]), total)))
+        total = fma(middle[2], splat(w[5]), fma(middle[1], splat(w[4]), fma(middle[0], splat(w[3]), total)))
+        return fma(bottom[2], splat(w[8]), fma(bottom[1], splat(w[7]), fma(bottom[0], splat(w[6]), total)))
+
+    @inner
+    def sums(source: Any, weights: Any, start: Any, row: Any) -> Any:
+        """As `four_rows` for windows of 3 x 3, whose rows are read once for all that see them."""
+        first, second, third = three(source), three(source + row), three(source + 2 * row)
+        a = window(start, first, second, third, weights)
+        fourth = three(source + 3 * row)
+        if stride == 1:
+            b = window(start, second, third, fourth, weights)
+            fifth = three(source + 4 * row)
+            c = window(start, third, fourth, fifth, weights)
+            return a, b, c, window(start, fourth, fifth, three(source + 5 * row), weights)
+        fifth = three(source + 4 * row)
+        b = window(start, third, fourth, fifth, weights)
+        sixth, seventh = three(source + 5 * row), three(source + 6 * row)
+        c = window(start, fifth, sixth, seventh, weights)
+        return a, b, c, window(start, seventh, three(source + 7 * row), three(source + 8 * row), weights)
+
+    return sums
+
+
+four_squares, four_squares_apart = _four_squares(1), _four_squares(2)
+
+
 @inner
 def _put(target: Any, count: Any, vector: Any, low: Any, high: Any) -> None:
     """Write the first `count` lanes, limited."""
@@ -131,6 +170,7 @@ def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
     most = (band - 1) * stride_y + (kernel_y - 1) * dilation_y + 1
     scratch, zero = args[31] + part * 4 * (most * wide + LANES), np.float32(0)
     filled(scratch, most * wide, zero)
+    square = kernel_y == kernel_x == 3 and dilation_y == dilation_x == 1 and stride_y == stride_x
     bands = (out_height + band - 1) // band
     first, last = share(images * groups * outputs * bands, part, parts)
     for unit in range(first, last):
@@ -142,14 +182,20 @@ def convolved_by_channel(args: Any, part: Any, parts: Any) -> None:
         start = f32(bias)[channel] if bias_row != 0 else np.float32(0)
         base = y + 4 * (plane * out_height + begin) * out_width
         down, step_y, step_x, row = 4 * stride_y * wide, 4 * dilation_y * wide, 4 * dilation_x, 0
+        four = rows >= 4 and stride_x <= 2
         while row < rows:
-            four = rows - row >= 4 and stride_x <= 2
+            if four:
+                row = min(row, rows - 4)
             for j in range(0, out_width, LANES):
                 source, target = scratch + row * down + 4 * j * stride_x, base + 4 * (row * out_width + j)
                 if not four:
                     _put(target, out_width - j, window_sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x), low, high)
                     continue
-                if stride_x == 1:
+                if square and stride_x == 1:
+                    a, b, c, d = four_squares(source, weights, start, step_y)
+                elif square:
+                    a, b, c, d = four_squares_apart(source, weights, start, step_y)
+                elif stride_x == 1:
                     a, b, c, d = four_rows(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
                 else:
                     a, b, c, d = four_rows_apart(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)

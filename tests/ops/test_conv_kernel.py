@@ -32,6 +32,16 @@ def test_drawn_convolutions(depthwise):
         natively("Conv", drawn(rng, depthwise), 22, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_squares_by_channel(stride):
+    """Rows shorter and longer than vectors; fewer than four of them, fours, and some more."""
+    rng = np.random.default_rng(stride)
+    for height, width in ((3, 3), (7, 7), (8, 16), (9, 33), (13, 70), (120, 150)):
+        x, w, b = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 3, height, width), (3, 1, 3, 3), (3,)))
+        attributes = {"group": 3, "strides": [stride] * 2, "pads": [1, 0, 1, 1], "kernel_shape": [3, 3]}
+        natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4)
+
+
 def test_panels_of_outputs():
     rng = np.random.default_rng(5)
     for _ in range(40):
