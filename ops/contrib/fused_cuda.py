@@ -191,7 +191,7 @@ def _shifted_parts(step: Step, parts: list[Heads], fresh: bool, launches: list[L
         return parts
     made = []
     for part in parts[: 3 if fresh else 1]:
-        n, heads, length, size = part.shape
+        heads, size = part.shape[1], part.shape[3]
         target = in_heads(step.temporary(part.buffer.dtype, part.shape), None)
         apply = applied(_plus, [part.buffer, bias], part.buffer.dtype)
         launches.append(zipped([apply], part.shape, [part.operand, Operand(bias, (0, size, 0, 1), start)], target.operand))

@@ -170,9 +170,11 @@ def _of_floats(form: Form) -> None:
 def _blocks(form: Form) -> None:
     given = form.attributes
     data, indices, scales, zeros, bits = form.input(0), form.input(1), form.input(2), form.given(3), given["bits"]
-    rank = len(lengths(data))
-    if dtype_of(data) is not U8 or given["gather_axis"] % rank or given["quantize_axis"] % rank != rank - 1 or bits not in (2, 4, 8):
-        raise Stays("other than bytes looked up by their first axis and quantized along the last are decoded on the CPU")
+    rank, packed = len(lengths(data)), dtype_of(data) is U8
+    if not packed:
+        bits = 8
+    if given["gather_axis"] % rank or given["quantize_axis"] % rank != rank - 1 or bits not in (2, 4, 8):
+        raise Stays("other than rows looked up by their first axis and quantized along the last are decoded on the CPU")
     count = lengths(data)[-1] * (8 // bits)
     size = given["block_size"] or count
     blocks = lengths(scales)[-1]
@@ -184,7 +186,7 @@ def _blocks(form: Form) -> None:
     place = known.where(place, form.constant(0))
     codes = form.cast(unpacked(form, data.call("Gather", place), bits), F32)
     lead = lengths(codes)[:-1]
-    zero = form.constant(1 << (bits - 1), "float32") if zeros is None else form.cast(
+    zero = form.constant(1 << (bits - 1) if packed else 0, "float32") if zeros is None else form.cast(
         form.part(unpacked(form, zeros.call("Gather", place), bits), -1, 0, blocks), F32).call("Unsqueeze", form.constant([-1]))
     each = form.cast(scales.call("Gather", place), F32).call("Unsqueeze", form.constant([-1]))
     y = form.reshaped((form.reshaped(codes, *lead, blocks, size) - zero) * each, *lead, count)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.cuda.element import computing
+from ...runtime.cuda.narrow import SMALL
 from ...runtime.cuda.place import PLANNERS, Planned, Step, cuda
 from ...runtime.cuda.zip import Chain, applied, identical, mapped
 from ...runtime.fusion import FUNCTIONS, parameters
@@ -19,6 +20,8 @@ from .elementwise_kernel import BOOL_OPERATORS, INTEGER_OPERATORS
 from .logic import bit_shift
 from .sigmoid import gelu
 from .unary import identity, sign
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def fits(name: str, kinds: set[np.dtype[Any]]) -> bool:
@@ -159,8 +162,19 @@ def gelu_on_device(step: Step) -> Planned:
     return mapped(FUNCTIONS[f"Gelu:{step.attributes['approximate']}"], [step.input(0)], step.output())
 
 
+def _within(x: float, largest: float) -> float:
+    return largest if x > largest else -largest if x < -largest else x
+
+
 @cuda(cast, cast_like)
 def cast_on_device(step: Step) -> Planned:
     """Conversions between dtypes of kernels."""
     x, y = step.input(0), step.output()
-    return View(x) if x.dtype == y.dtype else mapped(identical, [x], y)
+    if x.dtype == y.dtype:
+        return View(x)
+    if y.dtype.name == "float8_e8m0fnu":
+        return "exponents are rounded on the CPU"
+    small = SMALL.get(y.dtype.name)
+    if small is None or not step.attributes["saturate"]:
+        return mapped(identical, [x], y)
+    return mapped(_within, [x], y, small.largest, compute=F64 if x.dtype == F64 else F32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ...runtime.cuda.element import computing
 from ...runtime.cuda.fold import Fold, Result, folded, larger, smaller
 from ...runtime.cuda.kernel import Launch
+from ...runtime.cuda.narrow import SMALL
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Planned, Step, cuda
 from ...runtime.cuda.zip import Apply, Chain, applied, mapped, zipped
@@ -32,8 +34,24 @@ def saturated(whole: float, low: float, high: float) -> float:
     return low if not whole > low else high if whole > high else whole
 
 
-def _quantized(x: float, scale: float, low: float, high: float) -> float:
-    return saturated(to_even(x / scale), low, high)
+def _over(x: float, scale: float) -> float:
+    return x / scale
+
+
+def _nearest(x: float, low: float, high: float) -> float:
+    return saturated(to_even(x), low, high)
+
+
+def _nearest_shifted(x: float, zero: float, low: float, high: float) -> float:
+    return saturated(to_even(x) + zero, low, high)
+
+
+def _bounded(x: float, low: float, high: float) -> float:
+    return low if x < low else high if x > high else x
+
+
+def _bounded_shifted(x: float, zero: float, low: float, high: float) -> float:
+    return _bounded(x + zero, low, high)
 
 
 def _shifted(x: float, scale: float, zero: float, low: float, high: float) -> float:
@@ -65,23 +83,28 @@ def spread(step: Step, scale: Buffer, x: Buffer) -> Operand | None:
 
 @cuda(quantize_linear)
 def quantize_on_device(step: Step) -> Planned:
-    """Integers of 8 bits and more."""
+    """Integers and small floats; quotients in half precision are rounded to it."""
     x, scale, zero, y = step.input(0), step.input(1), step.given(2), step.output()
-    if y.dtype.kind not in "iu":
-        return "narrow floats are rounded on the CPU"
     precision = step.attributes["precision"]
     wide = element_type(precision).as_numpy() if precision else scale.dtype
-    if wide.name not in ("float32", "float64"):
-        if wide.kind not in "iu":
-            return "quotients in half precision are computed on the CPU"
-        wide = F64
+    half = wide.name in ("float16", "bfloat16")
+    kind = F64 if wide.kind in "iu" else wide if wide.name == "float64" else F32
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
     if len(found) < len(operands):
         return "its scale does not fit"
-    function = _quantized if zero is None else _shifted
-    apply = Apply(function, tuple(item.buffer for item in found), tuple(map(float, bounds(y.dtype))), wide, y.dtype)
-    return zipped([apply], x.shape, found, over(y, y.shape))
+    small = SMALL.get(y.dtype.name)
+    if y.dtype.name == "float8_e8m0fnu":
+        return "exponents are rounded on the CPU"
+    steps = [Apply(_same, (x,), (), kind, wide), Apply(_over, (None, scale), (), kind, wide)] if half else [Apply(_over, (x, scale), (), kind, kind)]
+    if small is None:
+        low, high = map(float, bounds(y.dtype))
+    else:
+        low, high = (-small.largest, small.largest) if step.attributes["saturate"] else (-math.inf, math.inf)
+    shifts = (None,) if zero is None else (None, zero)
+    function = (_nearest if zero is None else _nearest_shifted) if small is None else _bounded if zero is None else _bounded_shifted
+    steps.append(Apply(function, shifts, (low, high), kind, y.dtype))
+    return zipped(steps, x.shape, found, over(y, y.shape))
 
 
 def _real(x: float, scale: float) -> float:

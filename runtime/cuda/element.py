@@ -1,6 +1,7 @@
 """Elements on the device: how each dtype is stored, loaded and rounded, and scalar functions as device functions.
 
-Half precision and narrower floats are kept as their bits; they are widened to float32 when they are loaded.
+Half precision and narrower floats are kept as their bits; they are widened to float32 when they are loaded. Elements of fewer than 8 bits have a
+byte each, as in NumPy's arrays of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from . import ieee
 from .bits import inlined
 from .machine import SIMULATED
+from .narrow import SMALL
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,17 @@ def _plain(name: str) -> Stored:
     return Stored(np.dtype(name), np.dtype(name), "{}", f"to_{name}({{}})")
 
 
-F32 = np.dtype(np.float32)
+F32, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 PLAIN = ("float32", "float64", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 STORED: dict[str, Stored] = {
     **{name: _plain(name) for name in PLAIN},
     "bool": Stored(np.dtype(np.uint8), np.dtype(np.bool_), "({} != 0)", "to_uint8(({}) != 0)"),
     "float16": Stored(np.dtype(np.uint16), F32, "half({})", "to_half(to_float32({}))"),
     "bfloat16": Stored(np.dtype(np.uint16), F32, "brain({})", "to_brain(to_float32({}))"),
+    **{name: Stored(BYTE, F32, item.load, item.store) for name, item in SMALL.items()},
+    "float8_e8m0fnu": Stored(BYTE, F32, "power({})", "to_power(to_float32({}))"),
+    **{f"int{width}": Stored(BYTE, np.dtype(np.int8), f"few({{}}, {width})", f"to_few({{}}, {width})") for width in (2, 4)},
+    **{f"uint{width}": Stored(BYTE, BYTE, f"few_unsigned({{}}, {width})", f"to_few({{}}, {width})") for width in (2, 4)},
 }
 
 

@@ -80,7 +80,7 @@ def capsule(array: DeviceArray, stream: int | None, wanted: tuple[int, int] | No
         from numba import cuda
 
         cuda.synchronize()
-    code = BRAIN if array.dtype.name == "bfloat16" else CODES.get(array.dtype.kind)
+    code = BRAIN if array.dtype.name == "bfloat16" else CODES.get(array.dtype.kind) if array.dtype.isbuiltin == 1 else None
     if code is None:
         raise BufferError(f"DLPack has no {array.dtype}")
     shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)

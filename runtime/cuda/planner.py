@@ -20,7 +20,7 @@ from ..folding import folded
 from ..graph import Graph, Node, Value
 from ..known import Known
 from ..launch import Buffer, Room, View
-from ..plan import addressable, dtype_of, dtype_of_numpy, ints, known, size
+from ..plan import dtype_of, dtype_of_numpy, ints, known, size
 from ..registry import operators
 from .coded import coded
 from .element import holds
@@ -34,6 +34,11 @@ from .zip import Chain, joined
 
 if TYPE_CHECKING:
     from .program import Program
+
+
+def _held(dtype: DType | None) -> bool:
+    """Whether kernels can be handed arrays of the dtype."""
+    return dtype is not None and dtype is not STRING and dtype.numpy is not None and holds(dtype.as_numpy())
 
 
 class Planner:
@@ -153,11 +158,11 @@ class Planner:
                 return "it takes a sequence, a map or an optional"
             if value.dtype is STRING:
                 return "it takes texts"
-            if value not in self.device and (not addressable(value.dtype) or not known(value.shape)):
-                return "the shape of an input is not known" if addressable(value.dtype) else f"kernels do not know {value.dtype}"
+            if value not in self.device and (not _held(value.dtype) or not known(value.shape)):
+                return "the shape of an input is not known" if _held(value.dtype) else f"kernels do not know {value.dtype}"
         for value in node.outputs:
             if value.name and self.uses[value]:
-                if value.container or not addressable(value.dtype):
+                if value.container or not _held(value.dtype):
                     return f"kernels do not know {'sequences' if value.container else value.dtype}"
                 if not known(value.shape):
                     if node.op in SIZED:
@@ -273,7 +278,7 @@ class Planner:
             plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
             home = self.device[value] = Buffer(plain.dtype, plain.shape, Room(plain.nbytes, constant=plain))
             return home
-        if value.container or not addressable(value.dtype) or not known(value.shape) or value.dtype is None:
+        if value.container or not _held(value.dtype) or not known(value.shape) or value.dtype is None:
             return None
         dtype = value.dtype.as_numpy()
         return Buffer(dtype, ints(value.shape), Room(size(value.shape) * dtype.itemsize)) if holds(dtype) else None

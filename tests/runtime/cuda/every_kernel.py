@@ -149,7 +149,7 @@ def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
 @cache
 def toolkit(encoder=False):
     """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call; encoders' call others."""
-    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "warp", "fragment", "zip")
+    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "narrow", "warp", "fragment", "zip")
     called = [ROOT / "runtime" / "cuda" / f"{name}.py" for name in names]
     parts = [importlib.metadata.version("numba-cuda"), repr(CHIPS), *(path.read_text() for path in called)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,69 @@
+"""Run by test_tensor under the simulator: codes of small floats against ml_dtypes, numbers between two of them, nodes that use them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import ml_dtypes
+import numpy as np
+from cached_on_device import compared
+from candle_convert.runtime.cuda import narrow
+
+np.seterr(all="ignore")
+RNG = np.random.default_rng(0)
+F32 = np.float32
+SPECIAL = [np.nan, -np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.0, 1e-30, -1e-40]
+
+
+def codes():
+    for name, kind in narrow.SMALL.items():
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        all_codes = np.arange(1 << kind.width, dtype=np.uint8)
+        form = (kind.width, kind.fraction, kind.bias, kind.top, kind.beyond)
+        numbers = all_codes.view(dtype).astype(F32)
+        np.testing.assert_array_equal([narrow.small(code, *form) for code in all_codes], numbers, name)
+        finite = np.sort(numbers[np.isfinite(numbers)])
+        assert finite[-1] == kind.largest
+        middles = (finite[1:] + finite[:-1]) / 2
+        near = [np.nextafter(middles, F32(side)) for side in (-np.inf, np.inf)]
+        x = np.concatenate([middles, *near, finite, finite[[0, -1]] * F32(1.05), finite[[0, -1]] * F32(1.2), SPECIAL]).astype(F32)
+        np.testing.assert_array_equal([narrow.to_small(number, *form) for number in x], x.astype(dtype).view(np.uint8), name)
+    powers = np.arange(256, dtype=np.uint8)
+    found = [narrow.power(code) for code in powers]
+    np.testing.assert_array_equal(found, powers.view(ml_dtypes.float8_e8m0fnu).astype(F32))
+    assert [narrow.to_power(number) for number in found] == powers.tolist()
+
+
+WIDE = np.concatenate([RNG.standard_normal(20) * 10.0 ** RNG.integers(-3, 5, 20), [np.nan, np.inf, -np.inf, 0]]).astype(F32)
+WHOLE = np.array([-9, -8, -1, 0, 3, 7, 8, 300], np.int32)
+KINDS = {17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn",
+         25: "uint2", 26: "int2"}  # fmt: skip
+
+
+def some(name, count=12):
+    return RNG.integers(0, 100, count).astype(F32).astype(np.dtype(getattr(ml_dtypes, name))).reshape(3, -1)
+
+
+def nodes():
+    for number, name in KINDS.items():
+        integers = "int" in name
+        for saturate in (0, 1) if "float8" in name else (1,):
+            compared(f"to {name}", "Cast", [WHOLE if integers else WIDE], {"to": number, "saturate": saturate}, 1, domain="")
+        compared(f"from {name}", "Cast", [some(name)], {"to": 1}, 1, domain="")
+        compared(f"{name} turned", "Transpose", [some(name)], {"perm": [1, 0]}, 1, domain="")
+        zero = [] if number in (23, 25, 26) else [some(name, 3).reshape(3)]
+        scale = np.array([0.3, 0.02, 5], F32)
+        compared(f"{name} back", "DequantizeLinear", [some(name), scale, *zero], {"axis": 0}, 1, domain="")
+        finite = np.nan_to_num(WIDE, posinf=9, neginf=-9).reshape(3, -1)
+        for dtype in (F32, np.float16, ml_dtypes.bfloat16):
+            compared(f"to {name} in steps", "QuantizeLinear", [finite, scale.astype(dtype), *zero], {"axis": 0, "output_dtype": number}, 1, domain="")
+    scales, zeros = RNG.random((6, 2)).astype(F32), some("int4", 12).reshape(6, 2)
+    rows = [some("int4", 192).reshape(6, 32), np.array([3, 0, -1], np.int32), scales, zeros]
+    compared("blocks of int4", "GatherBlockQuantized", rows, {"block_size": 16}, 1)
+
+
+if __name__ == "__main__":
+    codes()
+    nodes()
+    print(len(KINDS))
