@@ -312,17 +312,27 @@ def networks(report, paths):
 
 
 def encoders(report):
-    """GB/s of f32 in which blocks are made, copies to the card and back included."""
-    from candle_convert.ops.quants import codec_of
-    from candle_convert.ops.quants.device.encoding import encoded
+    """GB/s of f32 in which blocks are made, copies to the card and back included, slices in as many threads as there are lanes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from candle_convert.ops.quants.device.codecs import on_device
+    from candle_convert.ops.quants.device.lanes import Lanes
     from candle_convert.runtime.quant import block_type
 
     rows = np.random.default_rng(0).standard_normal(report.size.encoded, np.float32)
-    for name in report.size.types:
-        codec = codec_of(block_type(name))
-        given = np.ones(rows.shape[1], np.float32) if codec.needs_importance else None
-        rate = rows.nbytes / report.seconds(lambda codec=codec, given=given: encoded(codec, rows, given, device=report.device)) / 1e9
-        report.add(f"blocks of {name} made", rate, "GB/s")
+    lanes = Lanes(report.device)
+    with ThreadPoolExecutor(lanes.count) as crew:
+        for name in report.size.types:
+            codec = on_device(lanes)(block_type(name))
+            given = np.ones(rows.shape[1] if codec.needs_importance else 0, np.float32)
+            out = np.empty((len(rows), codec.dtype.nbytes(rows.shape[1])), np.uint8)
+            step = max(1, codec.encoder.slice // rows.shape[1])
+
+            def encode(start, codec=codec, given=given, out=out, step=step):
+                codec.encoder(rows, given, out, start, min(start + step, len(rows)))
+
+            rate = rows.nbytes / report.seconds(lambda encode=encode, step=step: list(crew.map(encode, range(0, len(rows), step)))) / 1e9
+            report.add(f"blocks of {name} made", rate, "GB/s")
 
 
 def table(report):

@@ -19,8 +19,8 @@ from .progress import Progress
 from .staging import Staging
 
 SPLIT = 64 * 2**20
-COSTLY_SPLIT, COSTLY_CHUNK = 8 * 2**20, 2**18
-"""Bytes of one job, and between two looks at the others, where bytes take long to compute."""
+COSTLY_SPLIT = 8 * 2**20
+"""Bytes of one job where bytes take long to compute."""
 SYNC_SECONDS = 0.5
 _NO_KERNEL_COPY = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
 
@@ -178,7 +178,7 @@ def _fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int
     elif isinstance(piece.data.storage, Region):
         yield from _copy(handle, offset, piece.data.storage, job.start, job.stop, buffer)
     else:
-        size = min(chunk, COSTLY_CHUNK) if isinstance(piece.data.storage, Costly) else chunk
+        size = min(chunk, piece.data.storage.span) if isinstance(piece.data.storage, Costly) else chunk
         for data in piece.data.chunks(size, job.start, job.stop):
             _write_all(handle, data, offset)
             offset += len(data)

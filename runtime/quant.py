@@ -43,7 +43,12 @@ class Encoder:
     Args:
         plain, weighted: kernels without importance and with it.
         lattice: gives the arrays of the lattice that the kernels look into.
+
+    Attributes:
+        slice: elements that one call gets, so that the machine it runs on is used well.
     """
+
+    slice = SLICE
 
     def __init__(self, plain: Stored, weighted: Stored, lattice: Callable[[], tuple[np.ndarray, ...]]) -> None:
         self.kernels = (plain, weighted)

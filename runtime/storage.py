@@ -116,17 +116,26 @@ class Derived:
         self.read = read
 
 
+SPAN = 2**18
+"""Bytes that are asked for at once where they take long to compute."""
+
+
 class Costly:
-    """Bytes that take longer to compute than to read back, encoded blocks above all: a checksum stays of every range that was read."""
+    """Bytes that take longer to compute than to read back, encoded blocks above all: a checksum stays of every range that was read.
+
+    Attributes:
+        span: bytes that are best asked for at once.
+    """
 
     key = None
 
     def __init__(
         self, nbytes: int, step: int, read: Callable[[int, int], bytes | memoryview], *, sequential: bool = False,
-        checksum: Callable[[bytes | memoryview], int] = zlib.crc32,
+        checksum: Callable[[bytes | memoryview], int] = zlib.crc32, span: int = SPAN,
     ) -> None:
         self.sequential = sequential
         self.checksum = checksum
+        self.span = span
         self.nbytes = nbytes
         self.step = step
         self.checksums: dict[tuple[int, int], int] = {}

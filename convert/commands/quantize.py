@@ -62,6 +62,7 @@ CARE = (
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN does; kept ones make their block NaN."),
     click.option("--measure/--no-measure", default=None, help="Compute the error of all tensors (default: with --report)."),
     click.option("--device", metavar="DEVICE", default="cpu", help="Where blocks are encoded, with the same bytes: cpu (default), cuda or cuda:N."),
+    click.option("--max-device-memory", metavar="SIZE", help="The most bytes that encoding holds on the card (default: what is free there)."),
 )
 SHAPE = (
     click.option("--prune-layers", metavar="N,N...", help="Leave out these blocks."),
@@ -178,6 +179,7 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
         target_size=None if values["target_size"] is None else size(values["target_size"]),
         measure=measure,
         device=values.get("device", "cpu"),
+        device_memory=None if values["max_device_memory"] is None else size(values["max_device_memory"]),
     )
 
 

@@ -36,7 +36,7 @@ DEFAULTS = {
 WEIGHTS_ONLY = (
     "tensor_type", "tensor_type_file", "recipe", "pure", "leave_output_tensor", "output_tensor_type", "token_embedding_type", "target_bpw",
     "target_size", "save_recipe", "imatrix", "include_weights", "exclude_weights", "allow_requantize", "prune_layers", "keep_split", "override_kv",
-    "lora",
+    "lora", "max_device_memory",
 )  # fmt: skip
 """Options that choose types for tensors by name, which networks do not have."""
 FORMS = {"dynamic": ("qoperator",), "static": ("qdq", "qoperator"), "blocks": ("nbits", "qdq"), "float8": ("qdq",), "half": ()}

@@ -9,9 +9,11 @@ from ...runtime.dtype import BlockType
 from ...runtime.quant import Codec
 
 
-def encoding_on(device: str) -> Callable[[BlockType], Codec]:
-    """The codecs of a device; raises UsageError for a name that is none, and UnsupportedError where it cannot be used."""
+def encoding_on(device: str, memory: int | None = None) -> Callable[[BlockType], Codec]:
+    """The codecs of a device, which hold at most `memory` bytes there; raises UsageError for a name that is none, and UnsupportedError where it
+    cannot be used."""
     number_of(device)
     from ...ops.quants.device.codecs import on_device
+    from ...ops.quants.device.lanes import Lanes
 
-    return on_device(device)
+    return on_device(Lanes(device, memory))

@@ -120,7 +120,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
     choices = [chooser.choose(weight) for weight in weights]
     refuse(choices, recipe, request, importance, format)
     note(graph, choices, chooser, request, importance)
-    codecs = codec_of if request.device == "cpu" else encoding_on(request.device)
+    codecs = codec_of if request.device == "cpu" else encoding_on(request.device, request.device_memory)
     pass_ = Quantize({choice.weight.name: choice.dtype for choice in choices if choice.changes}, codecs, importance, options.nan, request.measure)
     sources = dict(graph.weights)
     pass_.run(graph)

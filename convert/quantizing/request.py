@@ -34,6 +34,7 @@ class Quantization:
         target_bpw, target_size: bits a weight, or bytes of the output, that ``auto`` keeps to.
         measure: whether the error of every tensor is computed while it is written.
         device: where blocks are encoded, with the same bytes: cpu, cuda or cuda:N.
+        device_memory: bytes that the encoding may hold there; None for what is free.
     """
 
     type: str | None = None
@@ -49,6 +50,7 @@ class Quantization:
     target_size: int | None = None
     measure: bool = False
     device: str = "cpu"
+    device_memory: int | None = None
 
     @property
     def automatic(self) -> bool:
@@ -86,6 +88,8 @@ def check(request: Quantization) -> None:
         raise UsageError("E-OPTION", None, "the type auto and a target belong together", hint=hint)
     if request.automatic and request.recipe is not None:
         raise UsageError("E-OPTION", None, "a target chooses all types, a recipe does too", hint="Say one of them")
+    if request.device == "cpu" and request.device_memory is not None:
+        raise UsageError("E-OPTION", None, "--max-device-memory needs --device cuda", hint="Say where blocks are encoded")
     if request.type is None and request.recipe is None and not request.automatic:
         raise UsageError("E-OPTION", None, "no type is said", hint="Say one such as Q4_K_M, or a --recipe; see candle-convert recipes list")
     if request.copying and (request.wishes != Wishes() or request.recipe is not None):

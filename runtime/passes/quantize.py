@@ -13,8 +13,8 @@ from ..checksum import checksum
 from ..dtype import F32, BlockType, DType
 from ..errors import FormatError, UnsupportedError
 from ..graph import Graph
-from ..quant import KINDS, SLICE, Codec, Encoder, decoded
-from ..storage import Costly, Held, read_briefly
+from ..quant import KINDS, Codec, Encoder, decoded
+from ..storage import SPAN, Costly, Held, read_briefly
 from ..tensor import Tensor, nbytes, unpack
 from .cast import Audit
 
@@ -190,11 +190,12 @@ def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit
     rows = _Rows(source, encoder, codec, importance, audit)
     together = math.lcm(rows.read_nbytes, source.storage.step) // rows.read_nbytes
     step = together * rows.nbytes
+    span = max(SPAN, encoder.slice // dtype.block * dtype.block_nbytes)
 
     def read(start: int, stop: int) -> memoryview:
         return rows.encode(start // rows.nbytes, stop // rows.nbytes, together)
 
-    return Tensor(dtype, tensor.shape, Costly(size, step, read, sequential=source.storage.sequential, checksum=checksum))
+    return Tensor(dtype, tensor.shape, Costly(size, step, read, sequential=source.storage.sequential, checksum=checksum, span=span))
 
 
 def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> Encoder:
@@ -232,11 +233,11 @@ class _Rows:
         return self.columns // self.codec.dtype.block * self.codec.dtype.block_nbytes
 
     def encode(self, start: int, stop: int, together: int) -> memoryview:
-        """The blocks of the rows ``[start, stop)``, worked on in slices of a multiple of `together` rows that fit into the cache."""
+        """The blocks of the rows ``[start, stop)``, worked on in slices of a multiple of `together` rows that suit the encoder."""
         import numpy
 
         out = numpy.empty((stop - start, self.nbytes), dtype=numpy.uint8)
-        step = max(1, SLICE // self.columns // together) * together
+        step = max(1, self.encoder.slice // self.columns // together) * together
         for first in range(start, stop, step):
             last = min(stop, first + step)
             self._slice(self._read(first, last), out[first - start : last - start], first)

@@ -5,31 +5,33 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ....runtime.dtype import BlockType
-from ....runtime.quant import KINDS, Codec, Encoder
+from ....runtime.quant import Codec, Encoder
 from .. import codec_of
-from .encoding import encoded
+from .encoding import READS, encode
+from .lanes import Lanes
 
 ELEMENTS: dict[str, Any] = {}
-DTYPES = {KINDS["f32"]: np.dtype(np.float32), KINDS["f16"]: np.dtype(np.float16), KINDS["bf16"]: np.dtype(ml_dtypes.bfloat16)}
-_one = threading.Lock()
+SLICE = 1 << 22
+"""Elements of a slice: enough blocks to keep a card busy, few enough that several lanes take little memory."""
+SPENT = 10
+"""Bytes of device memory that a lane takes for each element at most, with room for rounding up."""
 
 
 class DeviceEncoder(Encoder):
-    """An encoder with the bytes of the CPU's, for rows and blocks in host memory."""
+    """An encoder with the bytes of the CPU's, for rows and blocks in host memory; several threads work in as many lanes."""
 
-    def __init__(self, codec: Codec, device: str) -> None:
+    def __init__(self, codec: Codec, lanes: Lanes, slice: int = SLICE) -> None:
         assert codec.encoder is not None
         super().__init__(*codec.encoder.kernels, codec.encoder.lattice)
         self.codec = codec
-        self.device = device
+        self.lanes = lanes
+        self.slice = slice if lanes.limit is None else max(1, min(slice, lanes.limit // (lanes.count * SPENT)))
 
     @property
     def stored(self) -> bool:
@@ -40,16 +42,15 @@ class DeviceEncoder(Encoder):
         """There is nothing to compile ahead."""
 
     def run(self, source: int, kind: int, shape: tuple[int, int], importance: int, out: int) -> float:
-        """As `Encoder.run`."""
+        """As `Encoder.run`. Raises LimitError where the device has too little memory."""
         rows, columns = shape
-        values = _seen(source, DTYPES[kind], rows * columns).reshape(shape).astype(np.float32, copy=False)
-        largest = float(np.abs(values).max(initial=0))
+        if not rows * columns:
+            return 0.0
+        values = _seen(source, READS[kind][0], rows * columns).reshape(shape)
         weights = _seen(importance, np.dtype(np.float32), columns) if importance else None
-        if np.isfinite(largest):
-            with _one:
-                blocks = encoded(self.codec, values, weights, self.device)
-            _seen(out, np.dtype(np.uint8), blocks.size)[:] = blocks.reshape(-1)
-        return largest
+        blocks = _seen(out, np.dtype(np.uint8), rows * (columns // self.codec.dtype.block) * self.codec.dtype.block_nbytes)
+        with self.lanes.lane() as lane:
+            return encode(self.codec, lane, kind, values, weights, blocks)
 
 
 def _seen(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
@@ -57,12 +58,12 @@ def _seen(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
     return np.frombuffer(memoryview(memory), dtype)
 
 
-def on_device(device: str) -> Callable[[BlockType], Codec]:
-    """`codec_of` with encoders for a device that there is."""
+def on_device(lanes: Lanes) -> Callable[[BlockType], Codec]:
+    """`codec_of` with encoders for the lanes of a device."""
 
     @functools.cache
     def found(dtype: BlockType) -> Codec:
         codec = codec_of(dtype)
-        return codec if codec.encoder is None else dataclasses.replace(codec, encoder=DeviceEncoder(codec, device))
+        return codec if codec.encoder is None else dataclasses.replace(codec, encoder=DeviceEncoder(codec, lanes))
 
     return found

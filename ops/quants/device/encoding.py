@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -16,13 +17,15 @@ from ....runtime import simd
 from ....runtime.cuda import generated, lane
 from ....runtime.cuda.bits import inlined
 from ....runtime.cuda.kernel import DeviceKernel
-from ....runtime.cuda.machine import SIMULATED, number_of
+from ....runtime.cuda.machine import SIMULATED
+from ....runtime.cuda.memory import flat
 from ....runtime.cuda.operand import Writer
 from ....runtime.cuda.zip import THREADS, blocks_for
-from ....runtime.quant import Codec, block_type
+from ....runtime.quant import KINDS, Codec, block_type
 from .. import codec_of
 from ..encoders import tries as vectors
 from . import digest
+from .lanes import Lane, aligned
 from .plain import PLAIN
 from .tries import best_try
 
@@ -121,28 +124,60 @@ def compute(rows, columns, source, means):
 """The mean square of each row, summed in order."""
 
 
-def encoded(codec: Codec, rows: np.ndarray, importance: np.ndarray | None = None, device: str = "cuda") -> np.ndarray:
-    """The blocks of finite float32 ``[n, columns]`` as uint8 ``[n, bytes of a row]``; `importance` is one weight for each column.
+WIDENED = """
+from {package}.bits import bits
+def compute(count, source, values, largest):
+    most = np.int32(0)
+    for i in range(np.int64(cuda.grid(1)), count, cuda.gridsize(1)):
+        value = {read}
+        pattern = np.int32(bits(value) & np.int32(0x7FFFFFFF))
+        most = max(most, pattern)
+        values[i] = value if pattern < np.int32(0x7F800000) else np.float32(0)
+    cuda.atomic.max(largest, 0, most)
+"""
+"""Values as float32, zeros for those that are not finite, and the bits of the largest magnitude: patterns without a sign are in order, NaN last."""
+READS: dict[int, tuple[np.dtype[Any], str]] = {
+    KINDS["f32"]: (np.dtype(np.float32), "source[i]"), KINDS["f16"]: (np.dtype(np.uint16), "half(source[i])"),
+    KINDS["bf16"]: (np.dtype(np.uint16), "brain(source[i])"),
+}  # fmt: skip
+"""What values of a kind are stored as, and how a kernel reads one."""
+_launching = threading.Lock()
 
-    Raises UnsupportedError where there is no device.
+
+def encode(codec: Codec, lane: Lane, kind: int, rows: np.ndarray, weights: np.ndarray | None, blocks: np.ndarray) -> float:
+    """Encode one slice in a lane; the largest magnitude, infinite or NaN where not all values are finite, for which zeros were encoded.
+
+    Args:
+        kind: of the values, from `KINDS`.
+        rows: ``[n, columns]`` of what they are stored as; weights: float32 for each column, None for no importance.
+        blocks: uint8 ``[n, bytes of a row]``, to be filled.
     """
-    from numba import cuda
-
-    number = number_of(device)
     count, columns = rows.shape
-    size = codec.dtype.nbytes(columns)
-    assert size is not None, "rows are whole blocks"
-    kernel = kernel_of(codec, importance is not None)
-    blocks = rows.size // codec.dtype.block
-    with cuda.gpus[number]:
-        source = cuda.to_device(np.ascontiguousarray(rows, np.float32).reshape(-1))
-        weights = cuda.to_device(np.zeros(1, np.float32) if importance is None else np.ascontiguousarray(importance, np.float32))
-        means, out = cuda.device_array(count, np.float32), cuda.device_array(count * size, np.uint8)
-        if importance is not None:
-            mean_squares().launch(blocks_for(count), (count, columns, source, means))
-        kernel.launch(blocks_for(blocks), (blocks, columns, source, weights, means, out, *_lattice(codec, number)))
-        made: np.ndarray = out.copy_to_host()
-    return made.reshape(count, size)
+    wide = kind == KINDS["f32"]
+    largest = np.zeros(1, np.float32)
+    importance = np.zeros(1, np.float32) if weights is None else weights
+
+    def work(sent: list[Any], between: Any, back: list[Any], stream: Any) -> None:
+        source, given, zero = (array.view(dtype) for array, dtype in zip(sent, (rows.dtype, importance.dtype, largest.dtype), strict=True))
+        means, most = flat(between, 0, count, importance.dtype), back[1].view(np.dtype(np.int32))
+        values = source if wide else flat(between, aligned(4 * count), rows.size, importance.dtype)
+        number, out = rows.size // codec.dtype.block, back[0]
+        with _launching:
+            most.copy_to_device(zero.view(most.dtype), stream=stream)
+            widened(kind).launch(blocks_for(rows.size), (rows.size, source, values, most), stream)
+            if weights is not None:
+                mean_squares().launch(blocks_for(count), (count, columns, values, means), stream)
+            arguments = (number, columns, values, given, means, out, *_lattice(codec, lane.share.number))
+            kernel_of(codec, weights is not None).launch(blocks_for(number), arguments, stream)
+
+    sent = [array.reshape(-1).view(np.uint8) for array in (rows, importance, largest)]
+    lane.run(sent, aligned(4 * count) + (0 if wide else 4 * rows.size), [blocks.reshape(-1), largest.view(np.uint8)], work)
+    return float(largest[0])
+
+
+def widened(kind: int) -> DeviceKernel:
+    """The kernel ``(count, source, values, largest)`` for values of a kind; `values` may be `source`."""
+    return generated.made("values as float32", WIDENED.format(package=generated.__package__, read=READS[kind][1]), (THREADS,))
 
 
 @functools.cache

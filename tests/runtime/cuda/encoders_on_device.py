@@ -10,7 +10,9 @@ import sys
 
 import numpy as np
 from candle_convert.ops.quants import codecs
-from candle_convert.ops.quants.device.encoding import encoded, lane_encoder
+from candle_convert.ops.quants.device.codecs import on_device
+from candle_convert.ops.quants.device.encoding import lane_encoder
+from candle_convert.ops.quants.device.lanes import Lanes
 from candle_convert.runtime import quant
 from candle_convert.runtime.cuda.machine import SIMULATED
 
@@ -31,6 +33,7 @@ def rows_for(codec, lattice, rng):
 
 def main():
     rng = np.random.default_rng(0)
+    there = on_device(Lanes("cuda"))
     for codec in codecs().values():
         if codec.encoder is None or (sys.argv[1:] and codec.dtype.name not in sys.argv[1:]):
             continue
@@ -42,7 +45,8 @@ def main():
             if weighted == codec.needs_importance:
                 rows = np.concatenate((rows, np.zeros_like(rows[:1])))
             importance = rng.random(rows.shape[1]).astype(np.float32) if weighted else None
-            np.testing.assert_array_equal(encoded(codec, rows, importance), quant.encoded(codec, rows, importance), codec.dtype.name)
+            made, expected = (quant.encoded(one, rows, importance) for one in (there(codec.dtype), codec))
+            np.testing.assert_array_equal(made, expected, codec.dtype.name)
             print(codec.dtype.name, flush=True)
 
 

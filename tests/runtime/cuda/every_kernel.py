@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import candle_convert.formats.containers.onnx_graph as onnx_graph
 from candle_convert.ops.quants import codecs
 from candle_convert.ops.quants.device import elements
-from candle_convert.ops.quants.device.encoding import kernel_of, lane_encoder, mean_squares
+from candle_convert.ops.quants.device.encoding import READS, kernel_of, lane_encoder, mean_squares, widened
 from candle_convert.runtime.cuda import place
 from candle_convert.runtime.cuda.kernel import Launch, signature
 from candle_convert.runtime.cuda.planner import Planner
@@ -61,6 +61,7 @@ def sources():
     for codec in codecs().values():
         if codec.encoder is not None:
             yield f"encoder {codec.dtype.name}", lambda codec=codec: of_encoder(codec)
+    yield "what encoders read", of_read
 
 
 def of_operator(operator):
@@ -97,6 +98,10 @@ def of_encoder(codec):
         if way.weighted >= weighted >= codec.needs_importance
     ]
     return [*found, (mean_squares(), MEANS)] if any(way.means for way in ways) else found
+
+
+def of_read():
+    return [(widened(kind), ("int64", f"{dtype.name}*", "float32*", "int32*")) for kind, (dtype, _) in READS.items()]
 
 
 def halved(example, name):

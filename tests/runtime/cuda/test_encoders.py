@@ -32,6 +32,19 @@ def test_bytes_are_the_same():
     assert set(said(Path(__file__).parent / "encoders_on_device.py", *names).split()) == set(names)
 
 
+@pytest.mark.parametrize("case", ["bytes", "bounded", "failing", "short"])
+def test_lanes(case):
+    assert said(Path(__file__).parent / "lanes_on_device.py", case).split() == [case]
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("kind", range(3))
+def test_what_encoders_read_compiles(kind):
+    import every_kernel
+
+    assert every_kernel.wrong(*every_kernel.of_read()[kind], encoder=True, chips=[every_kernel.CHIPS[kind]]) is None
+
+
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 @pytest.mark.timeout(3600 if FULL else 300)
 def test_every_operation_rounds_on_its_own():
@@ -66,7 +79,11 @@ def test_the_command_makes_the_same_file(tmp_path):
         "api.save_file({name: rng.standard_normal((2, 256)).astype(np.float16) for name in names}, 'in.gguf')\n"
         "for device in ('cpu', 'cuda'):\n"
         "    options = ['--device', device, '--tensor-type', 'attn=iq3_s', '-f', '--pure']\n"
+        "    options += ['--max-device-memory', '1MiB'] if device == 'cuda' else []\n"
         "    assert run(['quantize', 'in.gguf', f'{device}.gguf', 'q6_k', *options]) == 0\n"
+        "options = ['q6_k', '--pure', '-f', '--max-device-memory']\n"
+        "assert run(['quantize', 'in.gguf', 'x.gguf', *options, '1MiB']) == 2\n"
+        "assert run(['quantize', 'in.gguf', 'x.gguf', *options, '1KiB', '--device', 'cuda']) == 6\n"
     )
     said(script, cwd=tmp_path)
     assert (tmp_path / "cuda.gguf").read_bytes() == (tmp_path / "cpu.gguf").read_bytes()
