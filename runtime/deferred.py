@@ -13,7 +13,7 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-LARGE = 1 << 20
+LARGE = 128 << 10
 """Bytes from which a tensor is computed again rather than held."""
 KEPT = 2
 """Results that are kept for the next reading: a weight's codes are followed by its scales, and may be made of another deferred tensor."""

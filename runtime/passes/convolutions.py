@@ -6,6 +6,8 @@ import numpy as np
 
 from ..build import Builder
 from ..graph import Node, Value
+from ..scaled import scaled_rows
+from ..tensor import Tensor
 from .pattern import call, var
 from .recognise import Build, Match, Rule
 from .rewrite import constant
@@ -17,7 +19,7 @@ _conv = call("Conv|ConvTranspose", X, var("weight"), ..., name="conv")
 _padded = call("Pad", X, ..., name="pad")
 
 
-def _parameters(match: Match) -> tuple[np.ndarray, np.ndarray | None, int] | None:
+def _parameters(match: Match) -> tuple[Tensor, np.ndarray | None, int] | None:
     """Weight, bias and number of channels of a convolution of constants."""
     node = match.node("conv")
     held = constant(match.graph, node.inputs[1])
@@ -26,7 +28,7 @@ def _parameters(match: Match) -> tuple[np.ndarray, np.ndarray | None, int] | Non
     if held is None or held.dtype.name not in EXACT or len(held.shape) < 3 or (bias is not None and shift is None):
         return None
     group = node.attributes.get("group", 1)
-    return held.numpy(), shift, held.shape[0] if node.op.name == "Conv" else held.shape[1] * group
+    return held, shift, held.shape[0] if node.op.name == "Conv" else held.shape[1] * group
 
 
 def _by_channel(match: Match, channels: int, rank: int) -> np.ndarray | None:
@@ -43,13 +45,13 @@ def _by_channel(match: Match, channels: int, rank: int) -> np.ndarray | None:
 def _shifted(sign: int) -> Build:
     def build(match: Match, build: Builder) -> Value | None:
         found = _parameters(match)
-        by = None if found is None else _by_channel(match, found[2], found[0].ndim)
+        by = None if found is None else _by_channel(match, found[2], len(found[0].shape))
         if found is None or by is None:
             return None
         weight, bias, _ = found
         node = match.node("conv")
         total = sign * by if bias is None else bias.astype(np.float64) + sign * by
-        return build.add(node.op, [node.inputs[0], node.inputs[1], build.constant(total.astype(weight.dtype))], node.attributes)
+        return build.add(node.op, [node.inputs[0], node.inputs[1], build.constant(total.astype(weight.dtype.as_numpy()))], node.attributes)
 
     return build
 
@@ -57,7 +59,7 @@ def _shifted(sign: int) -> Build:
 def _scaled(power: int) -> Build:
     def build(match: Match, build: Builder) -> Value | None:
         found = _parameters(match)
-        by = None if found is None else _by_channel(match, found[2], found[0].ndim)
+        by = None if found is None else _by_channel(match, found[2], len(found[0].shape))
         if found is None or by is None or (power < 0 and not by.all()):
             return None
         weight, bias, _ = found
@@ -66,14 +68,18 @@ def _scaled(power: int) -> Build:
         factor = by**power
         if grouped and (factor != factor[0]).any():
             return None
-        axis = 0 if node.op.name == "Conv" else 1
-        shape = [1] * weight.ndim
-        shape[axis] = weight.shape[axis]
-        scaled = (weight * (factor[: weight.shape[axis]]).reshape(shape)).astype(weight.dtype)
-        inputs: list[Value | None] = [node.inputs[0], build.constant(scaled)]
+        numbers = weight.dtype.as_numpy()
+        if node.op.name == "Conv":
+            scaled = scaled_rows(weight, factor.astype(numbers))
+        else:
+            columns = factor[: weight.shape[1]].reshape(-1, *(1,) * (len(weight.shape) - 2))
+            scaled = Tensor.of((weight.numpy() * columns).astype(numbers))
+        if not np.isfinite(scaled.numpy()).all():
+            return None
+        inputs: list[Value | None] = [node.inputs[0], build.weight(scaled)]
         if bias is not None:
-            inputs.append(build.constant((bias * factor).astype(weight.dtype)))
-        return build.add(node.op, inputs, node.attributes) if np.isfinite(scaled).all() else None
+            inputs.append(build.constant((bias * factor).astype(numbers)))
+        return build.add(node.op, inputs, node.attributes)
 
     return build
 
