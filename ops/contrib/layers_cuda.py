@@ -116,26 +116,39 @@ def _recurrent(form: Form) -> None:
 
 def _causal(form: Form) -> None:
     given, x, weight = form.attributes, form.input(0), form.input(1)
-    if given["ndim"] != 1 or given["state_window"] or len(lengths(x)) != 3:
-        raise Stays("convolutions along several axes, and states after each of the last tokens, are computed on the CPU")
-    past, last = form.given(3), given["channels_last"]
-    inner = x.call("Transpose", perm=[0, 2, 1]) if last else x
-    batch, channels, length = lengths(inner)
-    carried = (lengths(weight)[2] - 1) * given["dilation"]
-    if past is None:
-        old = form.constant(np.zeros((batch, channels, carried)), dtype_of(x).as_numpy())
-    else:
-        old = past.call("Transpose", perm=[0, 2, 1]) if last else past
-    whole = old.call("Concat", inner, axis=2) if carried else inner
-    y = whole.call("Conv", weight, form.given(2), group=channels, dilations=[given["dilation"]])
+    ndim, window, last, taps = given["ndim"], given["state_window"], given["channels_last"], lengths(weight)[2:]
+    if len(lengths(x)) != ndim + 2:
+        raise Stays("channels along several axes are laid out on the CPU")
+    past = form.given(3)
+    if past is not None and window:
+        count = lengths(past)[0]
+        past = form.part(past, 0, count - 1, count).call("Squeeze", form.constant([0]))
+
+    def turned(term: Term) -> Term:
+        return term.call("Transpose", perm=[0, 2, 1]) if last else term
+
+    inner = turned(x)
+    *lead, length = lengths(inner)
+    carried = (taps[-1] - 1) * given["dilation"]
+    old = form.constant(np.zeros((*lead, carried)), dtype_of(x).as_numpy()) if past is None else turned(past)
+    whole = old.call("Concat", inner, axis=ndim + 1) if carried else inner
+    pads = [*(tap // 2 for tap in taps[:-1]), 0, *(tap - 1 - tap // 2 for tap in taps[:-1]), 0]
+    dilations = [*[1] * (ndim - 1), given["dilation"]]
+    y = whole.call("Conv", weight, form.given(2), group=lead[1], dilations=dilations, pads=pads)
     if given["activation"] != "none":
         y = y * y.call("Sigmoid")
-    form.give(0, y.call("Transpose", perm=[0, 2, 1]) if last else y)
-    if form.wanted(1):
-        if not carried:
-            raise Stays("there is no state to keep")
-        state = form.part(whole, 2, length, length + carried)
-        form.give(1, state.call("Transpose", perm=[0, 2, 1]) if last else state)
+    form.give(0, turned(y))
+    if not form.wanted(1):
+        return
+    if not carried:
+        raise Stays("there is no state to keep")
+    if not window:
+        form.give(1, turned(form.part(whole, ndim + 1, length, length + carried)))
+        return
+    none = form.constant(np.zeros((*lead, carried)), dtype_of(x).as_numpy())
+    stops = [length - back for back in reversed(range(window))]
+    states = [turned(form.part(whole, ndim + 1, stop, stop + carried) if stop > 0 else none).call("Unsqueeze", form.constant([0])) for stop in stops]
+    form.give(1, states[0].call("Concat", *states[1:], axis=0))
 
 
 def unpacked(form: Form, codes: Term, bits: int) -> Term:

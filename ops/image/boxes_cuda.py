@@ -27,24 +27,32 @@ from {package}.bits import inlined
 from {package}.exact import add, div, mul
 
 @inlined
+def lower(one, other):
+    return one if one < other or one != one else other
+
+@inlined
+def upper(one, other):
+    return one if one > other or one != one else other
+
+@inlined
 def low_of(box, place, axis, centred):
     one, other = box[place + axis], box[place + axis + 2]
     if centred:
         return add(one, -mul(other, np.float32(0.5)))
-    return min(one, other)
+    return lower(one, other)
 
 @inlined
 def high_of(box, place, axis, centred):
     one, other = box[place + axis], box[place + axis + 2]
     if centred:
         return add(one, mul(other, np.float32(0.5)))
-    return max(one, other)
+    return upper(one, other)
 
 @inlined
 def part_of(box, one, other, axis, centred):
-    low = max(low_of(box, one, axis, centred), low_of(box, other, axis, centred))
-    high = min(high_of(box, one, axis, centred), high_of(box, other, axis, centred))
-    return max(add(high, -low), np.float32(0))
+    low = upper(low_of(box, one, axis, centred), low_of(box, other, axis, centred))
+    high = lower(high_of(box, one, axis, centred), high_of(box, other, axis, centred))
+    return upper(add(high, -low), np.float32(0))
 
 @inlined
 def area_of(box, place, centred):
@@ -108,8 +116,9 @@ def suppression_on_device(step: Step) -> Planned:
     if len(box.shape) != 3 or len(scores.shape) != 3 or box.shape[2] != 4 or (box.shape[0], box.shape[1]) != (scores.shape[0], scores.shape[2]):
         return "its boxes do not fit its scores"
     limits = [step.given(index) for index in (3, 4)]
-    if most is None or most.count != 1 or any(item is not None and (item.count != 1 or item.dtype != np.float32) for item in limits):
-        return "there is no number of boxes to leave" if most is None else "a limit is not one number"
+    most = step.held(np.zeros(1, np.int64)) if most is None else most
+    if most.count != 1 or any(item is not None and (item.count != 1 or item.dtype != np.float32) for item in limits):
+        return "a limit is not one number"
     if box.dtype != np.float32 or scores.dtype != np.float32:
         return "its boxes are not of single precision"
     _, classes, boxes = scores.shape

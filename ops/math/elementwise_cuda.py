@@ -13,7 +13,7 @@ from ...runtime.cuda.zip import Chain, applied, identical, mapped
 from ...runtime.fusion import FUNCTIONS, parameters
 from ...runtime.launch import View
 from ...runtime.registry import operators
-from .activation import clip
+from .activation import clip, shrink
 from .arithmetic import div, mod, pow_
 from .cast import cast, cast_like
 from .elementwise_kernel import BOOL_OPERATORS, INTEGER_OPERATORS
@@ -154,6 +154,16 @@ def clip_on_device(step: Step) -> Planned:
     if high is not None:
         steps.append(applied(_high, [None if steps else x, high.view(())], y.dtype, compute=computing(x.dtype)))
     return Chain(tuple(steps), y) if steps else View(x)
+
+
+@cuda(shrink)
+def shrink_on_device(step: Step) -> Planned:
+    """Integers are moved as numbers of double precision and cut."""
+    x, given = step.input(0), step.attributes
+    if computing(x.dtype).kind not in "iu":
+        return on_device(step)
+    assert shrink.scalar is not None
+    return mapped(shrink.scalar, [x], step.output(), given["bias"], given["lambd"], compute=F64)
 
 
 @cuda(gelu)
