@@ -10,7 +10,7 @@ from ...runtime.kernel import inner, range_kernel
 from ...runtime.native import f32, i8, i32, share, u8
 from ...runtime.simd import LANES
 from ..math.lane_kernel import store_single
-from ..nn.channel_kernel import four_rows, four_rows_apart, window_sums
+from ..nn.channel_kernel import four_rows, four_rows_apart, four_squares, four_squares_apart, window_sums
 from .result_kernel import INTEGERS, SIGNED_BYTES, byte_at, rounded
 
 MOST_TAPS = 250
@@ -69,6 +69,7 @@ def convolved_bytes_by_channel(args: Any, part: Any, parts: Any) -> None:
     sums = scratch + 4 * most * wide
     x_zero = byte_at(args[34], signed)
     y_zero = np.float32(byte_at(args[40], 1 if form == SIGNED_BYTES else 0))
+    square = kernel_y == kernel_x == 3 and dilation_y == dilation_x == 1 and stride_y == stride_x
     bands = (out_height + band - 1) // band
     down, step_y, step_x = 4 * stride_y * wide, 4 * dilation_y * wide, 4 * dilation_x
     first, last = share(images * groups * outputs * bands, part, parts)
@@ -81,15 +82,19 @@ def convolved_bytes_by_channel(args: Any, part: Any, parts: Any) -> None:
         start = np.float32(0)
         more = i32(bias)[channel] if bias != 0 else np.int32(0)
         factor = f32(args[37])[0] * f32(args[38])[channel] / f32(args[39])[0]
-        row = 0
+        row, count = 0, 4 if rows >= 4 and stride_x <= 2 else 1
         while row < rows:
-            count = 4 if rows - row >= 4 and stride_x <= 2 else 1
+            row = min(row, rows - count)
             for j in range(0, out_width, LANES):
                 source, target = scratch + row * down + 4 * j * stride_x, sums + 4 * j
                 if count == 1:
                     store_single(target, window_sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x))
                     continue
-                if stride_x == 1:
+                if square and stride_x == 1:
+                    a, b, c, d = four_squares(source, weights, start, step_y)
+                elif square:
+                    a, b, c, d = four_squares_apart(source, weights, start, step_y)
+                elif stride_x == 1:
                     a, b, c, d = four_rows(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
                 else:
                     a, b, c, d = four_rows_apart(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
