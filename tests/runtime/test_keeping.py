@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from candle_convert.runtime import keeping, machine, registry
+from candle_convert.runtime import keeping, machine, registry, sources
 from candle_convert.runtime.kernel import RangeKernel
 
 pytestmark = pytest.mark.skipif(not machine.supported(), reason="kernels are kept for Linux on x86-64")
@@ -67,5 +67,12 @@ def test_every_kernel_can_be_kept():
     registry.kernels()
     kernels = [item for item in gc.get_objects() if type(item) is RangeKernel and item.made_of[0].__module__.startswith("candle_convert.ops.")]
     assert len(kernels) > 90
+    unknown = []
     for kernel in kernels:
-        assert keeping.described(kernel.made_of)
+        try:
+            keeping.described(kernel.made_of)
+        except keeping.UnknownError:
+            unknown.append(kernel)
+        except sources.ChangedError:
+            pytest.skip("sources were written to while the tests run")
+    assert not unknown

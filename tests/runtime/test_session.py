@@ -1,6 +1,7 @@
 """Sessions: results against onnxruntime and NumPy for several shapes and thread counts, feeds that do not fit, threads, taps, memory."""
 
 import concurrent.futures
+import gc
 
 import candle_convert as cc
 import numpy as np
@@ -9,6 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from candle_convert.formats.containers.onnx_graph import graph_of
+from candle_convert.runtime.kernel import RangeKernel
 from candle_convert.runtime.session import Session
 from onnx import TensorProto, helper, numpy_helper
 
@@ -75,6 +77,15 @@ def test_a_network_for_several_shapes(threads):
         assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
     (only,) = session.run(["p"], feeds)
     assert np.array_equal(only, found[1])
+
+
+def test_shapes_share_the_kernels_of_the_first():
+    session = cc.InferenceSession(network().SerializeToString(), threads=2)
+    counts = []
+    for shape in [(1, 3, 40, 33), (2, 3, 41, 47), (5, 3, 64, 65)]:
+        session.run(None, {"x": normal(*shape)})
+        counts.append(sum(type(item) is RangeKernel and "address" in vars(item) for item in gc.get_objects()))
+    assert counts[0] == counts[1] == counts[2] > 0
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
