@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.passes.adapt import LowRank, adapted
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor
 from . import hub

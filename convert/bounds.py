@@ -9,10 +9,10 @@ two-valued) encoded with and without importance, plus a fifth for whole tensors 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.dtype import BlockType, DType
+from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
 from . import elements
 

@@ -8,13 +8,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .. import __version__
 from ..runtime.dtype import BlockType
 from ..runtime.graph import Graph
 from ..runtime.passes.select import Select
+from ..runtime.record import dataclass
 from ..runtime.tensor import CHUNK, Tensor
 from . import elements
 from .bounds import Blocks, Elements

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.passes.weights import collected
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor, unpack

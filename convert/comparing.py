@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..runtime.record import dataclass
 from ..runtime.tensor import CHUNK, Tensor
 from . import elements
 from .progress import ignored

@@ -6,13 +6,14 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..runtime.graph import Graph
 from ..runtime.metadata import to_json
 from ..runtime.passes.select import Select, compiled
 from ..runtime.passes.weights import collected
+from ..runtime.record import dataclass
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor
 from . import comparing

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime import registry
 from ..runtime.errors import UsageError
 from ..runtime.infer import Inference
 from ..runtime.op import Call, Op
+from ..runtime.record import dataclass
 
 
 @dataclass(frozen=True)

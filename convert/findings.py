@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.errors import Error, UnsafeFileError
 from ..runtime.format import Finding
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 from .output import aligned
 

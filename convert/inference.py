@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import UsageError
 from ..runtime.graph import Graph, Value
+from ..runtime.record import dataclass
 from ..runtime.session import Session
 from . import api
 

@@ -10,11 +10,11 @@ import resource
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..runtime import paths
+from ..runtime.record import dataclass
 
 DISTRIBUTION = "candle-convert"
 FEATURES = tuple("sse4_2 avx avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16 avx_vnni amx_tile amx_int8 amx_bf16 asimd asimddp sve".split())  # noqa: SIM905

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from ..runtime.errors import FormatError
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<sha256>[0-9a-f]{64}) [ *](?P<name>.+)")

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from ..runtime.dtype import DTYPES, F32, of_numpy
 from ..runtime.errors import UnsafeFileError, UnsupportedError, UsageError
 from ..runtime.graph import Graph, Meta
 from ..runtime.metadata import FILES_KEY, TYPED_KEY, to_json
+from ..runtime.record import dataclass
 from ..runtime.storage import Held
 from ..runtime.tensor import Tensor
 from . import pipeline, recognise

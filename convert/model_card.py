@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import Error
 from ..runtime.graph import Graph
+from ..runtime.record import dataclass
 from .front_matter import front_matter
 
 CARD, PARAMETERS, GENERATION = "README.md", "config.json", "generation_config.json"

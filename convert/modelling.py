@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..models.language.model import LanguageModel
@@ -15,6 +14,7 @@ from ..runtime.binding import architectures, bind, configured, recognise
 from ..runtime.errors import UnsupportedError, UsageError
 from ..runtime.garbage import unsearched
 from ..runtime.graph import Graph
+from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
 from .legacy import modern
 from .mapping import mapped

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.passes.cast import NAN_POLICIES
 from ..runtime.passes.select import Select
+from ..runtime.record import dataclass
 
 VERIFY_LEVELS = ("none", "sample", "full")
 TIED_POLICIES = ("clone", "dedupe", "error")

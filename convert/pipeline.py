@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..runtime.errors import Error, FileAccessError, LimitError, UnsafeFileError
 from ..runtime.graph import Note
 from ..runtime.passes.cast import Cast
+from ..runtime.record import dataclass
 from .options import Options
 from .plan import Plan, plan
 from .progress import NoProgress, Progress

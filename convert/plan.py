@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
@@ -22,6 +21,7 @@ from ..runtime.passes.cast import Cast
 from ..runtime.passes.select import Select
 from ..runtime.passes.tied import Tied
 from ..runtime.passes.weights import weights_only
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region, Storage
 from ..runtime.tensor import CHUNK, Tensor, exact_nbytes

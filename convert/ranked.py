@@ -7,7 +7,7 @@ import functools
 import multiprocessing
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.passes.across import AcrossRanks
 from ..runtime.ranks import Loopback, join
+from ..runtime.record import dataclass
 from .opening import open_model
 
 GROUP = "tensor parallel"

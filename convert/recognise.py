@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..runtime import registry
 from ..runtime.errors import Error, FormatError, UsageError
 from ..runtime.format import Format
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 
 SHARED_SUFFIXES = (".bin",)

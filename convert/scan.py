@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..formats.containers.zip import looks_like
 from ..runtime.errors import Error
 from ..runtime.format import Finding, Format, ReadOptions, nothing_found
 from ..runtime.graph import Graph
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from . import configuration, embedded, hub, recognise, walking

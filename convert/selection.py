@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..runtime.errors import LimitError, UnsupportedError, UsageError
 from ..runtime.graph import Graph
 from ..runtime.limits import current
+from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
 from . import elements
 

@@ -6,13 +6,13 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime import machine, preparing
 from ..runtime.dtype import DTYPES
 from ..runtime.graph import Graph
+from ..runtime.record import dataclass
 from ..runtime.storage import Held
 from ..runtime.tensor import Tensor
 

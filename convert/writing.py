@@ -8,10 +8,10 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ..runtime.errors import FileAccessError, LimitError
 from ..runtime.format import FileLayout, Piece
+from ..runtime.record import dataclass
 from ..runtime.storage import Costly, Region
 from ..runtime.tensor import CHUNK, Tensor
 from . import elements

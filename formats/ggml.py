@@ -10,12 +10,12 @@ matrices by rows or by columns. Sources: llama.cpp's loader, its convert.py and 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime.errors import FormatError, UnsupportedError
 from ..runtime.format import Format, ReadOptions
 from ..runtime.graph import Graph, Meta
+from ..runtime.record import dataclass
 from ..runtime.source import Source, contained
 from ..runtime.tensor import Tensor
 from .containers import ggml_records

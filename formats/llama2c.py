@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..runtime.dtype import F32, I8, DType
 from ..runtime.errors import FormatError, UnsupportedError
 from ..runtime.format import Format, ReadOptions
 from ..runtime.graph import Graph
+from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, Row, Stored, Weight
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Value
+from ..runtime.record import dataclass
 from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mixture import MIXTURE, Gating, mixed, mixture_keys

@@ -7,10 +7,10 @@ adds it twice, once with the mask, and gives other logits (issue 29946 of transf
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
 from .layers.alibi import biased, slopes
 from .layers.attention import self_attention

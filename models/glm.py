@@ -7,11 +7,11 @@ April 2025 (``glm4``) has norms behind each part too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated_both

@@ -7,12 +7,12 @@ we there, while the published models do not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, Row, Stored, Weight
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Value
+from ..runtime.record import dataclass
 from .layers.attention import projected
 from .layers.decoder import Decoder
 from .layers.linear import linear

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.record import dataclass
 from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import ACTIVATIONS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, dig
 from ..runtime.graph import Value
+from ..runtime.record import dataclass
 from .layers.alibi import biased, slopes
 from .layers.attention import attend
 from .layers.decoder import Decoder

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated

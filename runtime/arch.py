@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from .errors import FormatError
 from .graph import Graph
+from .record import dataclass
 from .tensor import Tensor
 
 HF, GGUF = "hf", "gguf"

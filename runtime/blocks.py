@@ -6,13 +6,13 @@ import importlib
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .dtype import BlockType
 from .quant import Codec, decoded
+from .record import dataclass
 from .reserve import LEAST, Reserve
 from .storage import Held, Region
 from .tensor import Tensor, unpack

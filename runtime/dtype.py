@@ -7,10 +7,10 @@ Block types hold `block` elements of one row in `block_nbytes` bytes. Sub-byte t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import UnsupportedError
+from .record import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

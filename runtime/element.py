@@ -3,7 +3,6 @@
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from llvmlite import ir
 from . import native, scalar_math
 from .compiler import intrinsic, types
 from .kernel import inlined
+from .record import dataclass
 from .simd import bits, from_bits
 
 F32, I16, I32 = ir.FloatType(), ir.IntType(16), ir.IntType(32)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from .dtype import DType
 from .graph import Graph
+from .record import dataclass
 from .source import Source
 from .tensor import Tensor
 

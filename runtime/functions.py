@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .build import Builder
@@ -11,6 +11,7 @@ from .errors import FormatError, LimitError
 from .graph import Graph, Node, Reference, Value
 from .limits import current
 from .op import Op
+from .record import dataclass
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,7 +19,6 @@ import sys
 import tempfile
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import numpy as np
 
 from . import kernel, registry, scalar_math
 from .launch import Argument, Buffer, Launch
+from .record import dataclass
 
 POINTERS = {
     "float32": "f32", "float64": "f64", "float16": "u16", "bfloat16": "u16", "bool": "u8",

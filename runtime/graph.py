@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from .dtype import DType
 from .errors import UsageError
+from .record import dataclass
 from .storage import Storage
 from .tensor import Tensor
 

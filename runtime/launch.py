@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from . import registry
 from .blocks import Unread, numbers
+from .record import dataclass
 
 if TYPE_CHECKING:
     from .fusion import Chain

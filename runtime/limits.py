@@ -8,9 +8,9 @@ import dataclasses
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from .errors import LimitError, UsageError
+from .record import dataclass
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 from . import paths
 from .compiler import binding
+from .record import dataclass
 
 ENTRY = "candle_entry"
 _ALIGN = 64

@@ -12,8 +12,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from .record import dataclass
 
 if TYPE_CHECKING:
     from .build import Builder

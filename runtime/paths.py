@@ -11,9 +11,9 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
 
 from .errors import UsageError
+from .record import dataclass
 
 VARIABLE = "CANDLE_CPU"
 _ARCH_PRCTL, _REQUEST, _TILES = 158, 0x1023, 18

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from .dtype import STRING, DType, of_numpy
 from .graph import Node, Value
 from .infer import Shape
 from .launch import Buffer, Launch
+from .record import dataclass
 
 if TYPE_CHECKING:
     from .program import Program

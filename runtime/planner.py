@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from .homes import Homes
 from .known import Known
 from .launch import EMPTY, Buffer, Launch, Room, Step, View, planner_of, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
+from .record import dataclass
 from .spending import check_memory
 from .work import operations
 

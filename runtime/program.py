@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from .limits import current
 from .op import Call
 from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch, plain
 from .planner import Planner
+from .record import dataclass
 from .reserve import Reserve
 from .steering import VALUES, steering
 from .timing import Clock, Event

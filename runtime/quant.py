@@ -11,13 +11,13 @@ import math
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .cast import cast
 from .dtype import DTYPES, F32, BlockType, DType
 from .errors import FormatError, UnsupportedError
 from .machine import Stored
+from .record import dataclass
 from .storage import Derived
 from .tensor import Tensor, nbytes
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from .dtype import F32, DType
 from .errors import FormatError, UnsupportedError
+from .record import dataclass
 from .storage import Derived
 from .tensor import Tensor
 

@@ -8,11 +8,11 @@ Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from llvmlite import ir
 
+from .record import dataclass
 from .vector import I8, I16, I32, I64, LANES, Code, Vector, vector_type
 
 ROWS, LINE = 16, 64

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from .record import dataclass
 
 if TYPE_CHECKING:
     from .cuda.kernel import Launch as DeviceLaunch

@@ -7,7 +7,8 @@ Tagawa and Toda 1981), in a fixed number of sweeps. Everything is linear in node
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ...runtime.record import dataclass
 
 SWEEPS = 8
 WIDTH, HEIGHT = 150, 34

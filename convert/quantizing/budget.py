@@ -13,10 +13,10 @@ import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...runtime.dtype import DTYPES, DType
 from ...runtime.errors import UsageError
+from ...runtime.record import dataclass
 from .filetypes import BY_TYPE
 from .rules import Recipe, Rule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ...runtime.errors import FormatError, UsageError
 from ...runtime.graph import Graph
 from ...runtime.json import parse
 from ...runtime.passes.rewrite import graphs
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 from ...runtime.source import Source
 from .. import api

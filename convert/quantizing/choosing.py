@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...runtime.dtype import BlockType, DType
 from ...runtime.errors import UnsupportedError
 from ...runtime.passes.select import compiled
+from ...runtime.record import dataclass
 from .mixes import EMBEDDING, FALLBACKS, OUTPUT
 from .model import Model, Weight
 from .rules import Decider, Recipe, type_named

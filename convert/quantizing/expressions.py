@@ -6,10 +6,10 @@ import ast
 import itertools
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.errors import UsageError
+from ...runtime.record import dataclass
 
 LONGEST = 400
 """Characters of an expression, which also bounds how deep it can be nested."""

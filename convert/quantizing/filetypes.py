@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ...runtime.dtype import DType
+from ...runtime.record import dataclass
 
 FILE_TYPE_KEY = "general.file_type"
 VERSION_KEY = "general.quantization_version"

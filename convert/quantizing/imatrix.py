@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from ...runtime.dtype import F32
 from ...runtime.errors import FormatError, UsageError
 from ...runtime.format import ReadOptions
 from ...runtime.graph import Graph, Note
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ..opening import read_file
 from .mixes import EMBEDDING

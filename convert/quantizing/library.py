@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph
 from ...runtime.limits import size
+from ...runtime.record import dataclass
 from .. import pipeline
 from ..opening import open_model
 from ..options import Options, changed

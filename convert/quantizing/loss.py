@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import Error
 from ...runtime.graph import Graph
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 from ..running.feeds import feeds
 

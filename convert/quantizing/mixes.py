@@ -7,9 +7,9 @@ order of precedence, since the first rule that matches decides. Source: the choi
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from ...runtime.dtype import DTYPES
+from ...runtime.record import dataclass
 from .filetypes import BY_NAME, FILE_TYPES, FileType
 from .rules import Recipe, Rule
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.dtype import DType
 from ...runtime.graph import Graph
+from ...runtime.record import dataclass
 from ...runtime.tensor import Tensor
 
 _BLOCK = re.compile(r"blk\.(\d+)\.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...runtime.dtype import DTYPES, DType
@@ -18,6 +18,7 @@ from ...runtime.passes.integer_operators import IntegerOperators
 from ...runtime.passes.loops import FreeStates
 from ...runtime.passes.rewrite import constant, graphs
 from ...runtime.passes.simplify import Simplify
+from ...runtime.record import dataclass
 
 Ranges = Mapping[str, tuple[float, float]]
 HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}

@@ -7,7 +7,7 @@ squares ``NAME.in_sum2`` and the number of rows ``NAME.counts``, f32, one row of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...runtime.build import Builder
 from ...runtime.dtype import F32
 from ...runtime.errors import FormatError, UnsupportedError
 from ...runtime.graph import Graph, Node, Value
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 from ...runtime.tensor import Tensor
 from ..mapping import mapped

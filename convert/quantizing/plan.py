@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ...runtime.graph import Graph, Note
 from ...runtime.passes.cast import Cast
 from ...runtime.passes.quantize import Errors, Quantize
 from ...runtime.passes.tied import Tied
+from ...runtime.record import dataclass
 from ...runtime.storage import Region
 from ...runtime.tensor import Tensor
 from .. import elements

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...runtime.errors import UsageError
+from ...runtime.record import dataclass
 from . import filetypes
 from .choosing import Wishes
 from .imatrix import Importance

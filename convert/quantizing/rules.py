@@ -6,12 +6,12 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.dtype import DTYPES, DType
 from ...runtime.errors import UsageError
 from ...runtime.passes.select import compiled
+from ...runtime.record import dataclass
 from .expressions import Expression, parse
 from .model import Model, Weight
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ops.quants import codec_of, dequantized
@@ -11,6 +10,7 @@ from ...runtime.cast import convert
 from ...runtime.dtype import F32, BlockType, DType
 from ...runtime.passes.quantize import Errors
 from ...runtime.quant import decoded, encoded
+from ...runtime.record import dataclass
 from ...runtime.tensor import Tensor
 
 if TYPE_CHECKING:

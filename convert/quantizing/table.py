@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.passes.quantize import Errors
+from ...runtime.record import dataclass
 from ...runtime.tensor import nbytes
 from ..output import aligned, human_size
 from .choosing import Choice

@@ -7,10 +7,11 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import FileAccessError, UnsupportedError
+from ...runtime.record import dataclass
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 
 if TYPE_CHECKING:

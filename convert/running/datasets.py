@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dtype import STRING
 from ...runtime.errors import FileAccessError, UsageError
 from ...runtime.graph import Graph, Value
+from ...runtime.record import dataclass
 from .. import api
 from .pictures import Camera, Look, batches, found
 

@@ -8,10 +8,10 @@ Source: Lin et al. 2014, "Microsoft COCO", evaluation by 10 thresholds from 0.5 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import UsageError
+from ...runtime.record import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

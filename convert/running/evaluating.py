@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 from .datasets import Batch
 from .metrics import Metric

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import UsageError
+from ...runtime.record import dataclass
 from .detection import average_precision, matches
 
 if TYPE_CHECKING:

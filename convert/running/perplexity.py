@@ -6,12 +6,13 @@ Each piece of the text is read from its start; the second half of its tokens is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.errors import UsageError
+from ...runtime.record import dataclass
 from ..progress import NoProgress, Progress
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
 from ...runtime.graph import Value
+from ...runtime.record import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

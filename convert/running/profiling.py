@@ -7,12 +7,13 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.emit import EmittedKernel
 from ...runtime.graph import Node, Value
 from ...runtime.launch import Buffer, Launch
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 from ...runtime.timing import Clock, Event
 from ..graph_facts import operator, type_text

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...runtime.errors import FormatError, LimitError, UnsupportedError
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 
 MAX_CFG = 1 << 18

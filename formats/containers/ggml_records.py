@@ -7,11 +7,11 @@ data as it lies in memory. Sources: the loaders and converters of llama.cpp and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...runtime.dtype import BY_GGML, DTYPES, F16, F32, DType
 from ...runtime.errors import Error, FormatError, UnsupportedError
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Region
 from ...runtime.tensor import Tensor, nbytes

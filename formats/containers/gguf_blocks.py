@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...runtime.dtype import BlockType
+from ...runtime.record import dataclass
 from ...runtime.storage import Derived, Storage
 from ...runtime.tensor import Tensor
 

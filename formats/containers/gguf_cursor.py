@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...runtime.errors import FormatError, LimitError
 from ...runtime.graph import Meta
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from .gguf_strings import short_strings
 from .gguf_values import ARRAY, BOOL, STRING, VALUE_TYPES, BrokenText, ValueType

@@ -6,11 +6,12 @@ Source: the GGUF specification (ggml, docs/gguf.md); gguf.cpp for what readers a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...runtime.dtype import BY_GGML, BlockType, DType
 from ...runtime.errors import FormatError, UnsupportedError
 from ...runtime.graph import Meta
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Region, Storage
 from ...runtime.strided import swapped

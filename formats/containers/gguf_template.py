@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ...runtime.record import dataclass
 
 if TYPE_CHECKING:
     from jinja2 import nodes

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.graph import Meta
+from ...runtime.record import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

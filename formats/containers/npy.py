@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import NoReturn
 
 from ...runtime.dtype import BF16, DTYPES, ELEMENT_TYPES, DType
 from ...runtime.errors import FormatError, UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Derived, Region, Storage, Stream
 from ...runtime.strided import strided, swapped

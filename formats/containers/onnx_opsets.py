@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.build import Builder
@@ -17,6 +16,7 @@ from ...runtime.errors import Error, UnsupportedError
 from ...runtime.functions import Function, nodes_below
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import infer
+from ...runtime.record import dataclass
 from .onnx_graph import NEWEST
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Source: the opcode descriptions of Python's `pickletools`, PEP 307, PEP 3154 and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...runtime.record import dataclass
 
 HIGHEST_PROTOCOL = 5
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.errors import FormatError
 from ...runtime.limits import Budget
+from ...runtime.record import dataclass
 from ...runtime.storage import Held, Region, Storage
 
 WINDOW = 1 << 14

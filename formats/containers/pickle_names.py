@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ...runtime.errors import Error, UnsafeFileError
+from ...runtime.record import dataclass
 from .numpy_records import NUMPY_NAMES
 from .pickle import Global, Machine, Value
 from .pickle_bytes import Carrier

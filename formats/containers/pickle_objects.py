@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ...runtime.record import dataclass
 from .pickle_values import ALIASES
 
 Value = Any

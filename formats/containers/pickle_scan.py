@@ -9,11 +9,11 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ...runtime.errors import Error
 from ...runtime.format import Finding, ReadOptions
 from ...runtime.limits import Budget
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Held, Region
 from . import tar, zip

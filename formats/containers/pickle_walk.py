@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.errors import LimitError
+from ...runtime.record import dataclass
 from .numpy_records import SCALAR, NotNumeric, array, is_array, scalar
 from .pickle import Global, Persistent, Record, Value
 from .pickle_bytes import Span

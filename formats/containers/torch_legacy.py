@@ -6,10 +6,11 @@ Source: `_legacy_save` and `_legacy_load` of torch's `torch/serialization.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...runtime.errors import FormatError
+from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Region, Storage
 from .pickle import Persistent, Record, Value

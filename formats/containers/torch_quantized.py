@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dtype import DTYPES, F32, DType
+from ...runtime.record import dataclass
 from ...runtime.storage import Derived, Storage
 from ...runtime.tensor import Tensor
 

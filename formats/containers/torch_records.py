@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.dtype import BY_TORCH, DType
 from ...runtime.errors import FormatError, UnsupportedError
+from ...runtime.record import dataclass
 from ...runtime.storage import Derived, Held, Region, Storage
 from ...runtime.strided import is_row_order, strided, swapped
 from ...runtime.tensor import Tensor

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.errors import FormatError, UsageError
+from ...runtime.record import dataclass
 from .sampling import Sampler, Sampling
 
 if TYPE_CHECKING:

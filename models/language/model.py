@@ -15,6 +15,7 @@ from ...runtime.errors import UsageError
 from ...runtime.graph import Graph, Value
 from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
+from ...runtime.record import dataclass
 from ...runtime.session import Session
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def empty_states(inputs: Iterable[Value], batch: int) -> dict[str, np.ndarray]:
     return {value.name: np.zeros(_shape(value, batch, 0), _numpy(value)) for value in inputs if is_state(value)}
 
 
-@dataclasses.dataclass(eq=False)
+@dataclass(eq=False)
 class Decoding:
     """A run over one more token of each sequence that left a cache's states where they were, so that the next one is fed the same arrays.
 

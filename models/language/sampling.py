@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...runtime.errors import UnsupportedError, UsageError
+from ...runtime.record import dataclass
 
 BLOCK = 64
 """Logits whose largest is looked at first, in the search for the largest of all."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...runtime.arch import SAME, Config, Layout, Whole, sizes
+from ...runtime.record import dataclass
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor, exact_nbytes
 

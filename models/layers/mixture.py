@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.arch import HF, Config, Key, Weight
 from ...runtime.graph import Value
+from ...runtime.record import dataclass
 from .mlp import gated
 from .moe import gated_experts, top
 from .net import Net

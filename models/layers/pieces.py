@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...runtime.arch import Config, Whole
+from ...runtime.record import dataclass
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor
 from ...runtime.transposed import transposed

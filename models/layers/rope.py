@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ...runtime.arch import HF, Config, dig
 from ...runtime.errors import UnsupportedError
 from ...runtime.graph import Value
+from ...runtime.record import dataclass
 from .net import Net
 from .numbers import positive
 

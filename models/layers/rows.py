@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight, dig
+from ...runtime.record import dataclass
 from .layouts import Stacked
 from .mlp import activation
 from .numbers import count, not_negative, positive

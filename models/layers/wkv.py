@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
 from ...runtime.graph import Graph, Value
+from ...runtime.record import dataclass
 from .decoder import Decoder
 from .layouts import Reshaped
 from .linear import linear

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...runtime.cuda.place import Planned, Step, cuda
 from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Chain, applied, copied, identical, mapped, zipped
 from ...runtime.launch import Buffer
+from ...runtime.record import dataclass
 from .attention import attention, softmax_dtype, working
 from .flash_cuda import Heads, Rule, fits, flash
 from .prompt_cuda import prompt, tensor_kind

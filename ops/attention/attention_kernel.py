@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
+from ...runtime.record import dataclass
 from ..math.lane_kernel import KINDS
 from ..math.tile_kernel import PANEL, ROWS
 from ..shape.layout_kernel import copy

@@ -7,8 +7,6 @@ joins what they found (Dao et al. 2023, Flash-Decoding). Keys and values may lie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...runtime.cuda import generated
@@ -18,6 +16,7 @@ from ...runtime.cuda.machine import SIMULATED
 from ...runtime.cuda.operand import Operand, Writer
 from ...runtime.cuda.zip import blocks_for
 from ...runtime.launch import Buffer, Room
+from ...runtime.record import dataclass
 
 THREADS, QUERIES = (4, 2) if SIMULATED else (128, 4)
 CHUNK = 5 if SIMULATED else 256

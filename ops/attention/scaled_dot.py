@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...runtime.record import dataclass
 from ..allocation import allowed
 from ..nn.window import Part, blocks
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...runtime.record import dataclass
 from .heads import refuse
 from .packed import unpacked
 from .rotary_embedding import turned

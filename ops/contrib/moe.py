@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...runtime.errors import UnsupportedError
 from ...runtime.op import Tolerance, case, op
+from ...runtime.record import dataclass
 from ..math.sigmoid import sigmoid_of
 from ..nn.softmax import softmax
 from ..precision import widened

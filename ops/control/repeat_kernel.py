@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Room, parts_for
 from ...runtime.native import i64, share, u8
 from ...runtime.plan import AGAIN, CELLS, COUNTER, GOES_ON, Branch, Loop, Mark, addressable
+from ...runtime.record import dataclass
 from ...runtime.work import ITERATION
 from ..math.unary import identity
 

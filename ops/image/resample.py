@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...runtime.errors import FormatError
 from ...runtime.infer import CHECK
+from ...runtime.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from ...runtime.emit import EmittedKernel
 from ...runtime.paths import BRAINS, HALVES, PROMPTS
+from ...runtime.record import dataclass
 from ...runtime.tiles import Emulated, Registers
 from ...runtime.vector import F32, I32, I64, LANES, Code
 from ..quants.products import codes

@@ -7,12 +7,12 @@ elements of sixteen rows. Sums of whole numbers are exact; each run's is multipl
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from ...runtime.dots import INTS, fours
+from ...runtime.record import dataclass
 from ...runtime.vector import F32, I8, I32, LANES, Bytes, Code, Vector, vector_type
 from ..quants.products import Block, Codes, runs
 from .rows_kernel import Stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...runtime.fusion import Apply, Chain
 from ...runtime.kernel import inner
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import f32
+from ...runtime.record import dataclass
 from ...runtime.simd import LANES, load, room, select, store
 from .lane_kernel import load_single, sigmoid16, store_single, tanh16
 

@@ -11,12 +11,12 @@ bfloat16: weights are as they are, activations rounded to nearest even; `dots.br
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from ...runtime.dots import INTS, brains, twos
+from ...runtime.record import dataclass
 from ...runtime.vector import F32, I16, I32, LANES, Code, Vector, vector_type
 from .dot_panel_kernel import COLUMNS, STRIDE, transposed
 from .rows_kernel import Stored

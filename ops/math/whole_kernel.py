@@ -9,13 +9,13 @@ minimum the sum of their values. Records behind the end of a row are filled up w
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from ...runtime.emit import EmittedKernel
 from ...runtime.paths import BLOCKS
+from ...runtime.record import dataclass
 from ...runtime.vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ..quants.products import Block, Codes, Numbers, build_mask, codes
 from .rows_kernel import Stored, smaller, spread, sum_of, times, words

@@ -9,13 +9,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...runtime.errors import LimitError
 from ...runtime.limits import current
+from ...runtime.record import dataclass
 from ..allocation import allowed
 from ..shape.axes import refused
 

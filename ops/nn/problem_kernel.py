@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...runtime.launch import Argument, Buffer, Launch, Step
+from ...runtime.record import dataclass
 from ..math.finish_kernel import Finish
 from ..math.tile_kernel import PANEL
 from .window import Axis, window

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...runtime.build import Builder
 from ...runtime.graph import Dim, Node
 from ...runtime.infer import Inference
+from ...runtime.record import dataclass
 from ..allocation import allowed
 from ..math.sigmoid import sigmoid_of
 from .window import refuse

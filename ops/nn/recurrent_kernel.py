@@ -6,7 +6,6 @@ A unit of work is a block of sequences in one direction, from its first time to 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, i64, number
+from ...runtime.record import dataclass
 from ...runtime.simd import LANES
 from ..math.matmul_kernel import packed_launch, zeros
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles, panels

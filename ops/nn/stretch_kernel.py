@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import share
+from ...runtime.record import dataclass
 from .channel_kernel import copied, filled
 from .problem_kernel import Problem
 

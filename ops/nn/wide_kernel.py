@@ -5,7 +5,7 @@ Weights stay as narrow as they are, in the layout that the kernel of f32 takes, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...runtime.fusion import NARROW, Apply, Chain
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Planner, Room, Step, View, briefly
 from ...runtime.native import share
+from ...runtime.record import dataclass
 from ..math.lane_kernel import KINDS, widen
 
 F32 = np.dtype(np.float32)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ...runtime.errors import FormatError
 from ...runtime.graph import Dim
 from ...runtime.infer import CHECK, Shape
+from ...runtime.record import dataclass
 
 Part = tuple[slice, ...]
 

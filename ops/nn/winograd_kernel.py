@@ -10,7 +10,6 @@ second one multiplies, cut by panels of outputs too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import number, share
+from ...runtime.record import dataclass
 from ...runtime.simd import LANES, splat
 from ..math.finish_kernel import Finish, finished
 from ..math.lane_kernel import foresee_reading, foresee_writing, load_single, store_single

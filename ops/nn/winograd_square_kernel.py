@@ -7,12 +7,12 @@ NaN reaches all results of its squares. Source: Lavin and Gray 2016, "Fast Algor
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...runtime.kernel import inner
+from ...runtime.record import dataclass
 from ...runtime.simd import LANES, select, splat
 from ..math.lane_kernel import load_single, store_single
 from ..math.tile_kernel import PANEL

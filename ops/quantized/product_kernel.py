@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, i32, number, share, u8
+from ...runtime.record import dataclass
 from ..contrib.dynamic_products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
 from .byte_dot_kernel import PATH
 from .byte_kernel import MIDDLE, PANEL, byte_panels, column_by

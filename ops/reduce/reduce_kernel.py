@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...runtime.element import Element, element
 from ...runtime.kernel import RangeKernel, inlined, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import share
+from ...runtime.record import dataclass
 from ...runtime.simd import room
 from . import reduce
 from .lanes_kernel import along_element, larger, plain, plus, smaller, times

@@ -7,9 +7,10 @@ Python has no table of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...runtime.record import dataclass
 from .characters import ANY, NOT_NEWLINE, PERL, POSIX, Ranges, category, complement, united, without_case
 
 MAX_PROGRAM = 50_000

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.build import Builder
 from ...runtime.graph import Node, Value
 from ...runtime.op import Op, gradient
+from ...runtime.record import dataclass
 from ..term import Term, given
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from ..blocks import Blocks
 from ..dtype import DTYPES, BlockType
 from ..launch import Buffer, Room
+from ..record import dataclass
 from .element import stored
 
 F32 = np.dtype(np.float32)

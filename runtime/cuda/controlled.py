@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ..graph import Node, Value
 from ..op import Call
 from ..plan import dtype_of_numpy
+from ..record import dataclass
 from ..registry import operators
 from .array import DeviceArray
 from .memory import uploaded

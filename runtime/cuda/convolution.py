@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ..record import dataclass
 
 MOST = (1 << 31) - 1
 """The library counts elements and strides in 32 bits."""

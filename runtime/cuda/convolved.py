@@ -10,12 +10,12 @@ import ctypes
 import functools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..launch import Buffer, Room
+from ..record import dataclass
 from . import blas, cudnn
 from .convolution import Convolution
 from .kernel import Launch

@@ -13,11 +13,11 @@ import math
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UnsupportedError
+from ..record import dataclass
 from .convolution import Convolution
 from .machine import SIMULATED, state
 

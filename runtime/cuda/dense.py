@@ -5,8 +5,7 @@ A BLAS counts by columns; a matrix by rows is its transpose by columns. So the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..record import dataclass
 from .group import Axes
 from .operand import merged
 

@@ -11,11 +11,11 @@ import hashlib
 import math
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..record import dataclass
 from . import ieee
 from .bits import inlined
 from .machine import SIMULATED

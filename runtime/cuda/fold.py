@@ -10,11 +10,11 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..record import dataclass
 from . import generated
 from .element import key_of
 from .kernel import Launch

@@ -7,10 +7,11 @@ Source: PTX ISA, "Warp-level matrix instructions", the figures of each shape's f
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from ..record import dataclass
 
 LANES = 32
 

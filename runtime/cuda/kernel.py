@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..launch import Argument, Buffer
+from ..record import dataclass
 from .coded import seen_as
 from .machine import SIMULATED
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnsupportedError, UsageError
+from ..record import dataclass
 
 INSTALL = "pip install 'candle-convert[cuda]'"
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")

@@ -7,11 +7,11 @@ Noune et al. 2022 (arXiv:2206.02915).
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..record import dataclass
 from .bits import bits, from_bits, inlined
 
 FINITE, NAN_LAST, IEEE, UNSIGNED_ZERO = range(4)

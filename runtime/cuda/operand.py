@@ -7,9 +7,10 @@ each other in every operand are merged. Text depends on which strides are 0 or 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..launch import Argument, Buffer
+from ..record import dataclass
 from .coded import Coded
 from .element import stored
 

@@ -13,13 +13,14 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..launch import Buffer, Room, View
+from ..record import dataclass
 from ..registry import operators
 from .element import holds
 from .kernel import Launch

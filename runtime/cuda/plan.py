@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..dtype import DType
 from ..graph import Node, Value
 from ..launch import Buffer, Room
 from ..memory import place
+from ..record import dataclass
 from ..tensor import Tensor
 from .kernel import Launch
 from .order import flags_placed, flags_together

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..dtype import F32
 from ..functions import inline
 from ..graph import Graph, Value
+from ..record import dataclass
 from ..upgrade import upgrade
 from .divided import Divided
 from .kernel import Launch

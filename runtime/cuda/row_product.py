@@ -5,9 +5,8 @@ Source of the integer products: dp4a, which adds four products of signed bytes; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..launch import Buffer
+from ..record import dataclass
 from . import generated
 from .coded import Coded
 from .element import stored

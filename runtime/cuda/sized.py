@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..launch import Buffer
+from ..record import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ..record import dataclass
 from .machine import SIMULATED
 from .operand import Writer
 

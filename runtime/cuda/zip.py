@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..launch import Buffer
+from ..record import dataclass
 from . import generated
 from .element import computing, key_of, stored
 from .kernel import Launch

@@ -9,12 +9,13 @@ the head are cut between rows of the vocabulary.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..build import Builder
 from ..errors import UnsupportedError, UsageError
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from .across_rules import RULES, Refused, Tracing
 from .across_vocabulary import Vocabulary, added_up, gathered, own_row, vocabulary
 from .cutting import cut, cuttable

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..graph import Dim, Graph, Node, Value
+from ..record import dataclass
 from .cutting import Spans
 from .rewrite import constant
 

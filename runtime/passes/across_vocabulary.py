@@ -7,13 +7,14 @@ AllGather puts together. Where the rows cannot be shared evenly, the last rank h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ..build import Builder
 from ..copies import needed
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from .cutting import Spans, cuttable
 
 NAMES = ("embed.weight", "head.weight")

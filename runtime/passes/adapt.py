@@ -9,10 +9,10 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..cast import cast
+from ..record import dataclass
 from ..scheme import computed
 from ..tensor import Tensor
 

@@ -6,13 +6,14 @@ import functools
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..cast import cast
 from ..dtype import BF16, DTYPES, F16, DType
 from ..errors import FormatError, UsageError
 from ..graph import Graph
+from ..record import dataclass
 from ..tensor import Tensor
 
 if TYPE_CHECKING:

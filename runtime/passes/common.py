@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from .rewrite import constant, graphs, substitute
 
 SMALL = 1 << 12

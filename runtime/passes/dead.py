@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..copies import needed
 from ..graph import Graph
+from ..record import dataclass
 from .rewrite import drop_unused_weights, graphs
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from ..tensor import Tensor
 from .rewrite import by_operator, constant, constant_matrix, rewrite
 from .sharing import Shared

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..graph import Node, Value
+from ..record import dataclass
 from .view import View
 
 MOST_POWER = 4

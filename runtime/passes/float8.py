@@ -7,11 +7,12 @@ Source: Micikevicius et al. 2022, "FP8 formats for deep learning"; the operator'
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from ..tensor import Tensor
 from .rewrite import constant, rewrite
 from .sharing import Shared

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..applying import applied
@@ -12,6 +11,7 @@ from ..dtype import I64
 from ..errors import Error
 from ..graph import Graph, Node, Value
 from ..infer import Facts, infer
+from ..record import dataclass
 from ..tensor import Tensor
 from .rewrite import constant, drop_unused_weights, graphs
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..build import Builder
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from .dead import DropDead
 from .rewrite import by_operator, only_uses, rewrite
 

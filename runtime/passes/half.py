@@ -7,7 +7,7 @@ than their neighbours' speed is worth (`EXCLUDED`), and nodes that are not selec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..build import Builder
 from ..cast import cast
@@ -15,6 +15,7 @@ from ..dtype import F16, F32, DType
 from ..errors import FormatError
 from ..graph import Graph, Node, Value
 from ..infer import Facts, infer
+from ..record import dataclass
 from ..tensor import Tensor
 from .dead import DropDead
 from .rewrite import constant, rewrite

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..build import Builder
 from ..dtype import BF16, F16, F32
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from ..tensor import Tensor
 from .dead import DropDead
 from .rewrite import by_operator, constant, graphs, rewrite

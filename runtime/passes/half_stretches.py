@@ -6,12 +6,13 @@ as long as that reads nothing narrow but what the stretch made and small constan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..build import Builder
 from ..dtype import BF16, F16, F32
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from ..tensor import Tensor
 from .dead import DropDead
 from .rewrite import constant, graphs, rewrite

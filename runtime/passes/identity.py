@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..dtype import BY_ONNX
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from .rewrite import constant, graphs, substitute
 
 

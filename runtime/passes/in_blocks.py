@@ -7,13 +7,14 @@ the sum of a row's elements in each group times the group's offset. Nothing is r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..dtype import BlockType
 from ..graph import Graph, Node, Value
 from ..quant import Codec
+from ..record import dataclass
 from ..tensor import Tensor
 from .dead import DropDead
 from .rewrite import by_operator, constant, rewrite

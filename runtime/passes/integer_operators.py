@@ -9,10 +9,11 @@ is. Source: the ONNX operators' definitions, and onnxruntime's of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from ..tensor import Tensor
 from .dead import DropDead
 from .rewrite import constant, graphs, rewrite, substitute

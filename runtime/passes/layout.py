@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from ..registry import operator
 from ..tensor import Tensor
 from .dead import DropDead

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from .rewrite import graphs, substitute
 
 

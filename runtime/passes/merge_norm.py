@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from ..scaled import scaled_rows
 from .dead import DropDead
 from .rewrite import by_operator, constant, only_uses, rewrite

@@ -10,12 +10,12 @@ order and grouping, divisions by numbers and whole powers included. Constants of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from types import EllipsisType
 from typing import Any, Union
 
 from ..graph import Node, Value
+from ..record import dataclass
 from .factors import factored
 from .view import Found, View
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..cast import cast
@@ -14,6 +14,7 @@ from ..dtype import F32, BlockType, DType
 from ..errors import FormatError, UnsupportedError
 from ..graph import Graph
 from ..quant import KINDS, Codec, Encoder, decoded
+from ..record import dataclass
 from ..storage import SPAN, Costly, Held, read_briefly
 from ..tensor import Tensor, nbytes, unpack
 from .cast import Audit

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..build import Builder
 from ..graph import Graph, Node
+from ..record import dataclass
 from .rewrite import rewrite
 
 CONTRIB = "com.microsoft"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..build import Builder
 from ..errors import Error
 from ..graph import Graph, Node, Value
 from ..infer import Facts
+from ..record import dataclass
 from .dead import DropDead
 from .naming import Names
 from .pattern import Pattern

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..errors import UsageError
 from ..graph import Graph
+from ..record import dataclass
 from .rewrite import graphs
 
 TYPE = "type"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..graph import Graph
+from ..record import dataclass
 
 
 @dataclass(frozen=True)

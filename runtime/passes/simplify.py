@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..functions import inline
 from ..graph import Graph
+from ..record import dataclass
 from .common import ShareCommon
 from .consistency import check
 from .dead import DropDead

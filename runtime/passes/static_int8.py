@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from ..tensor import Tensor
 from .dynamic_int8 import eight_bits
 from .rewrite import constant, graphs, rewrite

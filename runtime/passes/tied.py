@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from ..errors import UnsafeFileError
 from ..graph import Graph
+from ..record import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ..build import Builder
 from ..dtype import F16, F32, F64
 from ..graph import Graph, Node, Value
 from ..infer import infer
+from ..record import dataclass
 from .rewrite import graphs, rewrite
 
 CONTRIB = "com.microsoft"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from .rewrite import constant, graphs
 
 if TYPE_CHECKING:

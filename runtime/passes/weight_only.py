@@ -8,12 +8,13 @@ operators' definitions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..build import Builder
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
+from ..record import dataclass
 from ..tensor import Tensor
 from .rewrite import by_operator, constant_matrix, rewrite
 from .sharing import Shared

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....runtime.errors import UnsupportedError
 from ....runtime.format import Checksum, FileLayout, Piece
+from ....runtime.record import dataclass
 from ....runtime.tensor import Tensor
 from .records import (
     CENTRAL,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ....runtime.errors import FormatError, UnsupportedError
+from ....runtime.record import dataclass
 from .engines import built
 from .patterns import DEFAULT, PRE, Splitting
 from .roles import corrected, end_tokens, found_by_text

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError, LimitError, UnsupportedError
+from ....runtime.record import dataclass
 from .roles import end_tokens, found_by_text
 from .tokenizer import Tokenizer
 from .vocabulary import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary

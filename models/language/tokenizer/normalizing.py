@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....runtime.record import dataclass
 from .charsmap import Charsmap
 from .vocabulary import SPACE
 

@@ -7,8 +7,9 @@ Source: llama.cpp's llm_tokenizer_bpe and llama_vocab::impl::load.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....runtime.record import dataclass
 from .splitting import FROM_THE_RIGHT, HAN, words
 
 CONTRACTIONS = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"

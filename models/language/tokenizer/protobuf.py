@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ....runtime.errors import FormatError
+from ....runtime.record import dataclass
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 

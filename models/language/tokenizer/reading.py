@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError, UnsupportedError
 from ....runtime.graph import Graph
 from ....runtime.json import parse
 from ....runtime.limits import Budget, current
+from ....runtime.record import dataclass
 from ....runtime.storage import Region
 from .gguf import PREFIX, from_gguf
 from .tokenizer import Tokenizer

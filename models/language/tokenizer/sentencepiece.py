@@ -6,9 +6,10 @@ Source: sentencepiece_model.proto; SentencePiece's bpe_model.cc, unigram_model.c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ....runtime.errors import FormatError, UnsupportedError
+from ....runtime.record import dataclass
 from .charsmap import Charsmap
 from .normalizing import Normalizer
 from .partition import Leftmost

@@ -6,8 +6,10 @@ Source: gguf-py's SpecialVocab, whose order of precedence this keeps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ....runtime.record import dataclass
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MIDDLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding", "mask": "mask", "eot": "eot", "eom": "eom"}

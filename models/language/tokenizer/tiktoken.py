@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ....runtime.errors import FormatError
+from ....runtime.record import dataclass
 from .merging import merged
 from .partition import Leftmost
 from .patterns import PRE, Splitting

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ....runtime import registry
+from ....runtime.record import dataclass
 
 NOTHING = np.zeros(1, np.int8)
 

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +21,7 @@ from ....runtime.cuda.memory import flat
 from ....runtime.cuda.operand import Writer
 from ....runtime.cuda.zip import THREADS, blocks_for
 from ....runtime.quant import KINDS, Codec, block_type
+from ....runtime.record import dataclass
 from .. import codec_of
 from ..encoders import tries as vectors
 from . import digest

@@ -7,7 +7,6 @@ Layouts: ops/quants/q*.py, ops/quants/iq4.py, ops/quants/fp4.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ....runtime.cuda.bits import from_bits, inlined
 from ....runtime.cuda.bits import half as of_half
 from ....runtime.cuda.warp import permuted, sixteen
+from ....runtime.record import dataclass
 from ..fp4 import VALUES as FP4
 from ..iq4 import VALUES as IQ4
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import functools
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from ....runtime.record import dataclass
 
 _IQ2_XXS = (
     b"c-muNVrFJyXXasIV-jcP;oxMJVd9X8XXatmb`i;7Qb?$0<`D#nu}LU0^N7R%X*FeW!3uT*7ljyBpok<;r&*27A)&WGb@B=-JgnIq5(ZpqOB8o=NU*Ay&+wWj_L`Z;z_Ffn_Qv&099FXO"

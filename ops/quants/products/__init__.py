@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from ....runtime import registry
+from ....runtime.record import dataclass
 from ....runtime.vector import I8, I16, I32, LANES, Bytes, Code, Vector, vector_type
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ....runtime.record import dataclass
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor import Tensor
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ....runtime.record import dataclass
 from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.strided import strided
 from ....runtime.tensor import Tensor
