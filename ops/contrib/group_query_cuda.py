@@ -11,6 +11,7 @@ from ...runtime.cuda.zip import Chain, copied, mapped
 from ...runtime.launch import Buffer
 from ..attention.attention_cuda import Sight, attended, in_heads, rotated
 from ..attention.flash_cuda import Heads, fits
+from .coded_cache_cuda import Coding, coding
 from .group_query_attention import group_query_attention
 
 INT64 = np.dtype(np.int64)
@@ -58,10 +59,8 @@ def group_query_on_device(step: Step) -> Planned:
     totals = step.constant(6)
     if totals is None:
         return "how many keys there are is computed while it runs"
-    if any(step.given(index) is not None for index in range(12, 16)) or given["qk_output"] or given["sliding_window_cache"]:
-        return "scores as outputs, norms, quantized and sliding caches are for the CPU"
-    if given["k_quant_type"] not in ("", "NONE") or given["v_quant_type"] not in ("", "NONE"):
-        return "quantized caches are for the CPU"
+    if any(step.given(index) is not None for index in (14, 15)) or given["qk_output"] or given["sliding_window_cache"]:
+        return "scores as outputs, norms and sliding caches are for the CPU"
     query, key, value = step.input(0), step.given(1), step.given(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
@@ -73,6 +72,12 @@ def group_query_on_device(step: Step) -> Planned:
     first = longest == length
     if not fits(size, size) or query.dtype.name == "float64" or (not first and step.given(3) is None):
         return "heads of this size are for the CPU"
+    forms: list[Coding | None] = []
+    for index, name in enumerate(("k_quant_type", "v_quant_type")):
+        form = coding(step, step.given(3 + index), step.given(12 + index), given[name], size)
+        if isinstance(form, str):
+            return form
+        forms.append(form)
     positions, bias, sink = (step.given(index) for index in (9, 10, 11))
     if bias is not None and (len(bias.shape) != 4 or bias.shape[0] not in (1, n) or bias.shape[1] not in (1, heads)):
         return "its bias does not fit"
@@ -93,7 +98,8 @@ def group_query_on_device(step: Step) -> Planned:
         elif positions is not None:
             turns = positions.view((n, length))
         q, k = (_turned(step, part, turns, launches) for part in (q, k))
-    keys, values = (cached(step, step.given(3 + index), part, places, 1 + index, longest, launches) for index, part in enumerate((k, v)))
+    pairs = enumerate(zip((k, v), forms, strict=True))
+    keys, values = (cached(step, step.given(3 + index), part, places, 1 + index, longest, launches, form) for index, (part, form) in pairs)
     left = given["local_window_size"] - 1 if given["local_window_size"] > 0 else -1
     sight = Sight(starts, bool(given["causal"]), left, -1, counts, bias, sink)
     y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
@@ -108,7 +114,9 @@ def _turned(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]
     return made
 
 
-def cached(step: Step, past: Buffer | None, new: Heads, places: Buffer, index: int, longest: int, launches: list[Launch | Chain]) -> Heads:
+def cached(
+    step: Step, past: Buffer | None, new: Heads, places: Buffer, index: int, longest: int, launches: list[Launch | Chain], form: Coding | None = None,
+) -> Heads:
     """Keys or values behind those of each sequence's past, where these are if nothing else needs them."""
     n, groups, length, size = new.shape
     room = max(longest, past.shape[2]) if past is not None else longest
@@ -116,12 +124,17 @@ def cached(step: Step, past: Buffer | None, new: Heads, places: Buffer, index: i
     if past is not None and past.shape[2] == room and step.spare(past):
         made = step.outputs[index] = past
     else:
-        made = step.output(index) if step.wanted(index) else step.temporary(dtype, (n, groups, room, size))
+        made = step.output(index) if step.wanted(index) else step.temporary(dtype, (n, groups, room, past.shape[3] if past is not None else size))
         if room > (past.shape[2] if past is not None else length):
             launches.append(mapped(_zero, [step.held(np.zeros(1, np.float32))], made))
         if past is not None and past.count:
             launches.append(copied(past.shape, over(past, past.shape), Operand(made, made.strides)))
-    lookup = Lookup(places, (length, 0, 1, 0), size, room, flag=step.flag(f"a sequence of {step.node.op.name} is longer than its cache"))
+    lookup = Lookup(places, (length, 0, 1, 0), made.shape[3], room, flag=step.flag(f"a sequence of {step.node.op.name} is longer than its cache"))
+    if form is not None:
+        launches.append(form.written(new, made, lookup))
+        found, reading = form.read(step, made, new)
+        launches.append(reading)
+        return found
     target = Operand(made, (made.strides[0], made.strides[1], 0, 1), lookups=(lookup,))
     launches.append(copied(new.shape, new.operand, target))
     return in_heads(made, None)

@@ -40,6 +40,15 @@ def first(batch, length, dtype=np.float32):
     return [*separate(batch, length, dtype=dtype), None, None, integers(*[length - 1] * batch), np.array(length, I32)]
 
 
+def coded(batch, length, room, dtype, bits, scales):
+    """The same with caches of codes, of which a few are made up."""
+    inputs = grown(batch, length, room, (5, 3), 7)
+    for place in (3, 4):
+        codes = RNG.integers(0, 100, (batch, 2, room, 4 * bits // 8)).astype(np.uint8)
+        inputs[place] = codes.view(dtype)
+    return [*inputs, *[None] * 5, *(RNG.random(scales).astype(np.float32) * 0.02 + 0.01 for _ in range(2))]
+
+
 CACHES = [floats(16, 2), floats(16, 2)]
 NONE = [None, None]
 SHARED = {"num_heads": 4, "kv_num_heads": 2}
@@ -53,6 +62,13 @@ GROUPED = {
     "bias for each": ([*first(2, 3), *NONE, None, floats(2, 1, 3, 3)], {**SHARED, "softcap": 3.0}),
     "positions": ([*grown(2, 2, 9, (6, 4), 7), *CACHES, np.array([[3, 9], [0, 1]])], TURNED),
     "positions of a prompt": ([*first(2, 3), *CACHES, np.array([[4]])], TURNED),
+    **{
+        f"{dtype} of {bits} bits": (coded(2, 2, 7, dtype, bits, scales), {**SHARED, **dict.fromkeys(("k_quant_type", "v_quant_type"), kind),
+                                                                          "kv_cache_bit_width": bits})
+        for dtype, bits, kind, scales in [
+            ("int8", 8, "PER_TENSOR", (1,)), ("uint8", 8, "PER_CHANNEL", (1, 2, 1, 4)), ("uint8", 4, "PER_CHANNEL", (1, 2, 1, 4)),
+        ]
+    },
     "sight ahead": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "causal": 0}),
 }
 HEADS, ALL, PAIR, WIDE = {"num_heads": 2}, (2, 3, 2, 3, 4), (2, 5, 2, 2, 4), (2, 3, 8)
