@@ -67,9 +67,10 @@ def constant_matrix(graph: Graph, value: Value | None, dtypes: tuple[str, ...]) 
 
 def only_uses(graph: Graph) -> dict[Value, Graph]:
     """The values that are read at exactly one place, and the graph that makes each."""
-    uses = Counter(value for inner in graphs(graph) for node in inner.nodes for value in node.inputs)
-    uses.update(value for inner in graphs(graph) for value in inner.outputs)
-    return {value: inner for inner in graphs(graph) for node in inner.nodes for value in node.outputs if uses[value] == 1}
+    every = list(graphs(graph))
+    uses = Counter(value for inner in every for node in inner.nodes for value in node.inputs)
+    uses.update(value for inner in every for value in inner.outputs)
+    return {value: inner for inner in every for node in inner.nodes for value in node.outputs if uses[value] == 1}
 
 
 def substitute(graph: Graph, replaced: Mapping[Value, Value]) -> bool:
@@ -94,9 +95,10 @@ def substitute(graph: Graph, replaced: Mapping[Value, Value]) -> bool:
 def drop_unused_weights(graph: Graph) -> None:
     """Remove weights that no node and no output uses."""
     for inner in graphs(graph):
-        used = {value for below in graphs(inner) for node in below.nodes for value in node.inputs}
-        used.update(value for below in graphs(inner) for value in below.outputs)
-        used.update(inner.inputs)
+        used: set[Value | None] = set(inner.inputs)
+        for below in graphs(inner):
+            used.update(value for node in below.nodes for value in node.inputs)
+            used.update(below.outputs)
         for name in [name for name in inner.weights if inner.values.get(name) not in used]:
             del inner.weights[name]
             inner.values.pop(name, None)
