@@ -30,13 +30,21 @@ def stored_narrower(compute: F) -> F:
 
 def widened(compute: F) -> F:
     """Compute f16, bf16 and f8 inputs in f32; f32 results are rounded to the dtype of the first floating-point input where that is one of them."""
+    return _widened(compute, is_narrow)
 
+
+def widened_but_codes(compute: F) -> F:
+    """The same where inputs of f8 are codes, which the operator itself decodes."""
+    return _widened(compute, lambda item: is_narrow(item) and item.dtype.itemsize == 2)
+
+
+def _widened(compute: F, widens: Callable[[Any], bool]) -> F:
     @functools.wraps(compute)
     def wide(*inputs: Any, **attributes: Any) -> Any:
-        if not any(is_narrow(item) for item in inputs):
+        if not any(widens(item) for item in inputs):
             return compute(*inputs, **attributes)
         first = next(item for item in inputs if isinstance(item, np.ndarray) and (item.dtype.kind == "f" or is_narrow(item)))
-        results = compute(*(item.astype(np.float32) if is_narrow(item) else item for item in inputs), **attributes)
+        results = compute(*(item.astype(np.float32) if widens(item) else item for item in inputs), **attributes)
 
         def rounded(item: Any) -> Any:
             fits = isinstance(item, np.ndarray | np.generic) and item.dtype == np.float32 and is_narrow(first)

@@ -12,7 +12,7 @@ from ...runtime.infer import Inference
 from ...runtime.op import Tolerance, case, op
 from ..allocation import allowed
 from ..attention.scaled_dot import BIASED, PROBABILITIES, Scoring, Sight, attend
-from ..precision import widened
+from ..precision import widened_but_codes
 from .cache import Codec, codec, turn
 from .domain import DOMAIN
 from .heads import refuse
@@ -58,7 +58,7 @@ LENGTHS, TOTAL = np.array([4, 6], np.int32), np.array(7, np.int32)
              scale=0.3, smooth_softmax=1),
     ],
 )
-@widened
+@widened_but_codes
 def group_query_attention(
     query: np.ndarray, key: np.ndarray | None, value: np.ndarray | None, past_key: np.ndarray | None, past_value: np.ndarray | None,
     seqlens_k: np.ndarray, total_sequence_length: np.ndarray, cos_cache: np.ndarray | None = None, sin_cache: np.ndarray | None = None,

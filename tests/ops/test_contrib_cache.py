@@ -1,5 +1,6 @@
 """Attention over caches (GroupQueryAttention and its relatives) against onnxruntime, and against itself run in other steps."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from candle_convert.runtime.errors import FormatError
@@ -133,3 +134,21 @@ def test_heads_that_do_not_fit_are_refused(broken):
         ours(*single("GroupQueryAttention", Example(inputs, attributes), domain=MS))
 
 
+
+
+def test_cache_of_floats_of_8_bits():
+    """Codes of f8 with a scale, against onnxruntime with the numbers that they stand for."""
+    heads, scale, kind = {"num_heads": HEADS, "kv_num_heads": GROUPS}, np.float32(0.25), ml_dtypes.float8_e4m3fn
+    past = [(normal(1, GROUPS, 9, SIZE) / scale).astype(kind) for _ in range(2)]
+    new = [(normal(1, 2, GROUPS * SIZE) / scale).astype(kind).astype(np.float32) * scale for _ in range(2)]
+    q, lengths = normal(1, 2, HEADS * SIZE), (counts(6), np.array(7, np.int32))
+    coded = {**heads, "k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}
+    scales = np.array([scale]), np.array([scale])
+    made, feeds = single("GroupQueryAttention", Example((q, *new, *past, *lengths, *(None,) * 5, *scales), coded, 3), 21, MS)
+    values = [part.astype(np.float32) * scale for part in past]
+    numbers, known = single("GroupQueryAttention", Example((q, *new, *values, *lengths), heads, 3), 21, MS)
+    found, expected = ours(made, feeds), theirs(numbers, known)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    for codes, rows in zip(found[1:], expected[1:], strict=True):
+        assert codes.dtype == kind
+        np.testing.assert_array_equal(codes[:, :, :7].astype(np.float32) * scale, rows[:, :, :7])
