@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import inspect
 import math
-import os
 import sys
 import tempfile
 import types
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from . import kernel, registry, scalar_math
+from . import kernel, machine, registry, scalar_math
 from .launch import Argument, Buffer, Launch
 from .record import dataclass
 
@@ -256,10 +255,7 @@ def _kernel(text: str) -> Any:
     name = f"elementwise_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
     home = kernel.cache_folder(__name__) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
     path = home / f"{name}.py"
-    if not path.exists() or path.read_text() != text:
-        partial = home / f"{name}.{os.getpid()}.partial"
-        partial.write_text(text)
-        partial.replace(path)
+    machine.write_text(path, text)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -79,6 +79,8 @@ def described(value: Any) -> str:
     if isinstance(value, types.FunctionType):
         cells = [described(cell.cell_contents) for cell in value.__closure__ or ()]
         return f"{value.__module__}.{value.__qualname__} {sources.digest(value.__module__)} ({', '.join(cells)}; {described(value.__defaults__)})"
+    if isinstance(value, types.BuiltinFunctionType) and value.__module__ is not None:
+        return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__} {sources.digest(value.__module__) if sources.ours(value.__module__) else ''}"
     if sources.ours(type(value).__module__):

@@ -156,9 +156,22 @@ def read_code(path: Path | None) -> bytes | None:
     return data[DIGEST:] if hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
 
 
+def unfinished(path: Path) -> Path:
+    """Where this thread writes a file before that gets its name."""
+    return path.with_name(f"{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all, whoever else writes it."""
+    if not path.exists() or path.read_text() != text:
+        fresh = unfinished(path)
+        fresh.write_text(text)
+        fresh.replace(path)
+
+
 def write_code(path: Path, code: bytes) -> None:
     """Keep code; without room on the disk it is compiled again next time."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh = unfinished(path)
     with contextlib.suppress(OSError):
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

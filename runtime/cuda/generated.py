@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..machine import write_text
 from .kernel import DeviceKernel
 
 PREAMBLE = '''"""{title}"""
@@ -30,10 +31,7 @@ def made(title: str, text: str, threads: tuple[int, ...], least: tuple[int, int]
     whole = PREAMBLE.format(title=title, package=__package__) + text
     name = f"cuda_{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
     path = _folder() / f"{name}.py"
-    if not path.exists() or path.read_text() != whole:
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(whole)
-        partial.replace(path)
+    write_text(path, whole)
     return DeviceKernel(_module(name, path).compute, threads, title, path.parent, least)
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -93,3 +94,23 @@ def test_checksums_tell_changes_apart(count):
             data[at] ^= bit
     assert len(seen) == 2 * count + 1
     assert checksum(b"") == checksum(b"") != checksum(b"\0") != checksum(b"\0\0")
+
+
+def test_threads_write_one_file_at_once(tmp_path):
+    together, failures = threading.Barrier(8), []
+
+    def write():
+        for index in range(50):
+            together.wait()
+            try:
+                machine.write_text(tmp_path / "kernel.py", "text" * (index + 1))
+            except OSError as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert [path.name for path in tmp_path.iterdir()] == ["kernel.py"]
