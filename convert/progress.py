@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -68,7 +69,7 @@ class RichProgress:
             self._bar = None
 
 
-class _Lines:
+class _Lines(NoProgress, ABC):
     """Lines on standard error, one for every 5 % that takes over a second to come."""
 
     def __init__(self) -> None:
@@ -90,10 +91,8 @@ class _Lines:
             self._shown = step
             self._show(seconds)
 
-    def finish(self) -> None: ...
-
-    def _show(self, seconds: float) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _show(self, seconds: float) -> None: ...
 
 
 class PlainProgress(_Lines):

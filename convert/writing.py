@@ -15,6 +15,7 @@ from ..runtime.record import dataclass
 from ..runtime.storage import Costly, Region
 from ..runtime.tensor import CHUNK, Tensor
 from . import elements
+from .parallel import LONGEST, Workers
 from .progress import Progress
 from .staging import Staging
 
@@ -104,30 +105,25 @@ class _Crew:
         for job in self.headers:
             self._do(job, memoryview(b""))
         self._sync()
-        crew = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
-        for thread in crew:
-            thread.start()
+        crew = Workers(self._work, threads)
         try:
             self._watch(crew)
         except BaseException as interrupt:
             self.error = self.error or interrupt
             raise
         finally:
-            for thread in crew:
-                thread.join()
+            crew.finish()
             if self.error is None or isinstance(self.error, KeyboardInterrupt):
                 self._sync()
         if self.error is not None:
             raise self.error
 
-    def _watch(self, crew: list[threading.Thread]) -> None:
+    def _watch(self, crew: Workers) -> None:
         synced = time.monotonic()
-        for thread in crew:
-            while thread.is_alive():
-                thread.join(0.1)
-                if time.monotonic() - synced > SYNC_SECONDS:
-                    self._sync()
-                    synced = time.monotonic()
+        while not crew.wait(LONGEST):
+            if time.monotonic() - synced > SYNC_SECONDS:
+                self._sync()
+                synced = time.monotonic()
 
     def _sync(self) -> None:
         with self.lock:

@@ -16,7 +16,7 @@ from ...runtime.record import dataclass
 from ...runtime.vector import F32, I8, I32, LANES, Bytes, Code, Vector, vector_type
 from ..quants.products import Block, Codes, runs
 from .rows_kernel import Stored
-from .whole_kernel import RUN, _part, _quads, _rounded, _whole_sum
+from .whole_kernel import RUN, _part, _quads, _whole_sum, rounded
 
 COLUMNS = 32
 """Rows of a weight, which are columns of the product, that are multiplied at a time."""
@@ -82,7 +82,7 @@ class Tile:
     def put(self, code: Code, x: Any, to: Any, row: Any) -> None:
         """Round one run of one row: its codes and step, and what sums of it start from."""
         build = code.builder
-        numbers, step = _rounded(code, [code.floats(x, 64 * half) for half in range(2)], 127)
+        numbers, step = rounded(code, [code.floats(x, 64 * half) for half in range(2)], 127)
         code.store(build.trunc(numbers, vector_type(I8, RUN)), build.add(to, build.mul(row, code.word(RUN))))
         words_of = build.add(to, build.shl(row, code.word(2)))
         code.store(step, words_of, self.steps)

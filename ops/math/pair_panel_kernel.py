@@ -11,6 +11,7 @@ bfloat16: weights are as they are, activations rounded to nearest even; `dots.br
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from llvmlite import ir
@@ -20,7 +21,7 @@ from ...runtime.record import dataclass
 from ...runtime.vector import F32, I16, I32, LANES, Code, Vector, vector_type
 from .dot_panel_kernel import COLUMNS, STRIDE, transposed
 from .rows_kernel import Stored
-from .whole_kernel import RUN, _rounded
+from .whole_kernel import RUN, rounded
 
 CHUNK = 256
 """Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
@@ -66,7 +67,7 @@ class PairTile:
         place = build.add(to, build.mul(row, code.word(2 * RUN)))
         halves = [code.floats(x, 64 * half) for half in range(2)]
         if self.greatest is not None:
-            numbers, step = _rounded(code, halves, self.greatest)
+            numbers, step = rounded(code, halves, self.greatest)
             code.store(build.trunc(numbers, vector_type(I16, RUN)), place)
             code.store(step, build.add(to, build.shl(row, code.word(2))), self.steps)
             return
@@ -77,7 +78,7 @@ class PairTile:
             halves = [_rest(code, half, (pattern << 16).bits_as_float()) for half, pattern in zip(halves, near, strict=True)]
 
 
-class PairPanel:
+class PairPanel(ABC):
     """Rows of a weight as numbers of 16 bits, turned: for each part [run, pair, COLUMNS, 2]; and the sums of all tiles [.., rows, COLUMNS].
 
     Attributes:
@@ -96,8 +97,8 @@ class PairPanel:
         self.scales = build.add(self.numbers, code.word(2 * COLUMNS * tile.parts * CHUNK))
         self.sums = build.add(scratch, code.word(tile.scratch))
 
-    def end(self) -> None:
-        """No products follow."""
+    def end(self) -> None:  # noqa: B027
+        """No products follow; there are no tiles to give back."""
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """Elements from `start` of some rows; those behind the last row are what they are."""
@@ -119,9 +120,9 @@ class PairPanel:
             code.prefetch(place, 2 * CHUNK)
             self._read(part, place, build.add(line, offset), run, row)
 
+    @abstractmethod
     def _read(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
         """A run of a row."""
-        raise NotImplementedError
 
     def _values(self, address: Any) -> list[Vector]:
         """Its elements as f32."""
@@ -154,9 +155,9 @@ class PairPanel:
         for (row, half), place in zip(places, held, strict=True):
             code.store(build.load(place), sums, 4 * (COLUMNS * row + LANES * half))
 
+    @abstractmethod
     def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
         """The sums with a run's products."""
-        raise NotImplementedError
 
     def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
         """Some sums with the products of the pairs of a run."""

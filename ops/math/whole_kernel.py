@@ -198,11 +198,11 @@ def rounding(name: str, digits: int) -> EmittedKernel:
 
 
 def _run(code: Code, x: Any, element: Any, length: Any, most: int) -> tuple[Any, Any]:
-    """A run of a row as `_rounded` has it; zeros behind its end."""
+    """A run of a row as `rounded` has it; zeros behind its end."""
     build = code.builder
     inside = build.icmp_signed("<", element, length)
     at = build.add(x, build.shl(smaller(code, element, build.sub(length, code.word(RUN))), code.word(2)))
-    numbers, step = _rounded(code, [code.floats(at, 64 * half) for half in range(2)], most)
+    numbers, step = rounded(code, [code.floats(at, 64 * half) for half in range(2)], most)
     return build.select(inside, numbers, ir.Constant(numbers.type, [0] * RUN)), step
 
 
@@ -268,7 +268,7 @@ def rounded_floats() -> EmittedKernel:
         first, last = spread(code, builder.sdiv(builder.mul(count, length), code.word(RUN)), part, parts)
         with code.loop(first, last) as run:
             offset = builder.mul(run, code.word(4 * RUN))
-            numbers, step = _rounded(code, [code.floats(builder.add(source, offset), 64 * half) for half in range(2)], 127)
+            numbers, step = rounded(code, [code.floats(builder.add(source, offset), 64 * half) for half in range(2)], 127)
             for half in range(2):
                 order = ir.Constant(vector_type(I32), list(range(16 * half, 16 * half + 16)))
                 part_of = Vector(code, builder.shuffle_vector(numbers, numbers, order)).as_float()
@@ -277,7 +277,7 @@ def rounded_floats() -> EmittedKernel:
     return EmittedKernel("rounded_floats", write)
 
 
-def _rounded(code: Code, halves: list[Vector], most: int) -> tuple[Any, Any]:
+def rounded(code: Code, halves: list[Vector], most: int) -> tuple[Any, Any]:
     """Two vectors as whole numbers of a common step, i32 [32], and the step: the largest magnitude through `most`, NaN where one is not finite."""
     build = code.builder
     kind = vector_type(F32)

@@ -9,6 +9,7 @@ order and grouping, divisions by numbers and whole powers included. Constants of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from types import EllipsisType
@@ -26,12 +27,12 @@ CLOSE = {"f64": 1e-9, "f32": 5e-7, "f16": 1e-3, "bf16": 8e-3}
 Operand = Union["Pattern", float]
 
 
-class Pattern:
+class Pattern(ABC):
     """Matches values."""
 
+    @abstractmethod
     def matches(self, value: Value | None, found: Found, view: View) -> Iterator[Found]:
         """The ways in which a value is what the pattern says."""
-        raise NotImplementedError
 
     def heads(self) -> frozenset[str]:
         """Operators that the last node may be of."""
