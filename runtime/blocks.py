@@ -134,6 +134,11 @@ def _bytes(tensor: Tensor, reserve: Reserve | None) -> np.ndarray:
     return data
 
 
+def stored(value: Any) -> Any:
+    """What is not read yet, read; blocks and anything else as they are."""
+    return value.numpy() if isinstance(value, Unread) else value
+
+
 def numbers(value: Any) -> Any:
     """The values of blocks, decoded, and of what is not read yet; anything else as it is."""
     return value.numpy() if isinstance(value, Blocks | Unread) else value

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .applying import applied
-from .blocks import Blocks, Unread, numbers, weight
+from .blocks import Blocks, Unread, numbers, stored, weight
 from .copies import captures, needed
 from .dtype import STRING, of_numpy
 from .encoding import check
@@ -291,9 +291,8 @@ class Runner:
 
     def _python(self, memory: Workspace, step: PythonStep, run: Run) -> None:
         node = step.node
-        inputs = [None if home is None else memory.get(home) for home in step.inputs]
-        if not node.op.stored:
-            inputs = [numbers(item) for item in inputs]
+        held = stored if node.op.stored else numbers
+        inputs = [None if home is None else held(memory.get(home)) for home in step.inputs]
         attributes = step.attributes
         if node.op.asks:
             call = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, memory, step, run))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from .graph import Graph, Node, Value
 
+STEERED = {"If": 1, "Loop": 2}
+"""How many inputs of an operator decide what it does, its first ones; a Scan goes on for as long as its inputs are."""
 VALUES = 8
 """Plans for values of steering inputs, after which a program stops to make them."""
 MOST_NODES = 32
@@ -20,11 +22,11 @@ def steering(nodes: Sequence[Node], inputs: Sequence[Value]) -> frozenset[int]:
     while waiting:
         for node in waiting.pop():
             producers.update((value, list(node.inputs)) for value in node.outputs)
+            deciding = STEERED.get(node.op.name, 0)
+            roots += node.inputs[:deciding]
             for graph in node.subgraphs:
                 waiting.append(graph.nodes)
-                roots += _carried(node, graph, producers)
-            if node.subgraphs:
-                roots += node.inputs[:2]
+                roots += _carried(node, graph, producers) if deciding else []
     places = {value: position for position, value in enumerate(inputs) if value.dtype is not None and value.dtype.kind in ("int", "uint", "bool")}
     return frozenset(places[value] for root in roots for value in _behind(root, producers) if value in places)
 

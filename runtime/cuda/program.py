@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..blocks import Blocks, numbers
+from ..blocks import Blocks, numbers, stored
 from ..copies import captures, needed
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
@@ -269,7 +269,7 @@ class Runner:
             attributes = {**attributes, "call": Call(node, tuple(bool(value.name) for value in node.outputs), run)}
         assert node.op.compute is not None
         inputs = [None if value is None else fetched(objects[value]) for value in step.inputs]
-        results = node.op.compute(*(inputs if node.op.stored else map(numbers, inputs)), **attributes)
+        results = node.op.compute(*map(stored if node.op.stored else numbers, inputs), **attributes)
         for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
             objects[value] = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
 

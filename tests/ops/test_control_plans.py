@@ -158,3 +158,19 @@ def test_inputs_that_steer_are_part_of_the_plan_while_they_have_few_values():
         for one, other in zip(session.run(None, feeds), by_onnxruntime(made, **feeds), strict=True):
             np.testing.assert_array_equal(one, other)
     assert len(session.program.plans) == 9
+
+
+def test_what_a_scan_begins_with_steers_nothing():
+    made = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {OPSET}]>
+    g (int64[1] start, int64[n] x) => (int64[1] last, int64[n, 1] sums) {{
+      last, sums = Scan <num_scan_inputs = 1, body = b (int64[1] before, int64 item) => (int64[1] after, int64[1] sum) {{
+        after = Add (before, item)
+        sum = Identity (after)
+      }}> (start, x)
+    }}""")
+    session = Session(onnx_graph.graph_of(made), native=True)
+    for start in (1, 2, 3):
+        feeds = {"start": np.array([start]), "x": np.array([4, 5])}
+        for one, other in zip(session.run(None, feeds), by_onnxruntime(made, **feeds), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert len(session.program.plans) == 1

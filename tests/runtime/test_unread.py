@@ -97,3 +97,26 @@ def test_garbage_is_looked_for_afterwards():
     with pytest.raises(ZeroDivisionError):
         unsearched(lambda: 1 / 0)()
     assert gc.isenabled()
+
+
+def test_rows_of_a_weight_that_is_not_read_yet_are_looked_up_by_an_index_that_the_plan_knows(tmp_path):
+    """The index decides a condition too, so that a plan is made for its value."""
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    from onnx import numpy_helper, parser
+
+    made = parser.parse_model("""<ir_version: 8, opset_import: ["" : 20]>
+    g (int64[1] index) => (float[1, 128] y) {
+      row = Gather (table, index)
+      three = Constant <value = int64[1] {3}> ()
+      small = Less (index, three)
+      scalar = Squeeze (small)
+      y = If (scalar) <then_branch = a () => (float[1, 128] p) { p = Neg (row) }, else_branch = b () => (float[1, 128] q) { q = Exp (row) }>
+    }""")
+    table = np.random.default_rng(0).normal(size=(LENGTH, 128)).astype(np.float32)
+    made.graph.initializer.append(numpy_helper.from_array(table, "table"))
+    path = tmp_path / "m.onnx"
+    onnx.save(made, path)
+    session, oracle = cc.InferenceSession(path), onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for index in (2, 200, 3):
+        feeds = {"index": np.array([index])}
+        np.testing.assert_allclose(session.run(None, feeds)[0], oracle.run(None, feeds)[0], rtol=1e-6)
