@@ -36,7 +36,6 @@ CALL = 32
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _loading = threading.RLock()
-_held: list[Any] = []
 
 
 class Stored:
@@ -194,5 +193,5 @@ def placed(code: bytes) -> int | None:
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC):
         return None
-    _held.append(memory)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # held for ever: threads may still run this code while the interpreter ends
     return address + entry

@@ -75,6 +75,22 @@ def test_every_encoder_and_decoder_is_kept():
         assert machine.read_code(kernel._file) is not None, kernel.name
 
 
+AT_THE_END = """
+import ctypes
+from candle_convert.runtime import machine
+
+address = machine.placed((0).to_bytes(8, "little") + b"\\xc3" * 64)
+vars(machine).clear()
+ctypes.CFUNCTYPE(None)(address)()
+"""
+
+
+@LINUX
+def test_code_outlives_its_module():
+    """The interpreter's end takes modules apart while threads without the GIL still run."""
+    subprocess.run([sys.executable, "-c", AT_THE_END], check=True)
+
+
 def test_without_a_cache_kernels_are_compiled(monkeypatch):
     monkeypatch.setattr(machine, "folder", lambda: None)
     kernel = Stored("runtime.checksum_kernel", "checksum")
