@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..runtime import limits, registry
-from ..runtime.errors import UsageError
+from ..runtime.errors import UnsupportedError, UsageError
 from .output import current
 
 if TYPE_CHECKING:
@@ -177,6 +177,18 @@ def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True, dequ
     )
     current().warn(graph.notes)
     return graph
+
+
+def template(path: str) -> str:
+    """The text of a chat template's file."""
+    from ..runtime.source import Source
+
+    source = Source(path)
+    source.budget.charge(source.size, path)
+    try:
+        return source.read(0, source.size).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnsupportedError("E-TEMPLATE-TEXT", path, "the template is not UTF-8", at=error.start) from error
 
 
 def progress(values: dict[str, Any]) -> Progress:

@@ -11,11 +11,12 @@ import click
 
 from ...runtime.errors import UsageError, printable
 from .. import arguments
-from ..output import current
+from ..output import current, notes_json
 
 if TYPE_CHECKING:
     from ...models.language.generating import Generation, Timing
     from ...models.language.model import LanguageModel
+    from ...runtime.graph import Note
 
 EPILOG = """\b
 Examples
@@ -33,6 +34,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 @click.option("-p", "--prompt", required=True, metavar="TEXT", help="What the text begins with; - reads standard input.")
 @click.option("--chat", is_flag=True, help="Take the prompt for a user's message, by the model's chat template.")
 @click.option("--system", metavar="TEXT", help="The system's message before it, with --chat.")
+@click.option("--chat-template", metavar="FILE", type=arguments.PATH, help="Another template than the model's, with --chat.")
 @click.option("-n", "--max-tokens", type=click.IntRange(0), default=128, metavar="N", help="The most tokens to generate (default 128).")
 @click.option("--temperature", "--temp", type=float, default=0.8, metavar="X", help="0 takes the likeliest token (default 0.8).")
 @click.option("--top-k", type=int, default=40, metavar="N", help="Only the N likeliest tokens, 0 for all (default 40).")
@@ -52,14 +54,15 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     """Continue a text with a language model.
 
     MODEL is a GGUF file, a Hugging Face directory, or ONNX with its tokenizer beside it. Tokens are chosen as llama.cpp does, in this
-    order: repeat penalty, top-k, top-p, min-p, temperature. Says how fast it was at the end.
+    order: repeat penalty, top-k, top-p, min-p, temperature. How fast it was is said at the end, on standard error.
     """
     from ...models.language.generating import Timing
     from ...models.language.sampling import Sampling
     from ..modelling import load
 
-    if values["system"] is not None and not values["chat"]:
-        raise UsageError("E-OPTION", None, "--system needs --chat")
+    for option in ("--system", "--chat-template"):
+        if values[option[2:].replace("-", "_")] is not None and not values["chat"]:
+            raise UsageError("E-OPTION", None, f"{option} needs --chat")
     sampling = {name: values[name] for name in SAMPLING}
     Sampling(**sampling)
     placed = arguments.device(values)
@@ -73,10 +76,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         found: LanguageModel = load_ranked(opening, values["tensor_parallel"], threads=values["threads"], activations=values["activations"], **placed)
     else:
         found = load(graph, values["threads"], values["activations"], **placed)
-    ids = _ids(found, prompt, values)
+    ids = _ids(found, model, prompt, values)
     loaded = time.perf_counter() - began
     out = current()
-    _tell(found, ids, prompt, values)
+    notes = _notes(found, ids, prompt, values)
+    out.warn(notes)
     timing = Timing()
     shown = not out.json and not out.quiet
     made = found.generate_batch(
@@ -86,24 +90,26 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     _end(made, timing, loaded)
     out.emit({
         "inputs": [model], "text": made.text, "prompt": made.prompt, "tokens": made.tokens, "reason": made.reason,
-        "timings": {"load": loaded, **timing.to_json()},
+        "warnings": notes_json(notes), "timings": {"load": loaded, **timing.to_json()},
     })  # fmt: skip
 
 
-def _ids(model: LanguageModel, prompt: str, values: dict[str, Any]) -> list[int]:
+def _ids(model: LanguageModel, path: str, prompt: str, values: dict[str, Any]) -> list[int]:
     """The prompt's ids."""
     if not values["chat"]:
         return model.tokenizer.encode(prompt)
     from ...models.language.chat import prompt as chat_prompt
     from ...models.language.chat import writes_bos
 
+    if values["chat_template"] is not None:
+        model.tokenizer.templates["default"] = arguments.template(values["chat_template"])
     system = [] if values["system"] is None else [{"role": "system", "content": values["system"]}]
-    text = chat_prompt(model.tokenizer, [*system, {"role": "user", "content": prompt}])
+    text = chat_prompt(model.tokenizer, [*system, {"role": "user", "content": prompt}], path=path)
     return model.tokenizer.encode(text, add_bos=False if writes_bos(model.tokenizer, text) else None)
 
 
-def _tell(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, Any]) -> None:
-    """Say what may be wrong with the prompt."""
+def _notes(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, Any]) -> list[Note]:
+    """What may be wrong with the prompt."""
     from ...runtime.graph import Note
 
     unknown = model.tokenizer.unknown_markers(prompt)
@@ -111,7 +117,7 @@ def _tell(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, A
     context, trained = values["context"], model.context
     if context is not None and trained is not None and context > trained and len(ids) + values["max_tokens"] > trained:
         notes.append(Note("W-LM-CONTEXT", None, f"the model was trained with {trained:,} tokens at most; text behind them may make no sense"))
-    current().warn(notes)
+    return notes
 
 
 def _show(text: str) -> None:
@@ -119,10 +125,14 @@ def _show(text: str) -> None:
 
 
 def _end(made: Generation, timing: Timing, loaded: float) -> None:
-    said = timing.to_json()
+    """Say how it ended and how fast it was, apart from the text."""
+    out, said = current(), timing.to_json()
+    if out.json or out.quiet:
+        return
     ends = {"end": "the model ended it", "stop": "a stop text came", "length": "as many as asked for", "context": "the context is full"}
-    current().say("")
-    current().say(
+    out.say("")
+    print(
         f"\n{len(made.prompt):,} prompt tokens at {said['prompt_per_second']:.1f}/s, {len(made.tokens):,} generated at "
-        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s"
+        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s",
+        file=sys.stderr,
     )

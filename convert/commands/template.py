@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FormatError, UnsupportedError, UsageError, printable
+from ...runtime.errors import FormatError, UsageError, printable
 from .. import arguments
 from ..output import current
 
@@ -64,11 +64,11 @@ def render(
     functions = None if tools is None else _list(tools, "tools")
     tokenizer: Tokenizer | None = None
     if path.lower().endswith(JINJA):
-        text = rendered_with(_text(path), None, chat, tools=functions, answer=answer, path=path, **given)
+        text = rendered_with(arguments.template(path), None, chat, tools=functions, answer=answer, path=path, **given)
     else:
         tokenizer = _tokenizer(path, values)
         if own is not None:
-            tokenizer.templates[name] = _text(own)
+            tokenizer.templates[name] = arguments.template(own)
         text = prompt(tokenizer, chat, name=name, tools=functions, answer=answer, path=path, **given)
     unknown = [] if tokenizer is None else tokenizer.unknown_markers(text)
     out = current()
@@ -109,17 +109,6 @@ def _list(path: str, what: str) -> list[Any]:
         hint = '[{"role": "user", "content": "Hello"}]'
         raise FormatError("E-TEMPLATE-MESSAGES", None if path == "-" else path, f"holds no list of {what}", hint=hint)
     return found
-
-
-def _text(path: str) -> str:
-    from ...runtime.source import Source
-
-    source = Source(path)
-    source.budget.charge(source.size, path)
-    try:
-        return source.read(0, source.size).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UnsupportedError("E-TEMPLATE-TEXT", path, "the template is not UTF-8", at=error.start) from error
 
 
 def _value(text: str) -> Any:

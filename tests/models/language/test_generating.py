@@ -94,14 +94,17 @@ def test_command(path, capsys, monkeypatch):
     assert len(said["tokens"]) <= 12
     assert said["timings"]["generated_per_second"] > 0
     assert run([*words, "-p", "Hello"]) == 0
-    shown = capsys.readouterr().out
-    assert "prompt tokens at" in shown
+    shown, told = capsys.readouterr()
+    assert "prompt tokens at" in told
+    assert "prompt tokens at" not in shown
     assert said["text"].split("\n")[0].rstrip("\x7f") in shown or not said["text"].isprintable()
     monkeypatch.setattr(sys, "stdin", io.StringIO("Hello"))
     assert run([*words, "-p", "-", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == said["tokens"]
     assert run([*words, "-p", "x<|nothing|>", "--context", "900", "-n", "295"]) == 0
     assert {"W-TOKENIZER-MARKER", "W-LM-CONTEXT"} <= {word for word in capsys.readouterr().err.split() if word.startswith("W-")}
+    assert run([*words, "-p", "x<|nothing|>", "--json"]) == 0
+    assert [note["code"] for note in json.loads(capsys.readouterr().out)["warnings"]] == ["W-TOKENIZER-MARKER"]
 
 
 def test_command_with_a_chat_template(tmp_path, capsys):
@@ -113,7 +116,12 @@ def test_command_with_a_chat_template(tmp_path, capsys):
     assert run([*words, "-p", "system: Be kind\nuser: Hi\nassistant:"]) == 0
     assert {**chat, "timings": 0} == {**json.loads(capsys.readouterr().out), "timings": 0}
     assert run([*words, "-p", "Hi", "--system", "Be kind"]) == 2
-    assert run(["generate", str(written(tmp_path / "m.gguf")), "-p", "Hi", "--chat", "--json"]) == 4
+    bare = [*words[:1], str(written(tmp_path / "m.gguf")), *words[2:], "-p", "Hi", "--chat"]
+    assert run(bare) == 4
+    (tmp_path / "t.jinja").write_text(template)
+    capsys.readouterr()
+    assert run([*bare, "--system", "Be kind", "--chat-template", str(tmp_path / "t.jinja")]) == 0
+    assert {**chat, "timings": 0} == {**json.loads(capsys.readouterr().out), "timings": 0}
 
 
 @pytest.mark.parametrize(
