@@ -198,6 +198,10 @@ class Step:
         """A constant input in another layout, which is made once for a session."""
         return self.held(self.derived(index, layout, pack))
 
+    def narrowed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer | None:
+        """As `packed`, for a kernel that widens what is kept narrower than it computes; None for what is not."""
+        return None
+
     def derived(self, index: int, kind: Any, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """What `make` gives for a constant input, once for a session; the input is not held for it."""
         buffer = self.inputs[index]

@@ -14,7 +14,7 @@ from ...runtime.kernel import range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import number, share
 from ..math.finish_kernel import Finish, finished
-from ..math.lane_kernel import foresee_reading, foresee_writing
+from ..math.lane_kernel import KINDS, SINGLE, foresee_reading, foresee_writing, widen
 from ..math.tile_kernel import AHEAD, NARROW, PANEL, panels
 from ..math.turn_kernel import handed
 from .problem_kernel import Problem, Way
@@ -54,13 +54,15 @@ def slices_of(units: int, positions: int, threads: int) -> int:
 @range_kernel
 def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
     """Arguments as `problem_kernel` says, with kernels in panels, biases padded to them, and slices of the positions; then `Stretches`: bytes of a
-    group's input, places, taps, how many, and depth and step of a stretch.
+    group's input, places, taps, how many, and depth and step of a stretch; and the kind of kernels, which are widened panel by panel.
     """
     images, groups, outputs, slices = args[6], args[7], args[9], args[30]
     low, high = np.float32(number(args[28])), np.float32(number(args[29]))
     alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
     depth, positions = args[41] * args[42], args[13] * args[14] * args[15]
-    made = args[31] + part * ROOM
+    kind, nbytes = args[44], 4 * PANEL * depth
+    made = args[31] + part * (ROOM if kind == SINGLE else ROOM + nbytes)
+    wide, held = made + ROOM, -1
     chunks = max(1, positions // CHUNK)
     count, step = (outputs + PANEL - 1) // PANEL, 4 * positions
     first, last = share(groups * count * images * slices, part, parts)
@@ -71,6 +73,11 @@ def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
         width = NARROW if most <= NARROW else PANEL
         source = args[0] + (image * groups + group) * args[38]
         base = ((image * groups + group) * outputs + output) * step
+        weights = args[1] + panel * nbytes
+        if kind != SINGLE:
+            if panel != held:
+                widen(kind, args[1] + panel * (nbytes // 2), wide, PANEL * depth, np.float32(1))
+            weights, held = wide, panel
         begin, end = share(chunks, piece, slices)
         for chunk in range(begin, end):
             start = chunk * CHUNK
@@ -82,7 +89,7 @@ def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
                     if added != 0:
                         foresee_reading(added + place + line)
             column_of_windows(
-                source, args[39] + 8 * start, args[40], args[41], args[42], args[43], args[1] + panel * depth * 4 * PANEL, made, rows, width,
+                source, args[39] + 8 * start, args[40], args[41], args[42], args[43], weights, made, rows, width,
                 args[3] + 4 * PANEL * panel, low, high, AHEAD,
             )
             for row in range(0, rows, NARROW):
@@ -101,16 +108,18 @@ def in_panels(problem: Problem) -> Way | None:
         return None
     step, groups = problem.step, problem.groups
     read = stretches(problem)
-    weights = step.packed(1, ("panels", groups, read.channels), lambda array: weight_panels(read.ordered(array), groups))
+    layout = ("panels", groups, read.channels), lambda array: weight_panels(read.ordered(array), groups)
+    weights = step.narrowed(1, *layout) or step.packed(1, *layout)
+    kind = KINDS[weights.dtype.name]
     bias = problem.padded_bias()
     places, taps = step.held(read.places), step.held(read.taps)
     units = problem.images * groups * -(-problem.outputs // PANEL)
     slices = slices_of(units, problem.positions, step.threads)
     parts_of = step.parts(units * slices, problem.work)
-    room = step.scratch(parts_of * ROOM)
+    room = step.scratch(parts_of * (ROOM if kind == SINGLE else ROOM + 4 * PANEL * problem.depth))
 
     def launch(finish: Finish, result: Buffer) -> Launch:
         head = problem.arguments(read.source, weights, result, bias, slices, room, finish)
-        return Launch(convolved_in_panels, (*head, read.size, places, taps, taps.count, read.depth, read.step), parts_of)
+        return Launch(convolved_in_panels, (*head, read.size, places, taps, taps.count, read.depth, read.step, kind), parts_of)
 
     return read.before, launch

@@ -59,8 +59,13 @@ class Wide(Step):
 
     def packed(self, index: int, layout: Any, pack: Any) -> Buffer:
         """Another layout, kept narrow. Raises Inexact where it holds other numbers than the weight."""
+        kept = self.narrowed(index, layout, pack)
+        return Step.packed(self, index, layout, pack) if kept is None else self.wide(kept)
+
+    def narrowed(self, index: int, layout: Any, pack: Any) -> Buffer | None:
+        """As `packed`, not widened."""
         if index not in self.narrow:
-            return Step.packed(self, index, layout, pack)
+            return None
         weight = self.narrow[index]
         key = (id(weight.room.constant), weight.offset, weight.shape, layout, "narrow")
         if key not in self.cache:
@@ -69,7 +74,7 @@ class Wide(Step):
             if (kept.astype(np.float32) != made).any():
                 raise Inexact
             self.cache[key] = (kept, weight.room.constant)
-        return self.wide(self.held(self.cache[key][0]))
+        return self.held(self.cache[key][0])
 
     def wide(self, buffer: Buffer) -> Buffer:
         """The numbers of a narrow buffer as f32, in memory of the run."""

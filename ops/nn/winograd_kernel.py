@@ -20,10 +20,11 @@ from ...runtime.native import number, share
 from ...runtime.record import dataclass
 from ...runtime.simd import LANES, splat
 from ..math.finish_kernel import Finish, finished
-from ..math.lane_kernel import foresee_reading, foresee_writing, load_single, store_single
+from ..math.lane_kernel import KINDS, SINGLE, foresee_reading, foresee_writing, load_single, store_single
 from ..math.tile_kernel import AHEAD, NARROW, PANEL, WIDE, column_of_tiles
 from ..math.turn_kernel import handed, taken
 from .problem_kernel import Problem, Way
+from .winograd_narrow_kernel import by_channel, panel_of_kernels
 from .winograd_square_kernel import FOUR, TWO, VECTOR, Square
 
 ENOUGH = 16
@@ -74,11 +75,13 @@ class Kernels:
     at_once: Any
     taking: Any
     multiplying: Any
+    transforming: Any
 
 
 def _kernels(square: Square) -> Kernels:
     edge, side, places = square.edge, square.side, square.places
     forth, back, put, bounded = square.forth, square.back, square.put, square.bounded
+    kernels = panel_of_kernels(square)
     together = LANES // edge
 
     @inner
@@ -155,7 +158,7 @@ def _kernels(square: Square) -> Kernels:
                             foresee_reading(added + place + line)
 
     @inner
-    def panel(args: Any, image: Any, index: Any, first: Any, last: Any, v: Any, apart: Any, products: Any) -> None:
+    def panel(args: Any, weights: Any, image: Any, index: Any, first: Any, last: Any, v: Any, apart: Any, products: Any) -> None:
         """A panel of outputs of squares `[first, last)`, whose matrices are `apart` bytes apart: products, results, and what follows them."""
         channels, outputs, out_height, out_width, pitch = args[8], args[9], args[14], args[15], args[40]
         rows, output = last - first, index * PANEL
@@ -164,10 +167,9 @@ def _kernels(square: Square) -> Kernels:
         none, least, limit = args[5], np.float32(-np.inf), np.float32(np.inf)
         foresee(args, image, output, most, first, last)
         for place in range(places):
-            weights = args[1] + 4 * PANEL * channels * (index * places + place)
-            made = products + 4 * PANEL * rows * place
+            made, source = products + 4 * PANEL * rows * place, weights + 4 * PANEL * channels * place
             column_of_tiles(
-                v + place * apart, pitch, 4, weights, channels, made, 4 * PANEL, 0, rows, width, none, 0, none, least, limit, products, AHEAD
+                v + place * apart, pitch, 4, source, channels, made, 4 * PANEL, 0, rows, width, none, 0, none, least, limit, products, AHEAD
             )
         alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
         plane, spare, at = 4 * out_height * out_width, products + 4 * PANEL * places * rows, first
@@ -188,7 +190,7 @@ def _kernels(square: Square) -> Kernels:
         """Blocks, each as a whole. Arguments as `problem_kernel` says, with panels of transformed kernels, biases padded to them and the blocks of
         an image in place of the slices; then squares of an image, of a block at most, bytes of a row of transformed squares and of a part.
         """
-        blocks, total, pitch = args[30], args[38], args[40]
+        blocks, total, pitch, nbytes = args[30], args[38], args[40], 4 * PANEL * places * args[8]
         v = args[31] + part * args[41]
         products = v + args[39] * places * pitch
         begin, end = share(args[6] * blocks, part, parts)
@@ -198,7 +200,7 @@ def _kernels(square: Square) -> Kernels:
             for channel in range(0, args[8], LANES):
                 squares(args, image, first, last, channel, v, products)
             for index in range((args[9] + PANEL - 1) // PANEL):
-                panel(args, image, index, first, last, v, (last - first) * pitch, products)
+                panel(args, args[1] + index * nbytes, image, index, first, last, v, (last - first) * pitch, products)
 
     @range_kernel
     def transformed_squares(args: Any, part: Any, parts: Any) -> None:
@@ -211,16 +213,30 @@ def _kernels(square: Square) -> Kernels:
 
     @range_kernel
     def multiplied_squares(args: Any, part: Any, parts: Any) -> None:
-        """Arguments as `transformed_squares` has them; one piece of an image after another of a panel of outputs."""
-        pieces, total, pitch = args[30], args[38], args[40]
+        """Arguments as `transformed_squares` has them, and the kind of the kernels, narrow ones of which are transformed here, a panel at a time. One
+        piece of an image after another of a panel of outputs."""
+        pieces, total, pitch, kind, nbytes = args[30], args[38], args[40], args[43], 4 * PANEL * places * args[8]
+        scratch, held = args[31] + part * args[41], -1
         begin, end = share((args[9] + PANEL - 1) // PANEL * args[6] * pieces, part, parts)
         for unit in range(begin, end):
-            image = unit // pieces % args[6]
+            image, index = unit // pieces % args[6], unit // pieces // args[6]
+            weights = args[1] + index * nbytes
+            if kind != SINGLE:
+                if index != held:
+                    kernels(kind, args[1] + 18 * PANEL * args[8] * index, scratch, args[8])
+                weights, held = scratch, index
             first, last = share(total, unit % pieces, pieces)
             v = args[42] + (image * total * places + first) * pitch
-            panel(args, image, unit // pieces // args[6], first, last, v, total * pitch, args[31] + part * args[41])
+            panel(args, weights, image, index, first, last, v, total * pitch, scratch if kind == SINGLE else scratch + nbytes)
 
-    return Kernels(square, convolved_in_squares, transformed_squares, multiplied_squares)
+    @range_kernel
+    def transformed_kernels(args: Any, part: Any, parts: Any) -> None:
+        """Narrow kernels, transformed ones, how many panels and channels, kind of the narrow ones."""
+        first, last = share(args[2], part, parts)
+        for index in range(first, last):
+            kernels(args[4], args[0] + 18 * PANEL * args[3] * index, args[1] + 4 * PANEL * places * args[3] * index, args[3])
+
+    return Kernels(square, convolved_in_squares, transformed_squares, multiplied_squares, transformed_kernels)
 
 
 _KERNELS = {square.edge: _kernels(square) for square in (FOUR, TWO)}
@@ -246,6 +262,19 @@ def chosen(w: Buffer, geometry: Sequence[int], groups: int) -> Square | None:
     return costs[min(costs)]
 
 
+def _weights(problem: Problem, square: Square, total: int) -> tuple[Buffer, list[Launch], int]:
+    """Kernels, launches that transform narrow ones for several blocks, and bytes of a panel of narrow ones that are transformed where needed."""
+    step, panels, nbytes = problem.step, -(-problem.outputs // PANEL), 4 * PANEL * square.places * problem.channels
+    narrow = step.narrowed(1, "kernels by channel", by_channel)
+    if narrow is None:
+        return step.packed(1, ("squares", square.edge), square.transformed), [], 0
+    if total <= MOST:
+        return narrow, [], nbytes
+    made = step.scratch(panels * nbytes)
+    arguments = (narrow, made, panels, problem.channels, KINDS[narrow.dtype.name])
+    return made, [Launch(_KERNELS[square.edge].transforming, arguments, step.parts(panels, narrow.count))], 0
+
+
 def in_squares(problem: Problem) -> Way | None:
     """The launches for kernels of 3 x 3 where they pay."""
     square = chosen(problem.w, problem.geometry, problem.groups) if problem.constant else None
@@ -253,12 +282,12 @@ def in_squares(problem: Problem) -> Way | None:
         return None
     step, kernels, total = problem.step, _KERNELS[square.edge], _count(square, problem.geometry)
     pitch = 4 * (-(-problem.channels // LANES) + 1) * LANES
-    weights, bias = step.packed(1, ("squares", square.edge), square.transformed), problem.padded_bias()
+    (weights, before, held), bias = _weights(problem, square, total), problem.padded_bias()
     columns = min(-(-problem.lengths[2] // square.edge), WIDEST)
     lines = square.side * VECTOR * (-(-(square.edge * columns + 2) // LANES) * LANES) + square.places * VECTOR
     turned = square.edge * (square.side + LANES) * VECTOR
     work = problem.work * square.places / (9 * square.edge**2) * 1.2
-    if total >= LEAST // 2 * step.threads and weights.nbytes <= SHARED:
+    if not held and total >= LEAST // 2 * step.threads and weights.nbytes <= SHARED:
         blocks = -(-total // (MOST if weights.nbytes > CACHED else min(MOST, max(LEAST, ROOM // (square.places * pitch)))))
         blocks = -(-blocks // step.threads) * step.threads
         most = -(-total // blocks)
@@ -270,18 +299,18 @@ def in_squares(problem: Problem) -> Way | None:
             head = problem.arguments(problem.x, weights, result, bias, blocks, whole, finish)
             return Launch(kernels.at_once, (*head, total, most, pitch, each), parts)
 
-        return [], at_once
+        return before, at_once
     panels_of, groups = problem.images * -(-problem.outputs // PANEL), problem.images * -(-problem.channels // LANES)
     everything = step.scratch(problem.images * total * square.places * pitch)
     pieces = 1 if step.threads == 1 else min(-(-total // 4), -(-PIECES * step.threads // panels_of))
     taking, multiplying = step.parts(groups, problem.x.count / 2), step.parts(panels_of * pieces, work)
     head = problem.arguments(problem.x, 0, 0, None, 0, step.scratch(taking * lines))
     first = Launch(kernels.taking, (*head, total, total, pitch, lines, everything), taking)
-    results = 4 * PANEL * square.places * -(-total // pieces) + turned
-    room = step.scratch(multiplying * results)
+    results = 4 * PANEL * square.places * -(-total // pieces) + turned + held
+    room, kind = step.scratch(multiplying * results), KINDS[weights.dtype.name] if held else SINGLE
 
     def multiplied(finish: Finish, result: Buffer) -> Launch:
         head = problem.arguments(problem.x, weights, result, bias, pieces, room, finish)
-        return Launch(kernels.multiplying, (*head, total, total, pitch, results, everything), multiplying)
+        return Launch(kernels.multiplying, (*head, total, total, pitch, results, everything, kind), multiplying)
 
-    return [first], multiplied
+    return [*before, first], multiplied

@@ -33,6 +33,9 @@ def _at(point: float, other: float) -> list[float]:
     return [1 / factor, point / factor, point**2 / factor]
 
 
+NEAR_SIDES, FAR_SIDES = (tuple(np.float32(number) for number in _at(*pair)) for pair in ((NEAR, FAR), (FAR, NEAR)))
+
+
 @inner
 def _forth_4(source: Any, step: Any, target: Any, apart: Any) -> None:
     """Six vectors `step` bytes apart, transformed, to places `apart` bytes apart."""
@@ -70,6 +73,19 @@ def _put_4(vectors: Any, target: Any, apart: Any) -> None:
 
 
 @inner
+def _spread_4(a: Any, b: Any, c: Any, target: Any, apart: Any) -> None:
+    """Three vectors of kernels, transformed, to places `apart` bytes apart."""
+    near, near_odd = a * splat(NEAR_SIDES[0]) + c * splat(NEAR_SIDES[2]), b * splat(NEAR_SIDES[1])
+    far, far_odd = a * splat(FAR_SIDES[0]) + c * splat(FAR_SIDES[2]), b * splat(FAR_SIDES[1])
+    store_single(target, a)
+    store_single(target + apart, near + near_odd)
+    store_single(target + 2 * apart, near - near_odd)
+    store_single(target + 3 * apart, far + far_odd)
+    store_single(target + 4 * apart, far - far_odd)
+    store_single(target + 5 * apart, c)
+
+
+@inner
 def _forth_2(source: Any, step: Any, target: Any, apart: Any) -> None:
     """As `_forth_4`, of four vectors."""
     a, b, c, d = load_single(source), load_single(source + step), load_single(source + 2 * step), load_single(source + 3 * step)
@@ -77,6 +93,16 @@ def _forth_2(source: Any, step: Any, target: Any, apart: Any) -> None:
     store_single(target + apart, b + c)
     store_single(target + 2 * apart, c - b)
     store_single(target + 3 * apart, b - d)
+
+
+@inner
+def _spread_2(a: Any, b: Any, c: Any, target: Any, apart: Any) -> None:
+    """As `_spread_4`."""
+    even, odd = (a + c) * splat(np.float32(0.5)), b * splat(np.float32(0.5))
+    store_single(target, a)
+    store_single(target + apart, even + odd)
+    store_single(target + 2 * apart, even - odd)
+    store_single(target + 3 * apart, c)
 
 
 @inner
@@ -119,6 +145,7 @@ class Square:
         edge: results along one axis.
         kernel: what a kernel is multiplied with from both sides.
         forth, back, put, bounded: vectors to transformed ones; to results; these to memory; with a bias, between limits.
+        spread: vectors of kernels to transformed ones.
     """
 
     edge: int
@@ -127,6 +154,7 @@ class Square:
     back: Any
     put: Any
     bounded: Any
+    spread: Any
 
     @property
     def side(self) -> int:
@@ -153,6 +181,9 @@ class Square:
 
 
 FOUR = Square(
-    4, np.array([[1, 0, 0], _at(NEAR, FAR), _at(-NEAR, FAR), _at(FAR, NEAR), _at(-FAR, NEAR), [0, 0, 1]]), _forth_4, _back_4, _put_4, _bounded_4
+    4, np.array([[1, 0, 0], _at(NEAR, FAR), _at(-NEAR, FAR), _at(FAR, NEAR), _at(-FAR, NEAR), [0, 0, 1]]),
+    _forth_4, _back_4, _put_4, _bounded_4, _spread_4,
 )
-TWO = Square(2, np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]), _forth_2, _back_2, _put_2, _bounded_2)
+TWO = Square(
+    2, np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]), _forth_2, _back_2, _put_2, _bounded_2, _spread_2,
+)
