@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .element import stored
-from .machine import SIMULATED
+from .machine import SIMULATED, on
 
 if TYPE_CHECKING:
     from ..launch import Buffer
     from .memory import Memory
+
+
+ALIGNED = 16
+"""Bytes that kernels read at a time; arrays begin at a multiple of them."""
 
 
 class DeviceArray:
@@ -55,10 +59,13 @@ class DeviceArray:
 
     @staticmethod
     def taken(other: Any) -> DeviceArray:
-        """Another library's array: by ``__cuda_array_interface__``, else by DLPack; no copy where it is contiguous."""
+        """Another library's array: by DLPack, which says on which device it is and waits for who writes it, else by ``__cuda_array_interface__``.
+
+        There is no copy where it is contiguous.
+        """
         from .exchange import by_dlpack, by_interface
 
-        return by_interface(other) if hasattr(other, "__cuda_array_interface__") else by_dlpack(other)
+        return by_dlpack(other) if hasattr(other, "__dlpack__") else by_interface(other)
 
     @property
     def address(self) -> int:
@@ -83,7 +90,8 @@ class DeviceArray:
         """Another array with the same numbers."""
         from numba import cuda
 
-        made = cuda.device_array(self.bytes.size, np.uint8)
+        with on(self.__dlpack_device__()[1]):
+            made = cuda.device_array(self.bytes.size, np.uint8)
         if self.bytes.size:
             made.copy_to_device(self.bytes)
         return DeviceArray(self.dtype, self.shape, made)

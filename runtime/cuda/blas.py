@@ -28,6 +28,8 @@ TRANSPOSE_FIRST, TRANSPOSE_SECOND, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
 BATCH_COUNT, BATCH_OFFSET = 5, 6
 WORKSPACE_BYTES, ALIGNMENTS = 1, (5, 6, 7, 8)
 WITH_BIAS = 4
+INVALID, NOT_SUPPORTED = 7, 15
+"""Statuses of the library where it does not know a problem."""
 WORKSPACE = 32 << 20
 ALIGNED = 16
 
@@ -58,11 +60,13 @@ def available() -> bool:
     return not SIMULATED and bool(state().devices) and library() is not None
 
 
-def _call(name: str, *arguments: Any) -> None:
+def _call(name: str, *arguments: Any, unless: tuple[int, ...] = ()) -> bool:
+    """Call the library; UnsupportedError where it fails, but for statuses that mean False."""
     status = getattr(library(), name)(*arguments)
-    if status:
+    if status and status not in unless:
         why = f"{name} of cuBLASLt failed with status {status}"
         raise UnsupportedError("E-DEVICE-LIBRARY", None, why, hint="Update the driver or uninstall nvidia-cublas")
+    return not status
 
 
 def _set(call: str, target: ctypes.c_void_p, attribute: int, value: Any) -> None:
@@ -99,7 +103,7 @@ class Description:
         self.layouts = [_layout(matrix, kind, problem.count) for matrix, kind in kinds]
 
     def algorithm(self, handle: ctypes.c_void_p, alignment: int) -> Any:
-        """The library's choice."""
+        """The library's choice, None where it has no algorithm for the problem."""
         preference, found, count = ctypes.c_void_p(), _Heuristic(), ctypes.c_int()
         _call("cublasLtMatmulPreferenceCreate", ctypes.byref(preference))
         _set("cublasLtMatmulPreferenceSetAttribute", preference, WORKSPACE_BYTES, ctypes.c_uint64(WORKSPACE))
@@ -107,11 +111,10 @@ class Description:
             _set("cublasLtMatmulPreferenceSetAttribute", preference, attribute, ctypes.c_uint32(alignment))
         first, second, third = self.layouts
         results = (1, ctypes.byref(found), ctypes.byref(count))
-        _call("cublasLtMatmulAlgoGetHeuristic", handle, self.product, first, second, third, third, preference, *results)
+        asked = (handle, self.product, first, second, third, third, preference, *results)
+        known = _call("cublasLtMatmulAlgoGetHeuristic", *asked, unless=(INVALID, NOT_SUPPORTED))
         _call("cublasLtMatmulPreferenceDestroy", preference)
-        if not count.value:
-            raise UnsupportedError("E-DEVICE-LIBRARY", None, "cuBLASLt has no algorithm for a product", hint="Uninstall nvidia-cublas and report it")
-        return found
+        return found if known and count.value and not found.state else None
 
 
 class Product:
@@ -130,17 +133,23 @@ class Product:
         self._made: dict[int, tuple[Description, Any]] = {}
         self._lock = threading.Lock()
 
+    def known(self) -> bool:
+        """Whether the library has an algorithm for it on the device that this thread works on."""
+        with self._lock:
+            return self._ready(_device())[1] is not None
+
+    def _ready(self, device: int) -> tuple[Description, Any]:
+        if device not in self._made:
+            description = Description(self.problem, self.dtype, self.result, self.bias)
+            self._made[device] = description, description.algorithm(_handle(device), self.alignment)
+        return self._made[device]
+
     def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
         """Ask for the product; returns before it is done."""
-        from numba import cuda
-
-        device = cuda.current_context().device.id
+        device = _device()
         a, b, c, workspace, *bias = (ctypes.c_void_p(int(item.__cuda_array_interface__["data"][0])) for item in arguments)
         with self._lock:
-            if device not in self._made:
-                description = Description(self.problem, self.dtype, self.result, self.bias)
-                self._made[device] = description, description.algorithm(_handle(device), self.alignment)
-            description, found = self._made[device]
+            description, found = self._ready(device)
             if bias:
                 _set("cublasLtMatmulDescSetAttribute", description.product, BIAS_POINTER, bias[0])
             one, zero = description.scalar(1), description.scalar(0)
@@ -151,6 +160,12 @@ class Product:
 
     def __repr__(self) -> str:
         return self.title
+
+
+def _device() -> int:
+    from numba import cuda
+
+    return int(cuda.current_context().device.id)
 
 
 @functools.cache
@@ -165,11 +180,13 @@ made: Callable[..., Product] = functools.cache(Product)
 
 
 def launched(problem: Problem, a: Buffer, b: Buffer, c: Buffer, bias: Buffer | None = None) -> Launch | None:
-    """The library's launch, None where it does not know the dtypes."""
+    """The library's launch, None where it does not know the dtypes or has no algorithm."""
     given, result = a.dtype.name, c.dtype.name
     if a.dtype != b.dtype or given not in TYPES or result not in (given, "float32") or (bias is not None and bias.dtype != c.dtype):
         return None
     aligned = all(buffer.offset % ALIGNED == 0 for buffer in (a, b, c))
     kernel: Any = made(problem, given, result, ALIGNED if aligned else a.dtype.itemsize, bias is not None)
+    if not kernel.known():
+        return None
     workspace = Buffer(np.dtype(np.uint8), (WORKSPACE,), Room(WORKSPACE))
     return Launch(kernel, [a, b, c, workspace, *([] if bias is None else [bias])], 1)

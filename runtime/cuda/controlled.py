@@ -12,7 +12,7 @@ from ..op import Call
 from ..plan import dtype_of_numpy
 from ..record import dataclass
 from ..registry import operators
-from .array import DeviceArray
+from .array import ALIGNED, DeviceArray
 from .memory import uploaded
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class DeviceCall(Call):
         first = self.turned(array, [axis, *(other for other in range(array.ndim) if other != axis)]) if axis else array
         shape, owner = first.shape[1:], first.owner
         size = first.nbytes // max(1, first.shape[0])
-        return [DeviceArray(first.dtype, shape, first.bytes[at * size : at * size + size], owner) for at in range(first.shape[0])]
+        found = [DeviceArray(first.dtype, shape, first.bytes[at * size : at * size + size], owner) for at in range(first.shape[0])]
+        return [item if item.address % ALIGNED == 0 else copied(item, self.program) for item in found]
 
     def stacked(self, arrays: Sequence[Any], axis: int) -> Any:
         if not any(isinstance(item, DeviceArray) for item in arrays):
@@ -73,6 +74,11 @@ def own(found: Any, program: Program) -> Any:
         return [own(item, program) for item in found]
     if not isinstance(found, DeviceArray) or found.owner is not None:
         return found if found is None or isinstance(found, dict | np.ndarray | DeviceArray) else np.asarray(found)
+    return copied(found, program)
+
+
+def copied(found: DeviceArray, program: Program) -> DeviceArray:
+    """The same numbers in memory of their own."""
     piece = program.pool.piece(found.nbytes)
     if found.nbytes:
         piece.bytes.copy_to_device(found.bytes)

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from .array import DeviceArray
+from .array import ALIGNED, DeviceArray
 from .element import holds
-from .machine import SIMULATED
+from .machine import SIMULATED, on
 
 CPU, CUDA = 1, 2
-ALIGNED = 16
-"""Bytes that kernels read at a time."""
 CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 BRAIN = 4
 NAME, USED = b"dltensor", b"used_dltensor"
@@ -79,7 +77,8 @@ def capsule(array: DeviceArray, stream: int | None, wanted: tuple[int, int] | No
     if not SIMULATED and stream not in DEFAULT_STREAMS:
         from numba import cuda
 
-        cuda.synchronize()
+        with on(where[1]):
+            cuda.synchronize()
     code = BRAIN if array.dtype.name == "bfloat16" else CODES.get(array.dtype.kind) if array.dtype.isbuiltin == 1 else None
     if code is None:
         raise BufferError(f"DLPack has no {array.dtype}")
@@ -113,13 +112,20 @@ def by_dlpack(other: Any) -> DeviceArray:
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     strides = tuple(tensor.strides[axis] * dtype.itemsize for axis in range(tensor.ndim)) if tensor.strides else None
     _api.PyCapsule_SetName(id(found), USED)
-    return _over((tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, _Taken(address, managed))
+    taken = _Taken(address, managed)
+    with on(taken.number):
+        return _over((tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, taken)
 
 
 class _Taken:
-    """Another library's memory, which is given back when this object goes."""
+    """Another library's memory, which is given back when this object goes.
+
+    Attributes:
+        number: of the device.
+    """
 
     def __init__(self, address: int, managed: _Managed) -> None:
+        self.number = int(managed.tensor.device_id)
         self._address, self._deleter = address, managed.deleter
 
     def __del__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -78,6 +79,14 @@ def number_of(device: str) -> int:
     if index >= count:
         raise UsageError("E-DEVICE-NAME", None, f"there is no device {device!r}", expected=f"cuda:0 to cuda:{count - 1}")
     return index
+
+
+def on(number: int) -> contextlib.AbstractContextManager[None]:
+    """A device as the one that this thread works on, for a ``with``: kernels, libraries and graphs are launched on that one."""
+    from numba import cuda
+
+    found: contextlib.AbstractContextManager[None] = cuda.gpus[number]
+    return found
 
 
 @functools.cache

@@ -87,7 +87,7 @@ class _Together:
     def launch(self, blocks: int | tuple[int, ...], arguments: Sequence[Any], stream: Any = 0) -> None:
         """Put the first arguments of all ranks together into the second."""
         source, target = (self._array(item) for item in arguments)
-        self.work(source, target, 0 if isinstance(stream, int) else int(stream.handle.value or 0))
+        self.work(source, target, int(stream))
 
     def _array(self, flat: Any) -> DeviceArray:
         data = flat.view(np.dtype(np.uint8))

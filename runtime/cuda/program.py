@@ -23,7 +23,7 @@ from .array import DeviceArray
 from .controlled import DeviceCall, fetched, own
 from .hosted import once
 from .kernel import Launch
-from .machine import number_of
+from .machine import number_of, on
 from .memory import Memory
 from .place import CONTROLLED, DECIDING_ELEMENTS, deciding, kernels
 from .plan import Control, Download, Draw, Fixed, HostStep, OnDevice, OnHost, Plan, Upload
@@ -79,8 +79,9 @@ class Program:
         self, feeds: Sequence[Any], keep: frozenset[str] | None = None, on_tap: Tap | None = None, on_device: bool | None = False, move: bool = True,
     ) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`: on the host, on the device, or where they are for None."""
-        read = told(self, feeds)
-        return self.runner(read, keep or frozenset()).run(read, on_tap, on_device)
+        with on(self.pool.number):
+            read = told(self, feeds)
+            return self.runner(read, keep or frozenset()).run(read, on_tap, on_device)
 
     def runner(self, feeds: Sequence[Any], keep: frozenset[str] = frozenset()) -> Runner:
         """What runs feeds of these dtypes and shapes."""
@@ -308,7 +309,13 @@ class Runner:
 
 
 def told(program: Program, feeds: Sequence[Any]) -> list[Any]:
-    """What a program is fed: small arrays whose values decide what a node is are read, so that it is planned for these."""
+    """What a program is fed: small arrays whose values decide what a node is are read, so that it is planned for these. UsageError for an array of
+    another device."""
+    for feed in feeds:
+        number = getattr(feed.owner, "number", None) if isinstance(feed, DeviceArray) else None
+        if number not in (None, program.pool.number):
+            why = f"an array on device {number} is fed to a session on device {program.pool.number}"
+            raise UsageError("E-DEVICE-ARRAY", None, why, hint="Copy it there first")
     return [
         feed.numpy() if decides and isinstance(feed, DeviceArray) and feed.size <= DECIDING_ELEMENTS else feed
         for feed, decides in zip(feeds, program.decides, strict=True)

@@ -1,16 +1,19 @@
 """Numba's simulator as kernels need it: it does not warn, and the threads of a block take turns, each until it waits for the others.
 
 So a run repeats exactly and nobody polls. Every second block begins with its last thread: a barrier that a kernel lacks shows in one of the orders.
+A barrier at which only some threads wait while others wait at another one is an error, as a card would wait for ever.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import threading
 import types
 from collections import deque
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +54,7 @@ class Worker(threading.Thread):
     def syncthreads(self) -> None:
         """Wait until all threads of the block that are not done have come here."""
         block = self._manager
+        self.line = _line(sys._getframe(1))
         block.waiting.append(self)
         block.back.release()
         self.turn.acquire()
@@ -82,6 +86,9 @@ class Block:
             self.back.acquire()
         while self.waiting:
             came, self.waiting = self.waiting, []
+            lines = {worker.line for worker in came}
+            if len(lines) > 1:
+                self.fail(RuntimeError(f"threads of a block wait at different lines: {sorted(lines)}"), came[0].threadIdx)
             for worker in came:
                 worker.turn.release()
                 self.back.acquire()
@@ -96,6 +103,24 @@ class Block:
         if self.error is None:
             self.error = error
             error.add_note(f"thread {tuple(place)} of block {tuple(self.place)}")
+
+
+def _line(frame: FrameType | None) -> tuple[str, int]:
+    """Where a kernel waits, or calls what waits."""
+    while frame is not None and frame.f_code.co_filename in _waiting():
+        frame = frame.f_back
+    assert frame is not None
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+@functools.cache
+def _waiting() -> frozenset[str]:
+    """Files whose functions wait for kernels."""
+    from numba.cuda.simulator import kernelapi
+
+    from . import fragment, warp
+
+    return frozenset(str(module.__file__) for module in (kernelapi, fragment, warp))
 
 
 def launched(kernel: Any, shape: tuple[Any, Any], arguments: Any) -> None:

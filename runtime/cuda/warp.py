@@ -106,9 +106,10 @@ else:
     def _capability() -> Any:
         return targetconfig.ConfigStack().top().compute_capability
 
-    def _called(builder: Any, text: str, constraint: str, result: Any, values: Any, effect: bool = True) -> Any:
+    def _called(builder: Any, text: str, constraint: str, result: Any, values: Any, effect: bool = True, together: bool = False) -> Any:
+        """An instruction; one that all threads of a warp carry out `together` is never copied or moved to where only some of them come."""
         kind = ir.FunctionType(result, [value.type for value in values])
-        return builder.call(ir.InlineAsm(kind, text, constraint, side_effect=effect), values)
+        return builder.call(ir.InlineAsm(kind, text, constraint, side_effect=effect), values, attrs=("convergent",) if together else ())
 
     def _matrices(builder: Any, name: str, sums: Any, a: Any, b: Any) -> list[Any]:
         """One instruction; the sums go in and come out of the same registers."""
@@ -117,7 +118,8 @@ else:
         groups = ["{" + ", ".join(f"${next(numbers)}" for _ in items) + "}" for items in (sums, a, b)]
         constraint = ",".join([*[f"={letter}"] * count, *["r"] * (len(a) + len(b)), *map(str, range(count))])
         made = ir.LiteralStructType([sums[0].type] * count)
-        found = _called(builder, f"{name} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};", constraint, made, [*a, *b, *sums], effect=False)
+        text = f"{name} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"
+        found = _called(builder, text, constraint, made, [*a, *b, *sums], effect=False, together=True)
         return [builder.extract_value(found, item) for item in range(count)]
 
     def _tuple(builder: Any, items: Any) -> Any:
@@ -185,7 +187,7 @@ else:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             where = _address(context, builder, sig.args[0], *args)
             text = _SHARED + f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [at]; }}"
-            found = _called(builder, text, "=r,=r,=r,=r,l,~{memory}", ir.LiteralStructType([_I32] * 4), [where])
+            found = _called(builder, text, "=r,=r,=r,=r,l,~{memory}", ir.LiteralStructType([_I32] * 4), [where], together=True)
             return _tuple(builder, [builder.extract_value(found, item) for item in range(4)])
 
         return lower
@@ -251,7 +253,7 @@ else:
 
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             word = builder.bitcast(args[0], _I32) if value == types.float32 else args[0]
-            found = _called(builder, "shfl.sync.bfly.b32 $0, $1, $2, 31, -1;", "=r,r,r", _I32, [word, args[1]])
+            found = _called(builder, "shfl.sync.bfly.b32 $0, $1, $2, 31, -1;", "=r,r,r", _I32, [word, args[1]], together=True)
             return builder.bitcast(found, _F32) if value == types.float32 else found
 
         return value(value, types.int32), lower

@@ -57,7 +57,7 @@ CASES = {
 
 
 def main():
-    blas.available = lambda: True
+    blas.available = blas.Product.known = lambda *product: True
     blas.Product.launch = computed
     for name, ((model, fed), count) in CASES.items():
         CALLS.clear()

@@ -92,8 +92,11 @@ class Strange:
         return self.tensor.__dlpack_device__()
 
 
-class Interface(Strange):
+class Interface:
     """The same by the other protocol."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
 
     @property
     def __cuda_array_interface__(self):

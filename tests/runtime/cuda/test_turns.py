@@ -61,3 +61,16 @@ def test_an_error_ends_the_block():
         ran(failing)
     assert caught.value.__notes__ == ["thread (1, 1, 0) of block (0, 0, 0)"]
     assert threading.active_count() == before
+
+
+def test_threads_that_wait_at_different_barriers_are_an_error():
+    """A card would wait for ever."""
+
+    def divided(thread):
+        if thread.thread_id % 2:
+            thread.syncthreads()
+        else:
+            thread.syncthreads()
+
+    with pytest.raises(RuntimeError, match="different lines"):
+        ran(divided)
