@@ -1,10 +1,33 @@
 """Fixtures that all tests share."""
 
 import os
+import random
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hostile import Sandbox
+from hypothesis import HealthCheck, settings
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep."""
+    slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    settings.register_profile("candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow)
+    settings.load_profile("candle")
+
+
+def _full(config: pytest.Config) -> bool:
+    return os.environ.get("CANDLE_FULL") == "1" or "slow" in config.getoption("-m").replace("not slow", "")
+
+
+@pytest.fixture(autouse=True)
+def repeated() -> None:
+    """What a test draws without a generator of its own does not depend on the tests before it."""
+    random.seed(1)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(1)
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +41,7 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether sweeps are exhaustive: with ``-m slow``, or CANDLE_FULL=1 in the environment."""
-    return os.environ.get("CANDLE_FULL") == "1" or "slow" in request.config.getoption("-m").replace("not slow", "")
+    return _full(request.config)
 
 
 @pytest.fixture

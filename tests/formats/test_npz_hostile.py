@@ -7,7 +7,7 @@ import zipfile
 import candle_convert as cc
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from npy_files import NESTED, OBJECTS, RIGHT, STRUCTURE, assert_same, npy, patterns, saved, zipped
 
@@ -176,7 +176,7 @@ HEADERS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 @given(text=HEADERS, version=st.sampled_from([(1, 0), (2, 0), (3, 0)]))
 def test_headers_mean_what_numpy_takes_them_for(text, version, tmp_path):
     """A header that we accept is one that numpy accepts, and it says the same."""

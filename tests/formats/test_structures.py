@@ -19,10 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 FULL = os.environ.get("CANDLE_FULL") == "1"
-FUZZ = {
-    "deadline": None, "database": None, "derandomize": not FULL, "max_examples": 5000 if FULL else 150,
-    "suppress_health_check": list(HealthCheck),
-}  # fmt: skip
+FUZZ = {"max_examples": 5000 if FULL else 150, "suppress_health_check": list(HealthCheck)}
 COUNTS = st.one_of(st.integers(0, 9), st.sampled_from([-1, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, 1 << 64]))
 
 

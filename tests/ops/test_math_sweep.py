@@ -13,7 +13,7 @@ from single_node import model
 
 OPSET = 22
 FLOATS, INTEGERS = (np.float32, np.float64), (np.int32, np.int64)
-DRAWN = settings(max_examples=30, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+DRAWN = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 
 
 def values(dtype, special):

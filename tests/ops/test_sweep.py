@@ -289,7 +289,7 @@ def described(example):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_changed_examples(operator, seed, full):
     @seeded(f"{seed} {operator.domain} {operator.name}")
-    @settings(max_examples=FULL if full else SAMPLED, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=FULL if full else SAMPLED, suppress_health_check=list(HealthCheck))
     @given(strategies.randoms(use_true_random=False))
     def check(chooser):
         example = mutated(operator, chooser.choice(operator.examples), chooser)

@@ -3,7 +3,7 @@
 import time
 
 from candle_convert.convert.drawing.layers import HEIGHT, WIDTH, layout
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -14,7 +14,6 @@ def graphs(draw):
     return count, sorted({(min(pair), max(pair)) for pair in draw(st.lists(pairs, max_size=60)) if pair[0] != pair[1] and count})
 
 
-@settings(deadline=None)
 @given(graphs())
 def test_every_node_is_below_its_inputs_and_none_overlap(graph):
     count, edges = graph

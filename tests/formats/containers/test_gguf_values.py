@@ -64,7 +64,7 @@ NESTED = st.recursive(ARRAYS, lambda inner: st.lists(inner, max_size=4).map(tupl
 
 
 @hypothesis.given(st.dictionaries(TEXT.filter(lambda key: key.strip() == key != ""), HELD | NESTED, max_size=6))
-@hypothesis.settings(max_examples=80, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(max_examples=80)
 def test_metadata_comes_back_and_is_written_the_same_again(tmp_path, metadata):
     (path,) = write(tmp_path / "a.gguf", {"x": random_tensor(I8)}, metadata)
     graph = cc.open(path)

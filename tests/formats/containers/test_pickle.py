@@ -105,14 +105,14 @@ def test_values_that_stand_for_others(protocol):
     ),
     st.sampled_from(PROTOCOLS),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_value_is_read_as_python_reads_it(value, protocol):
     data = pickle.dumps(value, protocol)
     assert run(data) == pickle.loads(data) == value
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_bytes_end_in_our_errors(data):
     for start in (b"", b"\x80\x02", b"\x80\x04("):
         error = fault(start + data)
