@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..models.language.model import LanguageModel
@@ -18,13 +19,15 @@ from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
 from .legacy import modern
 from .mapping import mapped
-from .opening import open_model
+from .opening import attachments, open_model
 from .prequantized import configuration
 
 if TYPE_CHECKING:
     from ..models.language.tokenizer import Tokenizer
 
 ARCHITECTURE = "general.architecture"
+NODES = "onnx"
+"""The format of files whose weights belong to nodes."""
 TASKS = ("lm", "classification", "hidden")
 
 
@@ -49,8 +52,10 @@ class Model:
 def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
     """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json beside it, or what weights and metadata imply.
 
-    None where nothing says it.
+    None where nothing says it, and for the weights of a graph of nodes, whose names are its own.
     """
+    if graph.format == NODES:
+        return None
     said = stated(graph)
     if said is None or (said[0] == HF and said[1].get("model_type") is None):
         for architecture in architectures():
@@ -136,7 +141,9 @@ def load(
 
 @unsearched
 def tokenizer_of(graph: Graph) -> Tokenizer:
-    """The tokenizer that came with what was read."""
+    """The tokenizer that came with what was read, or stands beside an ONNX file."""
     from ..models.language.tokenizer import read
 
+    if graph.format == NODES and not graph.attachments and graph.files:
+        graph.attachments = attachments(Path(graph.files[0]).parent, graph)
     return read(graph)

@@ -15,8 +15,9 @@ from ..runtime.arch import GGUF, HF
 from ..runtime.errors import UnsupportedError
 from ..runtime.format import Format
 from ..runtime.graph import Graph
-from ..runtime.storage import Held
+from ..runtime.storage import Held, Storage
 from .model_card import general
+from .opening import CONFIG
 from .output import human_size
 from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
 from .quantizing.model import LEFT_ALONE
@@ -71,7 +72,7 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
     elif wanted == HF:
         _to_hf(graph, model, carried)
     else:
-        _to_graph(graph, model, blocks)
+        _to_graph(graph, model, blocks, carried)
     return ()
 
 
@@ -152,17 +153,23 @@ def size_label(graph: Graph, experts: int) -> str:
 
 def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
     """Names, config.json, and the tokenizer's files."""
-    from ..runtime.binding import described, unbind
-    from .carrying import files_for_hf, role_ids
+    from ..runtime.binding import unbind
 
     graph.weights = unbind(model.architecture, model.config, model.weights, HF)
+    graph.attachments = _files(graph, model, carried)
+    graph.metadata = {"format": "pt"}
+
+
+def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
+    """config.json and the tokenizer's files, as transformers has them."""
+    from ..runtime.binding import described
+    from .carrying import files_for_hf, role_ids
+
     said = described(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
-    ids = role_ids(files)
     kind = {"model_type": model.architecture.model_types[0], **_biases(model)}
-    config = {**kind, **said, **ids, "tie_word_embeddings": "head.weight" not in model.weights}
-    graph.attachments = {"config.json": Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
-    graph.metadata = {"format": "pt"}
+    config = {**kind, **said, **role_ids(files), "tie_word_embeddings": "head.weight" not in model.weights}
+    return {CONFIG: Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
 
 
 def _biases(model: Model) -> dict[str, bool]:
@@ -177,8 +184,8 @@ def _plain(value: Any) -> Any:
     return float(f"{found:.7g}") if isinstance(found, float) and math.isfinite(found) else found
 
 
-def _to_graph(graph: Graph, model: Model, blocks: bool) -> None:
-    """Nodes, with a cache that grows."""
+def _to_graph(graph: Graph, model: Model, blocks: bool, carried: bool) -> None:
+    """Nodes, with a cache that grows; the tokenizer's files and config.json go along, as exporters have them."""
     from ..ops.quants import codec_of, dequantized
     from ..runtime.infer import infer
     from ..runtime.passes.in_blocks import InBlocks
@@ -197,5 +204,9 @@ def _to_graph(graph: Graph, model: Model, blocks: bool) -> None:
     infer(made)
     graph.weights, graph.values, graph.nodes = made.weights, made.values, made.nodes
     graph.inputs, graph.outputs, graph.name = made.inputs, made.outputs, made.name
-    graph.attachments, graph.metadata, graph.constants = {}, {}, made.constants
+    if not carried:
+        graph.attachments = {}
+    elif CONFIG not in graph.attachments:
+        graph.attachments = _files(graph, model, carried)
+    graph.metadata, graph.constants = {}, made.constants
     graph.opsets |= made.opsets

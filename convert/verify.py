@@ -45,7 +45,7 @@ def verify(plan: Plan, staging: Staging, progress: Progress) -> int:
         each(compare, ranges, plan.threads)
     finally:
         progress.finish()
-    return len(written)
+    return len(ranges)
 
 
 def _equal(wanted: Storage, written: Storage, start: int, stop: int) -> bool:

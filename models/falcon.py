@@ -46,7 +46,7 @@ KEYS = (
     *DECODER, KeyHeads(), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
     Key("grouped", "new_decoder_architecture", (), lambda config: config.names != HF and config.kv_heads > 1, bool),
     Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
-    act("gelu"), Key("alibi", "alibi", (), False, bool), Key("parallel", "parallel_attn", (), True, bool),
+    act("gelu", "activation"), Key("alibi", "alibi", (), False, bool), Key("parallel", "parallel_attn", (), True, bool),
     Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1),
     Key("qkv_layout", (), "tensor_data_layout", "jploski", str), FUSED,
 )  # fmt: skip

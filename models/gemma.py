@@ -24,15 +24,16 @@ def _query_scalar(config: Config, layers: int) -> int:
     return int(config.hidden // config.heads if config.layers == layers else config.head_dim)
 
 
-KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, act("gelu_tanh"))
+KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS)
+ACT = act("gelu_tanh", "hidden_activation")
 GEMMA2_KEYS = (
-    *KEYS, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
+    *KEYS, ACT, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), float),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, float, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, float, null=0.0),
 )  # fmt: skip
 GEMMA3_KEYS = (
-    *KEYS,
+    *KEYS, ACT,
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6),
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
     Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, positive),
@@ -91,7 +92,7 @@ def build_gemma2(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("gemma", "Gemma", ("gemma",), ("gemma",), (*KEYS, THETA), WEIGHTS, build_gemma),
+    Architecture("gemma", "Gemma", ("gemma",), ("gemma",), (*KEYS, act("gelu_tanh"), THETA), WEIGHTS, build_gemma),
     Architecture("gemma2", "Gemma 2", ("gemma2",), ("gemma2",), GEMMA2_KEYS, GEMMA2_WEIGHTS, build_gemma2),
     Architecture("gemma3", "Gemma 3, text", ("gemma3_text",), ("gemma3",), GEMMA3_KEYS, GEMMA3_WEIGHTS, build_gemma2),
 )

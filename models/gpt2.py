@@ -15,9 +15,9 @@ KEYS = (
     *DECODER, Key("head_dim", (), (), lambda config: config.hidden // config.heads), LAYER_EPS,
     Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden),
 )  # fmt: skip
-GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh"), FUSED)
+GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh", "activation_function"), FUSED)
 BIGCODE_KEYS = (
-    *KEYS, Key("multi_query", "multi_query", (), True, bool), act("gelu_tanh"),
+    *KEYS, Key("multi_query", "multi_query", (), True, bool), act("gelu_tanh", "activation_function"),
     Key("kv_heads", (), "attention.head_count_kv", lambda config: 1 if config.multi_query else config.heads), FUSED,
 )  # fmt: skip
 

@@ -32,7 +32,7 @@ def kinds(value: list[str]) -> list[str]:
 
 
 KEYS = (
-    *DECODER, KV_HEADS, RMS_EPS, THETA, act("gelu_tanh"), partial(0.5),
+    *DECODER, KV_HEADS, RMS_EPS, THETA, act("gelu_tanh", "hidden_activation"), partial(0.5),
     Key("head_dim", (), (), lambda config: config.hidden // config.heads),
     Key("rotary", (), (), lambda config: int(config.turned * config.head_dim)),
     Key("doubled", "intermediate_size"), Key("intermediate", (), (), lambda config: config.doubled // 2),

@@ -33,6 +33,11 @@ def activation(name: Any) -> str:
     return str(ours)
 
 
+def spelled(name: str) -> str:
+    """What transformers calls an activation of ours."""
+    return "gelu_pytorch_tanh" if name == "gelu_tanh" else name
+
+
 def gated(net: Net, x: Value, name: str, kind: str = "silu") -> Value:
     """down(act(gate(x)) * up(x)) (Shazeer 2020, arXiv:2002.05202)."""
     gate, up = linear(net, x, f"{name}.gate"), linear(net, x, f"{name}.up")

@@ -11,9 +11,10 @@ import numpy as np
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight, dig
 from ...runtime.record import dataclass
 from .layouts import Stacked
-from .mlp import activation
+from .mlp import activation, spelled
 from .numbers import count, not_negative, positive
 
+ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
 TASKS = (("ForSequenceClassification", "classification"), ("LMHeadModel", "lm"), ("Model", "hidden"))
 
 
@@ -155,9 +156,17 @@ class Windows:
         return {"attention.sliding_window": max(sizes), **({} if usual else {PATTERN: slides})}
 
 
-def act(default: str) -> Key:
-    """Row of the activation."""
-    return Key("act", ("hidden_act", "hidden_activation", "activation_function"), (), default, activation)
+@dataclass(frozen=True)
+class Activated(Key):
+    """Row of the activation, by transformers' names in a config.json."""
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {self.keys(names)[0]: spelled(config.act)} if names == HF else {}
+
+
+def act(default: str, key: str = "hidden_act") -> Key:
+    """Row of the activation; `key` is the one that transformers reads it from."""
+    return Activated("act", tuple(dict.fromkeys((key, *ACTIVATION_KEYS))), (), default, activation)
 
 
 @dataclass(frozen=True)

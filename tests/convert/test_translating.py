@@ -16,14 +16,25 @@ CASES = [
     *cases("Qwen2ForCausalLM", "qwen2", qwen2={"tie_word_embeddings": True}),
     *cases("Gemma2ForCausalLM", "gemma2", gemma2={"head_dim": 16, "query_pre_attn_scalar": 16}),
 ]  # fmt: skip
+BACK = [
+    *cases("GemmaForCausalLM", "gemma", gemma={"head_dim": 16, "hidden_act": "gelu_pytorch_tanh"}),
+    *cases("Starcoder2ForCausalLM", "starcoder2", starcoder2={"hidden_act": "gelu_pytorch_tanh", "sliding_window": None}),
+    *cases("PhiForCausalLM", "phi", phi={"hidden_act": "gelu_new", "partial_rotary_factor": 0.5, "num_key_value_heads": 4}),
+    *cases("GPTBigCodeForCausalLM", "gpt_bigcode", gpt_bigcode={
+        "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 64, "n_inner": 96, "multi_query": True, "activation_function": "gelu_pytorch_tanh"}),
+]  # fmt: skip
 IDS = np.array([[5, 17, 3, 88, 41, 9, 23, 70]])
+
+
+def checkpoint(case, tmp_path):
+    folder = tmp_path / "tiny-model"
+    reference = made(case, 0, folder)
+    return folder, expected(reference, IDS, None)
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def model(request, tmp_path):
-    folder = tmp_path / "tiny-model"
-    reference = made(request.param, 0, folder)
-    return folder, expected(reference, IDS, None)
+    return checkpoint(request.param, tmp_path)
 
 
 def close(got, want):
@@ -35,12 +46,17 @@ def test_to_gguf_and_back(model, tmp_path):
     cc.convert(folder, tmp_path / "model.gguf")
     graph = cc.open(tmp_path / "model.gguf")
     assert graph.metadata["general.name"] == "Tiny Model"
-    assert all(name.startswith(("blk.", "token_embd.", "output", "rope_freqs.")) for name in graph.weights)
+    assert all(name.startswith(("blk.", "token_embd.", "position_embd.", "output", "rope_freqs.")) for name in graph.weights)
     assert close(models.load(tmp_path / "model.gguf").logits(IDS), logits)
     cc.convert(tmp_path / "model.gguf", tmp_path / "back", to="safetensors")
     assert set(cc.open(tmp_path / "back").weights) == set(cc.open(folder).weights)
     again = transformers().AutoModelForCausalLM.from_pretrained(tmp_path / "back", attn_implementation="eager")
     assert close(expected(again, IDS, None), logits)
+
+
+@pytest.mark.parametrize("case", BACK, ids=lambda case: case.name)
+def test_activations_are_spelled_as_transformers_spells_them(case, tmp_path):
+    test_to_gguf_and_back(checkpoint(case, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"])

@@ -124,6 +124,25 @@ def test_command_with_a_chat_template(tmp_path, capsys):
     assert {**chat, "timings": 0} == {**json.loads(capsys.readouterr().out), "timings": 0}
 
 
+def test_onnx_goes_with_its_tokenizer(path, tmp_path, capsys):
+    words = ["-p", "Hello there", "-n", "5", "--temp", "0", "--threads", "1", "--json"]
+    assert run(["generate", str(path), *words]) == 0
+    wanted = json.loads(capsys.readouterr().out)
+    file, folder, bare = tmp_path / "m.onnx", tmp_path / "folder", tmp_path / "bare" / "m.onnx"
+    for output, options in ((file, []), (folder, []), (bare, ["--no-tokenizer"])):
+        assert run(["convert", str(path), str(output), "--to", "onnx", "-q", *options]) == 0
+    for source in (file, folder, folder / "model.onnx"):
+        assert run(["generate", str(source), *words]) == 0
+        made = json.loads(capsys.readouterr().out)
+        assert (made["prompt"], made["tokens"], made["text"]) == (wanted["prompt"], wanted["tokens"], wanted["text"])
+    assert run(["generate", str(bare), *words]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "E-TOKENIZER-NONE"
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["model_type"], config["vocab_size"]) == ("llama", len(TOKENS))
+    assert run(["convert", str(folder), str(tmp_path / "weights.gguf"), "--json"]) == 0
+    assert "W-NODES" in {note["code"] for note in json.loads(capsys.readouterr().out)["warnings"]}
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "exit_code"),
     [({"name": "lama"}, "E-ARCH", 4), ({"llama.attention.head_count": np.uint32(0)}, "E-ARCH", 3), ({"vocabulary": 300}, "E-ARCH-SHAPE", 3)],
