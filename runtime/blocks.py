@@ -115,7 +115,7 @@ def _numbers(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np.nda
 
 def held(tensor: Tensor, reserve: Reserve | None = None) -> np.ndarray | Blocks:
     """What a run holds of a weight: one copy of its bytes, from `reserve` where that is given, in the dtype that they are stored in."""
-    if tensor.qtype is None and not isinstance(tensor.storage, Region):
+    if tensor.qtype is None and (isinstance(tensor.storage, Held) or tensor.nbytes < LEAST):
         return tensor.numpy()
     data = _bytes(tensor, reserve)
     if tensor.qtype is None:
@@ -127,10 +127,16 @@ def held(tensor: Tensor, reserve: Reserve | None = None) -> np.ndarray | Blocks:
 
 def _bytes(tensor: Tensor, reserve: Reserve | None) -> np.ndarray:
     storage = tensor.storage
-    if not isinstance(storage, Region):
-        return np.frombuffer(storage.data if isinstance(storage, Held) else tensor.raw(), np.uint8)
+    if isinstance(storage, Held):
+        return np.frombuffer(storage.data, np.uint8)
     data = np.empty(storage.nbytes, np.uint8) if reserve is None else reserve.take(storage.nbytes)
-    storage.source.read_into(storage.offset, data.data)
+    if isinstance(storage, Region):
+        storage.source.read_into(storage.offset, data.data)
+        return data
+    at = 0
+    for part in tensor.chunks():
+        data[at : at + len(part)] = np.frombuffer(part, np.uint8)
+        at += len(part)
     return data
 
 

@@ -197,14 +197,12 @@ U64, U32, U16, U8 = (DTYPES[name] for name in ("u64", "u32", "u16", "u8"))
 BOOL = DTYPES["bool"]
 
 
-@functools.cache
-def _by_numpy() -> dict[np.dtype, DType]:
-    return {dtype.as_numpy(): dtype for dtype in ELEMENT_TYPES if dtype.numpy is not None}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in ELEMENT_TYPES if dtype.numpy is not None}
 
 
 def of_numpy(dtype: np.dtype) -> DType:
     """Our dtype for a numpy dtype of any byte order; raises UnsupportedError for structured, object and text dtypes."""
-    found = _by_numpy().get(dtype.newbyteorder("="))
+    found = _BY_NUMPY.get(dtype.name)
     if found is None:
         raise UnsupportedError("E-DTYPE-NUMPY", None, f"numpy dtype {dtype} is not numeric")
     return found

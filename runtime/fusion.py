@@ -10,7 +10,6 @@ row; attributes; lengths of the outer dims, last one first; for each operand its
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import inspect
 import math
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import kernel, machine, registry, scalar_math
+from .digest import sha256
 from .launch import Argument, Buffer, Launch
 from .record import dataclass
 
@@ -247,12 +247,12 @@ def element_function(key: str, dtype: str) -> Callable[..., Any]:
 def _code_digest(function: Callable[..., Any]) -> str:
     code = function.__code__
     constants = [(name, item) for name, item in sorted(function.__globals__.items()) if name in code.co_names and isinstance(item, int | float)]
-    return hashlib.sha256(repr((code.co_code, code.co_consts, code.co_names, constants)).encode()).hexdigest()[:16]
+    return sha256(repr((code.co_code, code.co_consts, code.co_names, constants)).encode()).hexdigest()[:16]
 
 
 @functools.cache
 def _kernel(text: str) -> Any:
-    name = f"elementwise_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+    name = f"elementwise_{sha256(text.encode()).hexdigest()[:20]}"
     home = kernel.cache_folder(__name__) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
     path = home / f"{name}.py"
     machine.write_text(path, text)

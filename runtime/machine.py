@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import importlib
 import importlib.util
 import mmap
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import paths, sources
+from .digest import sha256
 
 if TYPE_CHECKING:
     from .kernel import RangeKernel
@@ -113,7 +113,7 @@ def file_of(name: str, made_of: Callable[[], str]) -> Path | None:
         facts = None if place is None else (made_of(), platform())
     except sources.ChangedError:
         return None
-    return None if place is None else place / f"{name}.{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
+    return None if place is None else place / f"{name}.{sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 
 def _ours(status: os.stat_result, kind: Any) -> bool:
@@ -124,7 +124,7 @@ def _ours(status: os.stat_result, kind: Any) -> bool:
 @functools.cache
 def platform() -> str:
     """A digest of the interpreter, the compiler, the processor and the level of its instructions that kernels use."""
-    digest = hashlib.sha256(repr((sys.version_info[:2], processor(), paths.level().name)).encode())
+    digest = sha256(repr((sys.version_info[:2], processor(), paths.level().name)).encode())
     for name in ("numba", "llvmlite"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
@@ -152,7 +152,7 @@ def read_code(path: Path | None) -> bytes | None:
         if not _ours(status, stat.S_ISREG) or not DIGEST + WORD < status.st_size <= LARGEST:
             return None
         data = file.read()
-    return data[DIGEST:] if hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
+    return data[DIGEST:] if sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
 
 
 def unfinished(path: Path) -> Path:
@@ -175,7 +175,7 @@ def write_code(path: Path, code: bytes) -> None:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with open(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
+                file.write(sha256(code).digest() + code)
             os.replace(fresh, path)
         finally:
             fresh.unlink(missing_ok=True)

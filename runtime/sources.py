@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 import sys
 import time
+
+from .digest import sha256
 
 _PACKAGE = __package__.rpartition(".")[0]
 _DEPTH = _PACKAGE.count(".") + 1
@@ -45,7 +46,7 @@ def digest(module: str) -> str:
         if path not in found:
             found[path], imports = _read(path)
             waiting += imports
-    return hashlib.sha256("".join(sorted(found.values())).encode()).hexdigest()
+    return sha256("".join(sorted(found.values())).encode()).hexdigest()
 
 
 def ours(module: str) -> bool:
@@ -75,7 +76,7 @@ def _read(path: str) -> tuple[str, tuple[str, ...]]:
     folder, name = os.path.split(path)
     place = os.path.relpath(path, _ROOT).replace(os.sep, "/") if ours else name
     imports = [_imported(folder if match[0] else "", len(match[0]), *match[1:]) for match in _IMPORT.findall(_TYPING.sub(b"", data))]
-    return hashlib.sha256(place.encode() + b"\0" + data).hexdigest(), tuple(other for each in imports for other in each)
+    return sha256(place.encode() + b"\0" + data).hexdigest(), tuple(other for each in imports for other in each)
 
 
 def _holds_kernels(path: str) -> bool:

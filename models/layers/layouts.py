@@ -12,6 +12,9 @@ from ...runtime.record import dataclass
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor, exact_nbytes
 
+FAR = 2
+"""Rows read for each one that is wanted, from which on they are read run by run."""
+
 
 def take_rows(tensor: Tensor, order: np.ndarray, shape: tuple[int, ...] | None = None) -> Tensor:
     """Rows (runs along the last dimension) in another order, whatever they are stored in; as a matrix unless a shape is given."""
@@ -21,6 +24,9 @@ def take_rows(tensor: Tensor, order: np.ndarray, shape: tuple[int, ...] | None =
     def read(start: int, stop: int) -> memoryview:
         wanted = order[start // row : stop // row]
         low, high = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 0)
+        if high - low > FAR * len(wanted) and not inner.sequential:
+            runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+            return memoryview(b"".join([inner.read(int(run[0]) * row, (int(run[-1]) + 1) * row) for run in runs]))
         data = np.frombuffer(inner.read(low * row, high * row), np.uint8).reshape(-1, row)
         return data[wanted - low].reshape(-1).data
 
