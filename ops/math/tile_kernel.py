@@ -89,7 +89,7 @@ def along(
     if beside:
         _prefetch(builder, builder.add(builder.add(lines[0], offset), ir.Constant(INT, beside)))
     elements = [_splat(builder, loaded(builder, builder.add(row, offset), ir.FloatType())) for row in lines]
-    made = [_multiplied(builder, elements[index // len(taken)], panel[index % len(taken)], held) for index, held in enumerate(sums)]
+    made = [multiplied(builder, elements[index // len(taken)], panel[index % len(taken)], held) for index, held in enumerate(sums)]
     following = builder.add(step, ir.Constant(INT, 1))
     step.add_incoming(following, loop)
     offset.add_incoming(builder.add(offset, a_step), loop)
@@ -113,7 +113,7 @@ def _prefetch(builder: Any, address: Any) -> None:
     builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (0, 2, 1))])
 
 
-def _multiplied(builder: Any, element: Any, panel: Any, total: Any) -> Any:
+def multiplied(builder: Any, element: Any, panel: Any, total: Any) -> Any:
     """A product added to a sum, rounded once where the processor can."""
     if "fma" not in features():
         return builder.fadd(builder.fmul(element, panel), total)

@@ -12,6 +12,7 @@ from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, number, share
 from ..math.finish_kernel import Finish, finished, finishing
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles
+from .abreast_kernel import abreast
 from .channel_kernel import by_channel
 from .conv import conv
 from .panel_kernel import in_panels
@@ -103,5 +104,5 @@ def plan_conv(step: Step) -> Planned:
     found = problem(step)
     if found is None:
         return None
-    before, last = in_squares(found) or in_panels(found) or by_channel(found) or in_columns(found)
+    before, last = in_squares(found) or abreast(found) or in_panels(found) or by_channel(found) or in_columns(found)
     return [*before, finishing(last, step.output(), 0)]

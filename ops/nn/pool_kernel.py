@@ -13,6 +13,7 @@ from ...runtime.launch import Launch, Planned, Step, native
 from ...runtime.native import f32, share
 from ...runtime.simd import LANES, load, room, splat
 from ..math.lane_kernel import load_even, load_single, load_some, store_single, store_some
+from .abreast_kernel import POOLED, VECTOR, in_bands, pool_room, pools_abreast
 from .byte_pool_kernel import LARGEST_BYTES
 from .channel_kernel import BAND
 from .global_pool import global_average_pool
@@ -139,6 +140,11 @@ def plan_pool(step: Step) -> Planned:
     head = (x, y, planes, *columns, step.attributes.get("count_include_pad", 0))
     itemsize = x.dtype.itemsize
     square = SQUARES.get((average, kernel, stride)) if itemsize > 1 and lines[0][2:5] == lines[1][2:5] == (kernel, stride, 1) else None
+    if itemsize > 1 and square is None and pools_abreast(planes, lines):
+        wide, rows, read = in_bands(lines)
+        parts = step.parts(-(-planes // LANES) * -(-lines[0][1] // rows), work / 2)
+        room = step.scratch(parts * VECTOR * pool_room(wide, read, rows, out))
+        return Launch(POOLED[average], (*head, room, wide, rows, read), parts)
     rows = max(1, min(lines[0][1], (BAND // itemsize if square is None else LINES) // wide))
     parts = step.parts(planes * -(-lines[0][1] // rows), work / 2 if itemsize > 1 else work / 8)
     scratch = step.scratch(parts * itemsize * wide * (rows + 2))

@@ -31,7 +31,7 @@ def summed(found: Any, value: Any) -> Any:
 
 
 @inlined
-def _larger(found: Any, value: Any) -> Any:
+def larger(found: Any, value: Any) -> Any:
     return select(value > found, value, found)
 
 
@@ -111,7 +111,7 @@ def _steps(joined: Any, kernel: int, stride: int, average: bool) -> Any:
 
 def _square(kernel: int, stride: int, average: bool) -> Any:
     nothing = np.float32(0 if average else -math.inf)
-    down, across = _steps(summed if average else _larger, kernel, stride, average)
+    down, across = _steps(summed if average else larger, kernel, stride, average)
     careful_down, careful_across = _steps(largest, kernel, stride, average)
 
     @inner

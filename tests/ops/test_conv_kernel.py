@@ -42,6 +42,21 @@ def test_squares_by_channel(stride):
         natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("kernel", "stride", "dilation"), [
+    ((3, 3), 1, 1), ((3, 3), 2, 1), ((5, 5), 1, 1), ((5, 3), 2, 2), ((7, 7), 1, 1), ((7,), 1, 2),
+])  # fmt: skip
+def test_channels_abreast(kernel, stride, dilation):
+    """Channels that fill vectors and not, planes of each tile and of several bands, what follows, and windows that see nothing but padding."""
+    rng = np.random.default_rng(stride)
+    for channels, size, pad in ((16, 7, 1), (40, 9, 2), (19, 20, 3), (17, 150, 3), (32, 5, 9)):
+        sizes = [size] * len(kernel)
+        if min(size + 2 * pad - dilation * (length - 1) for length in kernel) < 1:
+            continue
+        x, w, b = (rng.normal(size=shape).astype(np.float32) for shape in ((2, channels, *sizes), (channels, 1, *kernel), (channels,)))
+        attributes = {"group": channels, "strides": [stride] * len(kernel), "pads": [pad] * 2 * len(kernel), "dilations": [dilation] * len(kernel)}
+        natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4, constant=[1, 2])
+
+
 def test_panels_of_outputs():
     rng = np.random.default_rng(5)
     for _ in range(40):

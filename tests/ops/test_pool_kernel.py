@@ -74,3 +74,20 @@ def test_one_axis_and_unequal_ones():
             found, plain, theirs = pooled(operator, x.astype(np.float32), **attributes)
             np.testing.assert_allclose(found, plain, rtol=2e-5, atol=1e-6)
             np.testing.assert_allclose(found, theirs, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(("kernel", "stride", "dilation"), [((5, 5), 1, 1), ((5, 5), 3, 1), ((3, 2), 2, 1), ((7, 7), 7, 1), ((3, 4), 1, 2)])
+def test_channels_abreast(operator, kernel, stride, dilation):
+    """Channels that fill vectors and not, planes of several bands, paddings that differ, rows shorter than four outputs."""
+    for channels, height, width in ((16, 14, 14), (37, 9, 8), (20, 130, 90)):
+        x = np.random.default_rng(channels).normal(size=(1, channels, height, width)).astype(np.float32)
+        for pads in ([0] * 4, [2, 1, 2, 1], [0, 1, 2, 0]):
+            pads = [min(pad, min(kernel) - 1) for pad in pads]
+            attributes = {"kernel_shape": kernel, "strides": [stride] * 2, "pads": pads, "dilations": [dilation] * 2}
+            for padded in (0, 1) if operator == "AveragePool" else (None,):
+                found, plain, theirs = pooled(operator, x, **attributes, **({} if padded is None else {"count_include_pad": padded}))
+                np.testing.assert_allclose(found, plain, rtol=2e-5, atol=1e-6)
+                if not np.isnan(x).any():  # onnxruntime's largest is not NaN
+                    np.testing.assert_allclose(found, theirs, rtol=2e-5, atol=1e-6)
+            x[0, 3, 2, 3:6] = np.nan, np.inf, -np.inf
