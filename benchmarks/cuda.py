@@ -367,7 +367,7 @@ def main():
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    from candle_convert.runtime.cuda.machine import state
+    from candle_convert.runtime.cuda.machine import number_of, on, state
 
     found = state()
     if not found.devices and not (arguments.tiny and found.simulated):
@@ -376,7 +376,7 @@ def main():
     import onnx
 
     report = Report(arguments.device, 1 if arguments.tiny else arguments.runs, TINY if arguments.tiny else Size())
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, on(number_of(arguments.device)):
         light = sorted(Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx"))
         paths = arguments.models or (small_model(folder) if arguments.tiny else light)
         for name, part in PARTS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,10 @@ from .machine import SIMULATED
 
 if TYPE_CHECKING:
     from .zip import Chain
+
+
+OCCUPANCY = "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"
+"""Numba's variable for remarks about small grids, which it makes unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,10 @@ class DeviceKernel:
 
             return simulated(self.function)
         from numba import cuda
+        from numba.cuda import config
 
+        if OCCUPANCY not in os.environ:
+            config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # a grid is as large as the work is
         return cuda.jit(self.function) if self.folder is None else _cached(self.function, str(self.folder))
 
     def ptx(self, signature: tuple[str, ...], cc: tuple[int, int]) -> str:

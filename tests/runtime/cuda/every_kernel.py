@@ -1,4 +1,5 @@
-"""Every device kernel that examples launch, compiled to PTX for several generations of cards; also in slices, each going on where the last one ended.
+"""Every device kernel that examples launch, compiled and assembled for several generations of cards; also in slices, each going on where the last one
+ended.
 
     python every_kernel.py [--seconds 80] [--passed FILE]
 
@@ -139,8 +140,26 @@ def compiled(kernel, kinds, chips):
     return ["".join(library.get_asm_strs(cc=cc)) for cc in chips]
 
 
+def assembled(text, cc):
+    """What the assembler says of a kernel, which fails where one asks for more shared memory than there is; needs no card."""
+    from cuda.bindings import nvjitlink
+
+    handle = nvjitlink.create(2, [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose"])
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text.encode(), len(text), "kernel")
+        nvjitlink.complete(handle)
+        said = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, said)
+        assert nvjitlink.get_linked_cubin_size(handle) > 0
+    finally:
+        nvjitlink.destroy(handle)
+    return said.decode()
+
+
 def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
     """What is wrong with a kernel's machine code, None when nothing is."""
+    from cuda.bindings import nvjitlink
+
     fitting = [cc for cc in chips if cc >= kernel.least]
     for cc, text in zip(fitting, compiled(kernel, kinds, fitting), strict=True):
         if f".target sm_{cc[0]}{cc[1]}" not in text or ".entry" not in text:
@@ -148,13 +167,17 @@ def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
         joined = sorted(set(JOINED.findall(text))) if encoder else []
         if joined:
             return f"{kernel} for {cc}: {joined}"
+        try:
+            assembled(text, cc)
+        except nvjitlink.nvJitLinkError as error:
+            return f"{kernel} {kinds} for {cc}: {error}"
     return None
 
 
 @cache
-def toolkit(encoder=False):
-    """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call; encoders' call others."""
-    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "narrow", "warp", "fragment", "zip")
+def toolkit(encoder=False, warp=True):
+    """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call; encoders' call others, many none of a warp."""
+    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "narrow", "zip", *(("warp",) if warp else ()))
     called = [ROOT / "runtime" / "cuda" / f"{name}.py" for name in names]
     parts = [importlib.metadata.version("numba-cuda"), repr(CHIPS), *(path.read_text() for path in called)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -169,7 +192,8 @@ def planners():
 
 def fingerprint(kernel, kinds, encoder):
     text = Path(kernel.function.__code__.co_filename).read_text()
-    return hashlib.sha256(f"{toolkit(encoder)} {text} {kinds}".encode()).hexdigest()[:24]
+    warp = "warp" in text or "run_of(" in text.replace("import decoder, run_of", "")
+    return hashlib.sha256(f"assembled {toolkit(encoder, warp)} {text} {kinds}".encode()).hexdigest()[:24]
 
 
 def swept(passed, seconds, report=lambda row: None):

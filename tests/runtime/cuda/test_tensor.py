@@ -27,25 +27,11 @@ def test_kernels_compute_what_numpy_does(script):
     said(HERE / script)
 
 
-def assembled(text, cc):
-    """What the assembler says of a kernel."""
-    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink")
-    handle = nvjitlink.create(2, [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose"])
-    try:
-        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text.encode(), len(text), "kernel")
-        nvjitlink.complete(handle)
-        said = bytearray(nvjitlink.get_info_log_size(handle))
-        nvjitlink.get_info_log(handle, said)
-        assert nvjitlink.get_linked_cubin_size(handle) > 0
-    finally:
-        nvjitlink.destroy(handle)
-    return said.decode()
-
-
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 @pytest.mark.parametrize("cc", CHIPS, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
 def test_kernels_assemble(cc):
     """Registers of the products suffice but for some bytes; attention on tensor cores spills some hundred on 7.5 and 8.0."""
+    from every_kernel import assembled
     from tensor_kernels import LARGE
 
     for name in LARGE if FULL else SAMPLE[cc]:
