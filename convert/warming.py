@@ -19,8 +19,6 @@ from ..runtime.tensor import Tensor
 if TYPE_CHECKING:
     from ..models.language.model import LanguageModel
 
-PROMPTS = (1, 2, 3, 4, 7, 20, 300)
-"""Lengths of prompts for which different kernels run."""
 TYPES = ("q4_0", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16", "f32")
 """Types of the weights that models are made up of where none is named."""
 WIDTH, INNER, HEADS, TOKENS = 256, 512, 4, 512
@@ -86,11 +84,13 @@ def warm_model(graph: Graph, threads: int | None, lengths: dict[str, int] | None
     from .running.feeds import feeds
 
     if not graph.nodes or any(value.name == "input_ids" for value in graph.inputs):
-        load(graph, threads).prepare(PROMPTS)
+        load(graph, threads).prepare()
         return
     from ..runtime.session import Session
 
-    Session(graph, threads).run(None, feeds(graph, (), lengths=lengths)[0])
+    session, fed = Session(graph, threads), feeds(graph, (), lengths=lengths)[0]
+    session.run(None, fed)
+    session.prepare(fed)
 
 
 def warm_library(threads: int | None) -> None:
@@ -102,7 +102,7 @@ def warm_library(threads: int | None) -> None:
     preparing.do_all([kernel.load for kernel in dict.fromkeys(found) if not kernel.stored])
     for name in FAMILIES:
         for kind in TYPES if name == "llama" else TYPES[1:2]:
-            made_up(name, kind, threads).prepare(PROMPTS)
+            made_up(name, kind, threads).prepare()
 
 
 def made_up(name: str, kind: str, threads: int | None = None) -> LanguageModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +24,13 @@ Item = Launch | PythonStep | Mark
 Home = Buffer | Value
 
 
-def encoded(planner: Planner) -> Plan:
-    """The plan, whose outputs are known by now."""
+def launched(planner: Planner) -> list[Any]:
+    """The kernels of a plan, whose outputs are known by now."""
+    return [item.kernel for item in _nested(planner, _output_slots(planner))[0] if isinstance(item, Launch)]
+
+
+def encoded(planner: Planner, others: Callable[[bool], Iterable[Any]]) -> Plan:
+    """The plan, whose outputs are known by now; what it needs is compiled, and `others`, as `preparing.prepare` has them."""
     plan = planner.plan
     items, nodes = _nested(planner, _output_slots(planner))
     loops = _loops(items)
@@ -46,12 +51,12 @@ def encoded(planner: Planner) -> Plan:
     frees: list[list[int | Value]] = [[] for _ in range(last + 1)]
     for thing, position in ends.items():
         frees[position].append(thing)
-    launched = [item.kernel for item in items if isinstance(item, Launch)]
-    if launched:
+    kernels = [item.kernel for item in items if isinstance(item, Launch)]
+    if kernels:
         from .native import help_team, walk
         from .preparing import prepare
 
-        prepare([*launched, walk, help_team])
+        prepare([*kernels, walk, help_team], others)
     _Encoder(plan, items, nodes, frees).run()
     return plan
 

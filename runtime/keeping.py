@@ -41,19 +41,13 @@ class Kernel(Protocol):
 
 def address_of(kernel: Kernel) -> int | None:
     """The address of a kernel's code, which is compiled and kept where this machine has not done so; None where it cannot be kept."""
-    code = machine.read_code(_place(kernel)) or keep(kernel)
+    code = machine.read_code(place(kernel)) or keep(kernel)
     return None if code is None or code == OUTSIDE else machine.placed(code)
-
-
-def missing(kernel: Kernel) -> bool:
-    """Whether a kernel would be kept, and is not yet."""
-    path = _place(kernel)
-    return path is not None and not path.exists()
 
 
 def keep(kernel: Kernel) -> bytes | None:
     """Compile a kernel and keep its code, which is returned; None where it cannot be kept."""
-    path = _place(kernel)
+    path = place(kernel)
     if path is None:
         return None
     code = kernel.code() or OUTSIDE
@@ -61,7 +55,8 @@ def keep(kernel: Kernel) -> bytes | None:
     return code
 
 
-def _place(kernel: Kernel) -> Path | None:
+def place(kernel: Kernel) -> Path | None:
+    """The file of a kernel's code, None where it cannot be kept."""
     return machine.file_of(kernel.name, lambda: described(kernel.made_of))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .blocks import Blocks, Unread, numbers
 from .control import CONTROLS, Unplanned
 from .copies import captures, copied, needed
 from .dtype import STRING, DType
-from .encoding import described, encoded
+from .encoding import described, encoded, launched
 from .errors import Error, UnsupportedError
 from .folding import folded
 from .graph import Graph, Node, Value
@@ -130,11 +130,19 @@ class Planner:
         dtype, shape = self.plan.slots[slot]
         return Room(math.prod(shape) * dtype.itemsize, slot=slot)
 
-    def made(self) -> Plan:
-        """The plan."""
+    def made(self, others: Callable[[bool], Iterable[Any]]) -> Plan:
+        """The plan; what it needs is compiled, and `others` that later plans will, as `preparing.prepare` has them."""
+        self._all()
+        return encoded(self, others)
+
+    def kernels(self) -> list[Any]:
+        """The kernels of the plan, which is not made."""
+        self._all()
+        return launched(self)
+
+    def _all(self) -> None:
         if self._tasks(self.tasks, WORTH_A_PLAN if self.native else len(self.tasks)):
             self.plan.outputs = [self.home(value) for value in self.results]
-        return self._finished()
 
     def _tasks(self, tasks: deque[Task], worth: int) -> bool:
         """Plan tasks until a shape depends on data and `worth` nodes are left; whether all are done."""
@@ -371,9 +379,6 @@ class Planner:
         rest.paths = [task.path for task in tasks]
         self.plan.rest = rest
         self.plan.live = [self.home(value) for value in fed]
-
-    def _finished(self) -> Plan:
-        return encoded(self)
 
     def nbytes(self, value: Value) -> int:
         """Bytes of a value, 0 where they are not known."""

@@ -12,29 +12,35 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import keeping, machine
 from .launch import cores
 from .waiting import compiling
 
-LEAST = 3
-"""Kernels below which processes are not worth their start."""
+
+def prepare(kernels: Iterable[Any], others: Callable[[bool], Iterable[Any]]) -> None:
+    """Compile what is missing of some kernels, and of others, which will be needed later: `others` is told whether any of the first are missing.
+
+    What cannot be compiled beforehand is left to the moment when it is called.
+    """
+    waiting = _missing(kernels)
+    waiting |= _missing(others(bool(waiting)))
+    if waiting:
+        do_all([functools.partial(keeping.keep, kernel) for kernel in sorted(waiting.values(), key=_weight, reverse=True)])
 
 
-def prepare(kernels: Iterable[Any]) -> None:
-    """Compile what is missing of some kernels; what cannot be compiled beforehand is left to the moment when it is called."""
-    waiting = [kernel for kernel in dict.fromkeys(kernels) if "address" not in vars(kernel) and keeping.missing(kernel)]
-    if len(waiting) < LEAST:
-        return
-    waiting.sort(key=_weight, reverse=True)
-    do_all([functools.partial(keeping.keep, kernel) for kernel in waiting])
+def _missing(kernels: Iterable[Any]) -> dict[Path, Any]:
+    """Kernels that would be kept and are not yet, by their place."""
+    places = ((keeping.place(kernel), kernel) for kernel in dict.fromkeys(kernels) if "address" not in vars(kernel))
+    return {path: kernel for path, kernel in places if path is not None and not path.exists()}
 
 
 def do_all(tasks: Sequence[Callable[[], Any]]) -> None:
     """Do things that only leave something in the cache, on all cores."""
     say, count = compiling.get() or _nobody, min(cores(), len(tasks))
-    if count > 1 and _alone():
+    if count and _alone():
         _in_processes(tasks, count, say)
         return
     say(0, len(tasks))

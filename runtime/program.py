@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import re
@@ -20,12 +21,14 @@ from .copies import captures, needed
 from .dtype import STRING, of_numpy
 from .encoding import check
 from .errors import LimitError, UsageError
+from .expecting import Expecting
 from .garbage import unsearched
 from .graph import Graph, Node, Value
 from .limits import current
 from .op import Call
 from .plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, Plan, PythonStep, Signature, Steered, Step, Stretch, plain
 from .planner import Planner
+from .preparing import prepare
 from .record import dataclass
 from .reserve import Reserve
 from .steering import VALUES, steering
@@ -76,6 +79,7 @@ class Program:
         paths: for each node, that of the graph it is in.
         steered: whether plans are made for the values of its steering inputs.
         lent: names of inputs whose arrays may be written into and become outputs.
+        expecting: what may be fed later, whose kernels are compiled with those of the first run.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Program:
         self.weights = dict(weights)
         self.packed = packed
         self.lent = frozenset(lent)
+        self.expecting = Expecting(self)
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._last: tuple[Any, ...] = ()
         self._steering = steering(self.nodes, self.inputs) if steered else frozenset()
@@ -108,13 +113,12 @@ class Program:
     @unsearched
     def prepare(self, feeds: Sequence[Any], run: Run) -> Runner:
         """The runner of a plan for the dtypes and shapes of some feeds."""
-        signatures = tuple(map(_signature, feeds))
-        if self._steering:
-            signatures = self._steered(signatures, feeds)
-        key = (signatures, run.taps, run.native)
+        key = (self.signatures(feeds), run.taps, run.native)
         runner = self._plans.get(key)
         if runner is None:
-            made = Runner(Planner(self, key[0], run.threads, run.native, run.taps).made(), self.packed)
+            others = functools.partial(self.expecting.kernels, feeds, run)
+            made = Runner(Planner(self, key[0], run.threads, run.native, run.taps).made(others), self.packed)
+            self.expecting.note()
             with self._lock:
                 runner = self._plans.setdefault(key, made)
                 while len(self._plans) > PLANS:
@@ -122,6 +126,22 @@ class Program:
         elif current().chosen:
             check(runner.plan, run.threads)
         return runner
+
+    def signatures(self, feeds: Sequence[Any]) -> tuple[Any, ...]:
+        """What a plan has to know of some feeds."""
+        found = tuple(map(_signature, feeds))
+        return self._steered(found, feeds) if self._steering else found
+
+    def beside(self) -> Program:
+        """The same program, which keeps what it packs for itself."""
+        made = copy.copy(self)
+        made.packed, made._values = dict(self.packed), set(self._values)
+        return made
+
+    def prepare_others(self, feeds: Sequence[Any], run: Run) -> None:
+        """Compile what runs that may follow need."""
+        prepare((), functools.partial(self.expecting.kernels, feeds, run))
+        self.expecting.note()
 
     def _run(self, runner: Runner, feeds: Sequence[Any], run: Run) -> list[Any]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,13 +167,21 @@ class Session:
         fitting = self._fitting([feeds[name] for name in self._names])
         return repeated(self.program, fitting, Run(self.threads, self._compiled(fitting)), names.index(name))
 
+    def expect(self, others: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        """Say what may be fed later, instead of other lengths of symbolic dimensions: kernels for it are compiled with the first; on the CPU."""
+        from .feeding import checked
+
+        self.program.expecting.others = lambda feeds: (self._fitting(checked(self.graph, each, self._defaults)) for each in others())
+
     def prepare(self, feeds: Mapping[str, Any]) -> None:
-        """Plan a run for the dtypes and shapes of some feeds, and compile what it needs; on the CPU."""
+        """Plan a run for the dtypes and shapes of some feeds, and compile what it needs and what other shapes do; on the CPU."""
         from .feeding import checked
         from .program import Run
 
         arrays = self._fitting(checked(self.graph, feeds, self._defaults))
-        self.program.prepare(arrays, Run(self.threads, self._compiled(arrays)))
+        run = Run(self.threads, self._compiled(arrays))
+        self.program.prepare(arrays, run)
+        self.program.prepare_others(arrays, run)
 
     def _with_defaults(self, feeds: Mapping[str, Any]) -> list[Any]:
         """Feeds and defaults in the order of the inputs; nothing where they are not all. Defaults that the program does not ask for are left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...runtime.copies import copied_graph
 from ...runtime.dtype import BF16, F16
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph, Value
+from ...runtime.lengths import FEW, LENGTHS
 from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.record import dataclass
@@ -180,7 +181,10 @@ class LanguageModel:
                 NarrowCache().run(graph)
             self._dtypes[output] = {value.name: _numpy(value) for value in graph.inputs if is_state(value)}
             beside = next(iter(self._sessions.values()), None)
-            self._sessions[output] = Session(graph, lent=self._kept, beside=beside, activations=self._activations[output], **self._options)
+            made = Session(graph, lent=self._kept, beside=beside, activations=self._activations[output], **self._options)
+            if made.device == "cpu":
+                made.expect(functools.partial(self._expected, output))
+            self._sessions[output] = made
         return self._sessions[output]
 
     def logits(self, ids: ArrayLike, mask: ArrayLike | None = None, positions: ArrayLike | None = None) -> np.ndarray:
@@ -231,12 +235,20 @@ class LanguageModel:
 
         return DeviceSampler(sampling, batch, count, device=self._device)
 
-    def prepare(self, lengths: Sequence[int]) -> None:
-        """Plan runs over prompts of some lengths and over the token behind each, and compile what they need; on the CPU."""
-        for length in lengths:
-            cache = self.start(1)
-            for count in (length, 1):
-                self.session(self._last).prepare(self._feeds(self._last, np.zeros((1, count), np.int64), cache, None, None))
+    def prepare(self) -> None:
+        """Compile what prompts of all lengths need, and the tokens behind them; on the CPU."""
+        for output in dict.fromkeys((self._last, self._output)):
+            self.session(output).prepare(self._feeds(output, np.zeros((1, 1), np.int64), self.start(1), None, None))
+
+    def _expected(self, output: str) -> Iterator[dict[str, Any]]:
+        """What runs over prompts of several lengths, and over the token behind each, are fed."""
+        for batch, lengths in ((1, LENGTHS), (2, FEW)):
+            for length in (length for length in lengths if self.context is None or length < self.context):
+                cache = self.start(batch)
+                yield self._feeds(output, np.zeros((batch, length), np.int64), cache, None, None)
+                if not self._fixed:
+                    cache.states = {value.name: np.zeros(_shape(value, batch, length), _numpy(value)) for value in self._states}
+                yield self._feeds(output, np.zeros((batch, 1), np.int64), cache, None, None)
 
     def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> Any:
         session, decoding = self.session(output), cache.decoding
