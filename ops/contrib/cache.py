@@ -34,7 +34,7 @@ class Codec:
         if self.scale is None or self.dtype is None:
             return x if self.dtype is None else x.astype(self.dtype)
         ratio = x.astype(np.float32) / self.scale
-        if self.dtype.kind == "V":
+        if self.dtype.kind not in "iu":
             return np.clip(ratio, -448, 448).astype(self.dtype)
         low = -(1 << (self.bits - 1))
         codes = np.clip(np.rint(ratio), low, -low - 1).astype(np.int8)
@@ -58,7 +58,7 @@ class Codec:
 def codec(dtype: np.dtype[Any] | None, scale: np.ndarray | None, kind: str, bits: int) -> Codec:
     """The codec of a cache; `kind` is NONE, PER_TENSOR or PER_CHANNEL."""
     if dtype is None or kind in ("", "NONE") or scale is None:
-        return Codec(None if dtype is None or dtype.kind == "f" else dtype, None, 0)
+        return Codec(None if dtype is None or (dtype.kind == "f" and dtype.itemsize > 1) else dtype, None, 0)
     if kind not in ("PER_TENSOR", "PER_CHANNEL"):
         raise refuse("attention", f"a cache quantized as {kind!r}")
     spread = scale.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Caches of integers of 8 or 4 bits on the device, as `cache.Codec`: new rows are coded into them, and all rows decoded."""
+"""Caches of integers of 8 or 4 bits and of floats of 8 bits on the device, as `cache.Codec`: new rows are coded into them, and all rows decoded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...runtime.cuda.kernel import Launch
+from ...runtime.cuda.narrow import SMALL
 from ...runtime.cuda.operand import Lookup, Operand
 from ...runtime.cuda.place import Step
 from ...runtime.cuda.zip import Apply, zipped
@@ -16,11 +17,18 @@ from ..attention.flash_cuda import Heads
 from ..math.unary import _round as to_even
 from ..quantized.quantize_cuda import saturated
 
+LARGEST = 448.0
+"""Of floats in a cache."""
 F32, INT64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
 def _whole(x: float, scale: float, low: float, high: float, zero: float) -> float:
     return saturated(to_even(x / scale), low, high) + zero
+
+
+def _bounded(x: float, scale: float, largest: float) -> float:
+    number = x / scale
+    return -largest if number < -largest else largest if number > largest else number
 
 
 def _pair(one: float, scale: float, other: float, other_scale: float) -> float:
@@ -61,7 +69,8 @@ class Coding:
             return zipped([Apply(_pair, tuple(item.buffer for item in operands), (), F32, made.dtype)], box, operands, target)
         operands = [new.operand, self._along()]
         zero = 128.0 if made.dtype == np.uint8 else 0.0
-        apply = Apply(_whole, tuple(item.buffer for item in operands), (-128.0, 127.0, zero), F32, made.dtype)
+        function, numbers = (_bounded, (LARGEST,)) if made.dtype.name in SMALL else (_whole, (-128.0, 127.0, zero))
+        apply = Apply(function, tuple(item.buffer for item in operands), numbers, F32, made.dtype)
         return zipped([apply], new.shape, operands, target)
 
     def read(self, step: Step, made: Buffer, new: Heads) -> tuple[Heads, Launch]:
@@ -86,9 +95,10 @@ class Coding:
 def coding(step: Step, past: Buffer | None, scale: Buffer | None, kind: str, size: int) -> Coding | str | None:
     """How a cache is coded; None for one of plain numbers, a text for one that the CPU keeps."""
     if past is None or scale is None or kind in ("", "NONE"):
-        return None if past is None or past.dtype.kind == "f" or past.dtype.name == "bfloat16" else "caches without a scale are for the CPU"
+        plain = past is None or past.dtype.kind == "f" or past.dtype.name in ("bfloat16", *SMALL)
+        return None if plain else "caches without a scale are for the CPU"
     bits = step.attributes["kv_cache_bit_width"] or 8
-    known = past.dtype in (np.int8, np.uint8)
+    known = past.dtype in (np.int8, np.uint8) or (past.dtype.name in SMALL and bits == 8)
     if kind not in ("PER_TENSOR", "PER_CHANNEL") or not known or bits not in (4, 8) or (bits == 4 and (past.dtype != np.uint8 or size % 2)):
         return "a cache in this form is for the CPU"
     if past.shape[3] * (2 if bits == 4 else 1) != size:

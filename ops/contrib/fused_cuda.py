@@ -16,7 +16,7 @@ from ...runtime.graph import Node
 from ...runtime.launch import Buffer
 from ..attention.attention_cuda import Sight, attended, in_heads, joined, rotated
 from ..attention.flash_cuda import Heads
-from ..nn.norm_cuda import MOMENTS, ROOT, _rooted, _scaled, _shifted, _the_inverse, _the_mean, normalized, wide
+from ..nn.norm_cuda import MOMENTS, ROOT, _scaled, _shifted, _the_inverse, _the_mean, normalized, rooted, wide
 from ..nn.recurrent import ACTIVATIONS
 from ..nn.recurrent_cuda import OPERATORS
 from ..term import Term, lowered
@@ -109,7 +109,7 @@ def simplified_norm_on_device(step: Step) -> Planned:
     axes = range(step.attributes["axis"] % len(x.shape), len(x.shape))
     statistics = [(_the_inverse, step.output(1))] if step.wanted(1) else []
     operands = {"x": x, "scale": scale}
-    return normalized(x.shape, axes, operands, step.output(), _rooted, ROOT, wide(x.dtype), statistics, epsilon=step.attributes["epsilon"])
+    return normalized(x.shape, axes, operands, step.output(), rooted, ROOT, wide(x.dtype), statistics, epsilon=step.attributes["epsilon"])
 
 
 def _plus(x: float, other: float) -> float:
@@ -133,7 +133,7 @@ def skip_norm_on_device(step: Step) -> Planned:
         steps.append(applied(_plus, [None, bias], kind, compute=kind))
     launches: list[Launch | Chain] = [Chain(tuple(steps), total)]
     operands = {"x": total, "scale": scale} | ({"bias": beta} if beta is not None else {})
-    form = _rooted if simple else _scaled if beta is None else _shifted
+    form = rooted if simple else _scaled if beta is None else _shifted
     statistics = [(function, step.output(index)) for index, function in ((1, _the_mean), (2, _the_inverse)) if step.wanted(index)]
     if simple:
         launches += [mapped(_nothing, [item], item) for function, item in statistics if function is _the_mean]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.cuda.fold import Result, folded
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, copied, mapped
+from ...runtime.cuda.zip import Chain, applied, copied, mapped, zipped
 from ...runtime.launch import Buffer
 from ..attention.attention_cuda import Sight, attended, in_heads, rotated
 from ..attention.flash_cuda import Heads, fits
+from ..attention.scaled_dot import BIASED, PROBABILITIES
+from ..nn.norm_cuda import ROOT, rooted
 from .coded_cache_cuda import Coding, coding
 from .group_query_attention import group_query_attention
 
+CAPTURED = {1: BIASED, 2: PROBABILITIES}
+"""Which scores the attribute ``qk_output`` asks for."""
 INT64 = np.dtype(np.int64)
 F32 = np.dtype(np.float32)
 
@@ -39,6 +44,10 @@ def _zero(place: int) -> float:
     return 0
 
 
+def _counted(score: float, key: int, count: int) -> float:
+    return score if key < count else 0
+
+
 def packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]:
     """Queries, keys and values that lie beside each other in one array."""
     n, length, width = query.shape
@@ -59,8 +68,8 @@ def group_query_on_device(step: Step) -> Planned:
     totals = step.constant(6)
     if totals is None:
         return "how many keys there are is computed while it runs"
-    if any(step.given(index) is not None for index in (14, 15)) or given["qk_output"] or given["sliding_window_cache"]:
-        return "scores as outputs, norms and sliding caches are for the CPU"
+    if given["sliding_window_cache"]:
+        return "sliding caches are for the CPU"
     query, key, value = step.input(0), step.given(1), step.given(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
@@ -83,6 +92,12 @@ def group_query_on_device(step: Step) -> Planned:
         return "its bias does not fit"
     if sink is None and given["smooth_softmax"] == 1:
         sink = step.held(np.zeros(heads, np.float32))
+    asked = CAPTURED.get(given["qk_output"]) if step.wanted(3) else None
+    if asked is not None and sink is not None:
+        return "scores beside sinks are for the CPU"
+    gains = [step.given(index) for index in (14, 15)]
+    if any(gain is not None and gain.count != size for gain in gains):
+        return "its norms do not fit"
     launches: list[Launch | Chain] = []
     last = step.input(5).view((n,))
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
@@ -90,6 +105,8 @@ def group_query_on_device(step: Step) -> Planned:
     launches.append(mapped(_all if first else _count, [last], counts, *([length] if first else []), compute=INT64))
     places = step.temporary(INT64, (n, length))
     launches.append(mapped(sum_of, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
+    if gains[0] is not None and gains[1] is not None:
+        q, k = (_normalized(step, part, gain, launches) for part, gain in ((q, gains[0]), (k, gains[1])))
     if given["do_rotary"]:
         turns = places
         if positions is not None and first:
@@ -104,7 +121,25 @@ def group_query_on_device(step: Step) -> Planned:
     sight = Sight(starts, bool(given["causal"]), left, -1, counts, bias, sink)
     y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
     scale = given["scale"] or 1 / max(1, size) ** 0.5
-    return [*launches, *attended(step, q, keys, values, in_heads(y, heads), scale, given["softcap"], sight, F32)]
+    if asked is not None:
+        sight.captures[asked] = step.temporary(query.dtype, (n, heads, length, keys.shape[2]))
+    launches += attended(step, q, keys, values, in_heads(y, heads), scale, given["softcap"], sight, F32)
+    return launches if asked is None else [*launches, _scores(step, sight.captures[asked], counts)]
+
+
+def _scores(step: Step, found: Buffer, counts: Buffer) -> Launch:
+    """Scores as an output: of the keys that count, zeros behind them."""
+    y, along = step.output(3), step.held(np.arange(found.shape[3]))
+    apply = applied(_counted, [found, along, counts], y.dtype, compute=F32)
+    return zipped([apply], y.shape, [Operand(found, found.strides), Operand(along, (0, 0, 0, 1)), Operand(counts, (1, 0, 0, 0))], over(y, y.shape))
+
+
+def _normalized(step: Step, x: Heads, gain: Buffer, launches: list[Launch | Chain]) -> Heads:
+    made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
+    operands = {"x": x.operand, "scale": Operand(gain, (0, 0, 0, 1))}
+    epsilon = step.attributes["qk_norm_epsilon"]
+    launches.append(folded(x.shape[:3], x.shape[3:], operands, ROOT, [Result(rooted, made.operand)], F32, epsilon=epsilon))
+    return made
 
 
 def _turned(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]) -> Heads:

@@ -56,7 +56,8 @@ def _shifted(x: float, mean: float, inverse: float, scale: float, bias: float) -
     return (x - mean) * inverse * scale + bias
 
 
-def _rooted(x: float, inverse: float, scale: float) -> float:
+def rooted(x: float, inverse: float, scale: float) -> float:
+    """An element of a row whose numbers are those of `ROOT`."""
     return x * inverse * scale
 
 
@@ -70,6 +71,7 @@ def _the_inverse(inverse: float) -> float:
 
 MOMENTS = (Fold("mean", _element, add, _mean), Fold("inverse", _deviation, add, _inverse))
 ROOT = (Fold("inverse", _square, add, _inverse),)
+"""The reciprocal of a row's root mean square; `epsilon` is given."""
 
 
 def normalized(
@@ -109,7 +111,7 @@ def rms_norm_on_device(step: Step) -> Planned:
     x, scale = step.input(0), step.input(1)
     axes = range(step.attributes["axis"] % len(x.shape), len(x.shape))
     operands = {"x": x, "scale": scale}
-    return normalized(x.shape, axes, operands, step.output(), _rooted, ROOT, wide(x.dtype), epsilon=step.attributes["epsilon"])
+    return normalized(x.shape, axes, operands, step.output(), rooted, ROOT, wide(x.dtype), epsilon=step.attributes["epsilon"])
 
 
 @cuda(group_normalization, instance_normalization)

@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import ml_dtypes
 import numpy as np
 from candle_convert.runtime.build import Builder
 from candle_convert.runtime.cuda.array import DeviceArray
@@ -49,6 +50,14 @@ def coded(batch, length, room, dtype, bits, scales):
     return [*inputs, *[None] * 5, *(RNG.random(scales).astype(np.float32) * 0.02 + 0.01 for _ in range(2))]
 
 
+def of_floats(batch, length, room, dtype, scales):
+    """Caches of floats of 8 bits, with scales or without."""
+    inputs = grown(batch, length, room, (5, 3), 7)
+    for place in (3, 4):
+        inputs[place] = floats(batch, 2, room, 4).astype(dtype)
+    return inputs if scales is None else [*inputs, *[None] * 5, *(RNG.random(scales).astype(np.float32) * 0.2 + 0.1 for _ in range(2))]
+
+
 CACHES = [floats(16, 2), floats(16, 2)]
 NONE = [None, None]
 SHARED = {"num_heads": 4, "kv_num_heads": 2}
@@ -69,6 +78,16 @@ GROUPED = {
             ("int8", 8, "PER_TENSOR", (1,)), ("uint8", 8, "PER_CHANNEL", (1, 2, 1, 4)), ("uint8", 4, "PER_CHANNEL", (1, 2, 1, 4)),
         ]
     },
+    **{
+        f"{kind.__name__} {'plain' if scales is None else 'with a scale'}": (of_floats(2, 2, 7, kind, scales), {**SHARED, **(
+            {} if scales is None else dict.fromkeys(("k_quant_type", "v_quant_type"), "PER_CHANNEL"))})
+        for kind, scales in [(ml_dtypes.float8_e4m3fn, (1, 2, 1, 4)), (ml_dtypes.float8_e5m2, None)]
+    },
+    "norms": ([*grown(2, 2, 9, (6, 4), 7), *CACHES, *[None] * 5, floats(4), floats(4)], {**TURNED, "qk_norm_epsilon": 0.1}),
+    "norms of a prompt": ([*first(2, 3, np.float16), *NONE, *[None] * 5, floats(4, dtype=np.float16), floats(4, dtype=np.float16)], SHARED),
+    "scores": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 1}),
+    "shares": ([*first(2, 3), *NONE, None, floats(2, 1, 3, 3)], {**SHARED, "qk_output": 2, "softcap": 3.0}),
+    "shares in sight": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 2, "local_window_size": 3}),
     "sight ahead": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "causal": 0}),
 }
 HEADS, ALL, PAIR, WIDE = {"num_heads": 2}, (2, 3, 2, 3, 4), (2, 5, 2, 2, 4), (2, 3, 8)
@@ -111,7 +130,7 @@ def compared(name, operator, inputs, attributes, count, where=lambda array: arra
 
 if __name__ == "__main__":
     for name, (inputs, attributes) in GROUPED.items():
-        compared(name, "GroupQueryAttention", inputs, attributes, 3)
+        compared(name, "GroupQueryAttention", inputs, attributes, 4 if "qk_output" in attributes else 3)
     for name, (inputs, attributes) in PACKED.items():
         compared(name, "MultiHeadAttention", inputs, attributes, 3)
     compared("total on the device", "GroupQueryAttention", *GROUPED["bias"], 3, lambda array: DeviceArray.taken(cuda.to_device(array)))
