@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .model import Cache, LanguageModel
     from .tokenizer import Stream, Tokenizer
 
-CHUNK = 512
-"""Tokens of a prompt that are taken at a time."""
 END, STOP, LENGTH, CONTEXT = "end", "stop", "length", "context"
 
 
@@ -130,10 +128,7 @@ def prefill(model: LanguageModel, prompts: Sequence[Sequence[int]], *, there: bo
         ids[row, longest - len(prompt) :] = prompt
         mask[row, longest - len(prompt) :] = 1
     cache = model.start(len(prompts))
-    logits: Any = np.zeros((len(prompts), 0), np.float32)
-    for start in range(0, longest, CHUNK):
-        logits = advance(ids[:, start : start + CHUNK], cache, mask[:, start : start + CHUNK])
-    return logits, cache
+    return advance(ids, cache, mask), cache
 
 
 def tokens(

@@ -18,6 +18,7 @@ from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.record import dataclass
 from ...runtime.session import Session
+from .pieces import FEW, MOST, piece
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -81,6 +82,7 @@ class Cache:
         length: tokens and padding so far.
         marks: int64 [batch, room]: 1 for tokens, 0 for padding and for what is not there yet.
         decoding: the last run, where the next one may be like it.
+        awaited: length that it will have soon, 0 where that is not known; it gets room for so many.
     """
 
     def __init__(self, states: dict[str, np.ndarray], batch: int) -> None:
@@ -88,6 +90,7 @@ class Cache:
         self.length = 0
         self.marks = np.zeros((batch, 0), np.int64)
         self.decoding: Decoding | None = None
+        self.awaited = 0
         self._known = np.zeros((batch, 1), np.int64)
 
     @property
@@ -219,12 +222,22 @@ class LanguageModel:
 
     def advance(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> np.ndarray:
         """f32 [batch, vocabulary], the logits behind some more tokens, which `cache` has seen afterwards."""
-        found: np.ndarray = _fetched(self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None))
+        found: np.ndarray = _fetched(self.advance_there(ids, cache, mask))
         return found[:, -1]
 
     def advance_there(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> Any:
-        """As `advance`, but [batch, length, vocabulary] where the model runs: an array of the device."""
-        return self._run(self._last, np.atleast_2d(np.asarray(ids, np.int64)), cache, mask, None)
+        """As `advance`, but [batch, length, vocabulary] where the model runs: an array of the device. Long prompts are taken piece by piece."""
+        tokens = np.atleast_2d(np.asarray(ids, np.int64))
+        count = tokens.shape[1]
+        size = piece(count, FEW if self._fixed and self._device == "cpu" else MOST)
+        if count <= size:
+            return self._run(self._last, tokens, cache, mask, None)
+        marks = None if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
+        cache.awaited = cache.length + count
+        for start in range(0, count, size):
+            part = None if marks is None else marks[:, start : start + size]
+            found = self._run(self._last, tokens[:, start : start + size], cache, part, None)
+        return found
 
     def sampler(self, sampling: Sampling, batch: int, vocabulary: int | None) -> DeviceSampler | None:
         """What chooses tokens where the logits are (`advance_there`), None where that is the CPU. Logits from `vocabulary` on are of no tokens."""
@@ -273,7 +286,7 @@ class LanguageModel:
     ) -> dict[str, Any]:
         """What a run over some more tokens is fed; the cache has marked them."""
         before = cache.length
-        room = _room(before + tokens.shape[1]) if self._fixed else before + tokens.shape[1]
+        room = _room(max(before + tokens.shape[1], cache.awaited)) if self._fixed else before + tokens.shape[1]
         marks = np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
         counted = cache.mark(marks, room)
         if self._fixed:

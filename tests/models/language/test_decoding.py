@@ -63,3 +63,17 @@ def test_a_limit_that_is_chosen_later_counts(model):
         model.advance([[token]], cache)
     with pytest.raises(cc.LimitError, match="memory"), cc.limits(memory="1KiB"):
         model.advance([[7]], cache)
+
+
+@pytest.mark.parametrize("count", [258, 263, 520])
+def test_long_prompts_are_taken_piece_by_piece(model, count):
+    ids = np.random.default_rng(count).integers(3, 30, (2, count))
+    mask = np.ones_like(ids)
+    mask[1, :5] = 0
+    cache, whole = model.start(2), model.start(2)
+    found = model.advance(ids, cache, mask)
+    expected = model.step(ids, whole, mask)[0]
+    close(found, expected[:, -1])
+    assert cache.length == count
+    token = found.argmax(1)[:, None]
+    close(model.advance(token, cache), model.logits(np.hstack([ids, token]), np.hstack([mask, np.ones_like(token)]))[:, -1])
