@@ -18,7 +18,7 @@ from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.record import dataclass
 from ...runtime.session import Session
-from .pieces import FEW, MOST, piece
+from .pieces import MOST, SHORT, piece
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -229,7 +229,7 @@ class LanguageModel:
         """As `advance`, but [batch, length, vocabulary] where the model runs: an array of the device. Long prompts are taken piece by piece."""
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
         count = tokens.shape[1]
-        size = piece(count, FEW if self._fixed and self._device == "cpu" else MOST)
+        size = piece(count, SHORT if self._fixed and self._device == "cpu" else MOST)
         if count <= size:
             return self._run(self._last, tokens, cache, mask, None)
         marks = None if mask is None else np.atleast_2d(np.asarray(mask, np.int64))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 MOST = 512
 """Tokens that are taken at a time where they do not come in shorter pieces of one length."""
-FEW = 256
+SHORT = 256
 """Tokens from which on more at a time are no faster on the CPU, and only take more memory."""
 
 
-def piece(count: int, few: int) -> int:
-    """The length of a piece of `count` tokens: at most `few` where all pieces are as long, so that one plan does for them, else at most `MOST`."""
-    least = -(-count // few)
+def piece(count: int, short: int) -> int:
+    """The length of a piece of `count` tokens: at most `short` where all pieces are as long, so that one plan does for them, else at most `MOST`."""
+    least = -(-count // short)
     number = next((number for number in range(least, 2 * least) if count % number == 0), 0)
     return count // number if number else min(count, MOST)
