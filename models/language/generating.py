@@ -14,7 +14,8 @@ from ...runtime.record import dataclass
 from .sampling import Sampler, Sampling
 
 if TYPE_CHECKING:
-    from .model import Cache, LanguageModel
+    from .cache import Cache
+    from .model import LanguageModel
     from .tokenizer import Stream, Tokenizer
 
 END, STOP, LENGTH, CONTEXT = "end", "stop", "length", "context"

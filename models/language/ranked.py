@@ -12,7 +12,8 @@ import numpy as np
 
 from ...runtime.errors import Error, FileAccessError
 from ...runtime.graph import Graph
-from .model import Cache, LanguageModel
+from .cache import Cache
+from .model import LanguageModel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
