@@ -13,13 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..errors import UnsupportedError
-from ..launch import Buffer, Room
+from ..launch import Buffer
 from .dense import Matrix, Problem
 from .kernel import Launch
 from .machine import SIMULATED, state
+from .memory import address, worked, workspace
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 F32, F32_AS_TF32, F64 = 68, 77, 70
@@ -99,8 +98,13 @@ class Description:
             _set("cublasLtMatmulDescSetAttribute", self.product, attribute, ctypes.c_int32(matrix.turned))
         if bias:
             _set("cublasLtMatmulDescSetAttribute", self.product, EPILOGUE, ctypes.c_int32(WITH_BIAS))
+            self.bias(ctypes.c_void_p(ALIGNED))  # the library looks at how it is aligned when it chooses
         kinds = zip((problem.first, problem.second, problem.third), (dtype, dtype, result), strict=True)
         self.layouts = [_layout(matrix, kind, problem.count) for matrix, kind in kinds]
+
+    def bias(self, pointer: ctypes.c_void_p) -> None:
+        """Add the bias there."""
+        _set("cublasLtMatmulDescSetAttribute", self.product, BIAS_POINTER, pointer)
 
     def algorithm(self, handle: ctypes.c_void_p, alignment: int) -> Any:
         """The library's choice, None where it has no algorithm for the problem."""
@@ -147,14 +151,14 @@ class Product:
     def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
         """Ask for the product; returns before it is done."""
         device = _device()
-        a, b, c, workspace, *bias = (ctypes.c_void_p(int(item.__cuda_array_interface__["data"][0])) for item in arguments)
+        a, b, c, _, *bias = (ctypes.c_void_p(address(item)) for item in arguments)
         with self._lock:
             description, found = self._ready(device)
             if bias:
-                _set("cublasLtMatmulDescSetAttribute", description.product, BIAS_POINTER, bias[0])
+                description.bias(bias[0])
             one, zero = description.scalar(1), description.scalar(0)
             first, second, third = description.layouts
-            room = (workspace, ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(int(stream)))
+            room = (ctypes.c_void_p(worked(arguments[3])), ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(int(stream)))
             operands = (ctypes.byref(one), b, first, a, second, ctypes.byref(zero), c, third, c, third)
             _call("cublasLtMatmul", _handle(device), description.product, *operands, ctypes.byref(found), *room)
 
@@ -182,11 +186,11 @@ made: Callable[..., Product] = functools.cache(Product)
 def launched(problem: Problem, a: Buffer, b: Buffer, c: Buffer, bias: Buffer | None = None) -> Launch | None:
     """The library's launch, None where it does not know the dtypes or has no algorithm."""
     given, result = a.dtype.name, c.dtype.name
-    if a.dtype != b.dtype or given not in TYPES or result not in (given, "float32") or (bias is not None and bias.dtype != c.dtype):
+    unfit = bias is not None and (bias.dtype != c.dtype or bias.offset % ALIGNED != 0)
+    if a.dtype != b.dtype or given not in TYPES or result not in (given, "float32") or unfit:
         return None
     aligned = all(buffer.offset % ALIGNED == 0 for buffer in (a, b, c))
     kernel: Any = made(problem, given, result, ALIGNED if aligned else a.dtype.itemsize, bias is not None)
     if not kernel.known():
         return None
-    workspace = Buffer(np.dtype(np.uint8), (WORKSPACE,), Room(WORKSPACE))
-    return Launch(kernel, [a, b, c, workspace, *([] if bias is None else [bias])], 1)
+    return Launch(kernel, [a, b, c, workspace(WORKSPACE), *([] if bias is None else [bias])], 1)

@@ -12,15 +12,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ..launch import Buffer, Room
+from ..launch import Buffer
 from ..record import dataclass
 from . import blas, cudnn
 from .convolution import Convolution
 from .kernel import Launch
 from .machine import capability
-from .memory import address
+from .memory import WORKED, address, worked, workspace
 
 WORKSPACE = 256 << 20
 """The most bytes that an algorithm may work in."""
@@ -78,7 +76,7 @@ def offers(description: cudnn.Description, way: cudnn.Direction, number: int) ->
     return found[: count.value if known else 0]
 
 
-def workspace(description: cudnn.Description, way: cudnn.Direction, algorithm: int, number: int) -> int:
+def room_of(description: cudnn.Description, way: cudnn.Direction, algorithm: int, number: int) -> int:
     """Bytes that an algorithm works in on a card."""
     from numba import cuda
 
@@ -103,12 +101,13 @@ class Convolved:
 
     def launch(self, blocks: Any, arguments: Any, stream: Any = 0) -> None:
         """Ask for the convolution on a stream, where it may be captured; returns before it is done."""
-        first, second, result, room, *rest = (ctypes.c_void_p(address(item)) for item in arguments)
+        first, second, result, _, *rest = (ctypes.c_void_p(address(item)) for item in arguments)
         bias, more = rest[:1], rest[1:]
         one, zero, known = ctypes.c_float(1), ctypes.c_float(0), self.description
         one_at, two_at, convolution, result_at = known.ordered(self.way)
         held = handle(self.number)
-        work = (convolution, self.algorithm, room, ctypes.c_size_t(arguments[3].nbytes))
+        room = ctypes.c_void_p(worked(arguments[3])), ctypes.c_size_t(arguments[3].nbytes - WORKED)
+        work = (convolution, self.algorithm, *room)
         operands, target = (ctypes.byref(one), one_at, first, two_at, second, *work), (result_at, result)
         with held.lock:
             cudnn.call("cudnnSetStream", held.pointer, ctypes.c_void_p(int(stream)))
@@ -145,10 +144,9 @@ def launched(
     if found is None:
         return None
     description.take(found.math)
-    nbytes = max(1, workspace(description, way, found.algorithm, number))
+    nbytes = max(1, room_of(description, way, found.algorithm, number))
     parts = ["transposed convolution" if asked.turned else "convolution", *["bias"] * (bias is not None), *["sum"] * (more is not None)]
     title = f"cuDNN {' + '.join([*parts, *['Relu'] * relu])} of {asked.dtype}"
     kernel: Any = Convolved(description, way, found.algorithm, number, relu, title)
     operands = (w, given) if asked.turned else (given, w)
-    room = Buffer(np.dtype(np.uint8), (nbytes,), Room(nbytes))
-    return Launch(kernel, [*operands, result, room, *(item for item in (bias, more) if item is not None)], 1)
+    return Launch(kernel, [*operands, result, workspace(nbytes), *(item for item in (bias, more) if item is not None)], 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..launch import Buffer
+from ..launch import Buffer, Room
 from .array import DeviceArray
 from .coded import seen_as
 from .element import holds, stored
@@ -28,6 +28,20 @@ def put(target: Any, source: np.ndarray) -> None:
 def address(data: Any) -> int:
     """Of the first byte of device bytes."""
     return int(data._ary.ctypes.data) if SIMULATED else int(data.__cuda_array_interface__["data"][0])
+
+
+WORKED = 256
+"""What libraries want the memory that they work in to begin at a multiple of; some of their kernels fail otherwise."""
+
+
+def workspace(nbytes: int) -> Buffer:
+    """So much memory for a library, wherever it lies in an arena."""
+    return Buffer(np.dtype(np.uint8), (nbytes + WORKED,), Room(nbytes + WORKED))
+
+
+def worked(data: Any) -> int:
+    """Where in the memory of `workspace` a library works."""
+    return -(-address(data) // WORKED) * WORKED
 
 
 def fetched(source: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:

@@ -9,6 +9,7 @@ import candle_convert.formats.containers.onnx_graph as onnx_graph
 import candle_convert.runtime.cuda.blas as blas
 import ml_dtypes
 import numpy as np
+from candle_convert.runtime.cuda.memory import address, worked
 from candle_convert.runtime.session import Session
 from onnx import helper, numpy_helper
 from test_dense import by_columns
@@ -19,10 +20,11 @@ CALLS = []
 def computed(product, blocks, arguments, stream=0):
     """What the library computes, from the arguments of its launch."""
     kinds = {"bfloat16": ml_dtypes.bfloat16}
-    a, b, c, workspace, *bias = (np.asarray(item._ary if hasattr(item, "_ary") else item) for item in arguments)
+    assert 0 <= worked(arguments[3]) - address(arguments[3]) <= arguments[3].nbytes - blas.WORKSPACE
+    assert worked(arguments[3]) % 256 == 0
+    a, b, c, _, *bias = (np.asarray(item._ary if hasattr(item, "_ary") else item) for item in arguments)
     a, b = (item.view(kinds.get(product.dtype, product.dtype)) for item in (a, b))
     c = c.view(kinds.get(product.result, product.result))
-    assert workspace.nbytes == blas.WORKSPACE
     asked = product.problem
     found = by_columns(b, asked.first, asked.count).astype(np.float64) @ by_columns(a, asked.second, asked.count).astype(np.float64)
     if bias:
