@@ -1,5 +1,17 @@
-"""``python -m candle_convert.convert``: the command line."""
+"""``python -m candle_convert.convert``, and the program `candle-convert`."""
 
-from .cli import main
+from __future__ import annotations
 
-main()
+from .interrupts import answer, leave
+
+
+def main() -> None:
+    """The command line, which can be interrupted from its first import on."""
+    answer(leave)
+    from .cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    main()

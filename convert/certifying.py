@@ -7,7 +7,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from typing import Any
 
@@ -23,6 +22,7 @@ from .comparing import equal_bytes, share
 from .hashing import file_sha256
 from .opening import open_model
 from .output import aligned
+from .parallel import results
 from .progress import NoProgress, Progress, ignored
 
 Model = str | os.PathLike[str] | Graph
@@ -143,13 +143,14 @@ def verify(
             progress.advance(nbytes)
 
     names = [*wanted.weights, *(name for name in right.weights if name not in wanted.weights)]
-    with ThreadPoolExecutor(threads or min(4, os.cpu_count() or 1)) as pool:
-        try:
-            checked = pool.map(lambda name: _check(name, wanted.weights.get(name), right.weights.get(name), level, advance), names)
-            return Verification(left, right, level, list(checked))
-        finally:
-            pool.shutdown(cancel_futures=True)
-            progress.finish()
+
+    def check(name: str) -> Checked:
+        return _check(name, wanted.weights.get(name), right.weights.get(name), level, advance)
+
+    try:
+        return Verification(left, right, level, results(check, names, threads or min(4, os.cpu_count() or 1)))
+    finally:
+        progress.finish()
 
 
 def _compared(tensor: Tensor, level: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -14,12 +15,12 @@ import click
 from .. import __version__
 from ..runtime import registry, waiting
 from ..runtime.errors import Error
+from .interrupts import INTERRUPTED, answer, end, stop
 from .output import current
 from .progress import Compiling
 
 COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
-INTERRUPTED = 130
 BUG = 70
 PROGRAM = "candle-convert"
 
@@ -69,7 +70,14 @@ def main(arguments: list[str] | None = None) -> None:
     What is imported lives until the end: looking through it for garbage again and again would take a tenth of the start and half of the exit.
     """
     gc.set_threshold(400_000)
-    code = run(arguments)
+    try:
+        answer(stop)
+        code = run(arguments)
+        answer(signal.SIG_IGN)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        end()
     gc.freeze()
     sys.exit(code)
 

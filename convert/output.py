@@ -23,6 +23,8 @@ class Output:
         command: its name, part of the JSON schema's name.
         json: whether standard output gets one JSON object instead of text.
         quiet: whether text is left out.
+        resume_hint: the command that goes on where this one is interrupted.
+        complete: whether its output has its name already.
     """
 
     def __init__(self) -> None:
@@ -34,6 +36,7 @@ class Output:
         self.json = json
         self.quiet = False
         self.resume_hint: str | None = None
+        self.complete = False
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -76,11 +79,12 @@ class Output:
             show()
 
     def interrupted(self) -> None:
-        """Say that the output is untouched, and how to go on."""
-        self.emit({"error": {"code": "E-INTERRUPTED", "message": "interrupted, the output is untouched", "hint": self.resume_hint}}, ok=False)
+        """Say what there is of the output, and how to go on."""
+        message = f"interrupted, the output is {'complete' if self.complete else 'untouched'}"
+        hint = None if self.complete else self.resume_hint
+        self.emit({"error": {"code": "E-INTERRUPTED", "message": message, "hint": hint}}, ok=False)
         if not self.json:
-            hint = f"; to go on: {self.resume_hint}" if self.resume_hint else ""
-            print(f"✗ interrupted, the output is untouched{hint}", file=sys.stderr)
+            print(f"✗ {message}{f'; to go on: {hint}' if hint else ''}", file=sys.stderr)
 
     def bug(self, what: str, report: str) -> None:
         """Say that this is our fault and where the details are."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 LONGEST = 0.1
 """Seconds until threads are looked at again although none has said that it ended: an interrupt may have swallowed that."""
@@ -24,33 +25,58 @@ class Workers:
 
     def __init__(self, work: Callable[[], object], threads: int) -> None:
         self._work = work
-        self._running = threads
+        self._threads = threads
+        self._running = self._ended = 0
+        self._over = False
         self._lock = threading.Lock()
         self._wake = queue.SimpleQueue[None]()
-        for _ in range(threads):
+
+    def start(self) -> None:
+        """Start all; an interrupt meanwhile leaves some out, `finish` knows which."""
+        for _ in range(self._threads):
             threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._running += 1
         try:
             self._work()
         finally:
             with self._lock:
                 self._running -= 1
+                self._ended += 1
             self._wake.put(None)
 
     def wait(self, seconds: float) -> bool:
         """Whether all have ended, at most `seconds` later."""
         until = time.monotonic() + seconds
-        while self._running and (left := until - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
-                self._wake.get(timeout=left)
-        return not self._running
+        while self._ended < self._threads and (left := until - time.monotonic()) > 0:
+            self._look(left)
+        return self._ended == self._threads
+
+    def _look(self, seconds: float) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._wake.get(timeout=seconds)
 
     def finish(self) -> None:
-        """Wait for all, which have been told to stop, through further interrupts: they still use what the caller is about to close."""
-        while self._running:
-            with contextlib.suppress(KeyboardInterrupt):
-                self.wait(LONGEST)
+        """Wait for those that run, which have been told to stop, and keep others from beginning: they use what the caller is about to close.
+
+        What is raised meanwhile by interrupts and other signals is raised in the end.
+        """
+        raised: BaseException | None = None
+        waiting = True
+        while waiting:
+            try:
+                with self._lock:
+                    self._over, waiting = True, self._running > 0
+                if waiting:
+                    self._look(LONGEST)
+            except BaseException as interrupt:
+                raised = raised or interrupt
+        if raised is not None:
+            raise raised
 
 
 def each(work: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
@@ -71,9 +97,18 @@ def each(work: Callable[[Item], object], items: Iterable[Item], threads: int) ->
 
     others = Workers(take, threads - 1)
     try:
+        others.start()
         take()
     except BaseException as interrupt:
         errors.append(interrupt)
-    others.finish()
+    finally:
+        others.finish()
     if errors:
         raise errors[0]
+
+
+def results(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
+    """What `work` gives for every item, in their order."""
+    found: dict[int, Result] = {}
+    each(lambda numbered: found.__setitem__(numbered[0], work(numbered[1])), list(enumerate(items)), threads)
+    return [found[number] for number in range(len(found))]

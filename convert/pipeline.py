@@ -11,7 +11,9 @@ from ..runtime.errors import Error, FileAccessError, LimitError, UnsafeFileError
 from ..runtime.graph import Note
 from ..runtime.passes.cast import Cast
 from ..runtime.record import dataclass
+from .interrupts import too_late
 from .options import Options
+from .output import current
 from .plan import Plan, plan
 from .progress import NoProgress, Progress
 from .staging import Staging
@@ -56,7 +58,9 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
         progress.phase("verifying")
         verified = verify(plan, staging, progress)
         clock.append(time.perf_counter())
-        staging.publish()
+        with too_late():
+            staging.publish()
+            current().complete = True
     except Error as error:
         if isinstance(error, LimitError | FileAccessError):
             staging.close()

@@ -37,7 +37,7 @@ def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes
                 os.chmod(file.name, 0o666 & ~_umask())
                 os.replace(file.name, target)
             except BaseException:
-                os.unlink(file.name)
+                Path(file.name).unlink(missing_ok=True)
                 raise
     except OSError as error:
         raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error

@@ -48,11 +48,7 @@ class Staging:
     def open(self, resume: bool) -> set[int]:
         """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._journal = open(self.journal_path, "a+", encoding="utf-8")  # noqa: SIM115 (held until publish)
-        try:
-            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UnsafeFileError("E-OUT-BUSY", self.journal_path, "another run is writing this output", hint="Wait for it to end") from error
+        self._journal = self._locked()
         done = self._completed() if resume else None
         if done is None:
             self._clear()
@@ -61,6 +57,21 @@ class Staging:
         if not self.single:
             self.partial.mkdir(exist_ok=True)
         return done or set()
+
+    def _locked(self) -> IO[str]:
+        """The journal, which no other run has. One that another run removed, as it ended before the lock was ours, is made again."""
+        while True:
+            journal = open(self.journal_path, "a+", encoding="utf-8")  # noqa: SIM115 (held until publish)
+            try:
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(journal.fileno()), os.stat(self.journal_path)):
+                    return journal
+            except BlockingIOError as error:
+                journal.close()
+                raise UnsafeFileError("E-OUT-BUSY", self.journal_path, "another run is writing this output", hint="Wait for it to end") from error
+            except FileNotFoundError:
+                pass
+            journal.close()
 
     def _completed(self) -> set[int] | None:
         assert self._journal is not None

@@ -107,6 +107,7 @@ class _Crew:
         self._sync()
         crew = Workers(self._work, threads)
         try:
+            crew.start()
             self._watch(crew)
         except BaseException as interrupt:
             self.error = self.error or interrupt

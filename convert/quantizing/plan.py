@@ -24,6 +24,7 @@ from .. import elements
 from .. import plan as planning
 from ..opening import read_file
 from ..options import Options
+from ..parallel import results
 from ..translating import name_file_type
 from . import filetypes, sampling
 from .choosing import Choice, Chooser, Wishes
@@ -56,16 +57,14 @@ class Quantized:
 
     def sampled(self, threads: int | None = None) -> dict[str, Errors]:
         """The expected errors of all tensors whose type changes, from some of their rows."""
-        from concurrent.futures import ThreadPoolExecutor
-
         changed = [choice for choice in self.choices if choice.changes and self.sources[choice.weight.name].count]
 
         def measure(choice: Choice) -> Errors:
             name = choice.weight.name
             return sampling.errors(sampling.sample(self.sources[name]), choice.dtype, self.importance.get(name))
 
-        with ThreadPoolExecutor(threads or self.plan.threads) as pool:
-            return {choice.weight.name: errors for choice, errors in zip(changed, pool.map(measure, changed), strict=True)}
+        found = results(measure, changed, threads or self.plan.threads)
+        return {choice.weight.name: errors for choice, errors in zip(changed, found, strict=True)}
 
     def settle(self) -> None:
         """Take the tensors from the files that were written, so that nothing encodes them again."""

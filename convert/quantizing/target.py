@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ...runtime.dtype import DType
 from ...runtime.graph import Graph
 from ...runtime.tensor import Tensor, nbytes
+from ..parallel import results
 from ..plan import Plan
 from . import budget, sampling
 from .choosing import Choice
@@ -39,8 +39,7 @@ def within_target(
     def offers(choice: Choice) -> list[budget.Offer]:
         return _offers(graph.weights[choice.weight.name], choice.weight, importance.get(choice.weight.name), bits, request, held)
 
-    with ThreadPoolExecutor(threads) as pool:
-        found = budget.allocate(list(pool.map(offers, free)), target)
+    found = budget.allocate(results(offers, free, threads), target)
     types = {choice.weight.name: offer.dtype for choice, offer in zip(free, found, strict=True)}
     return budget.as_recipe(types, {choice.weight.name: math.prod(choice.weight.shape) for choice in choices})
 

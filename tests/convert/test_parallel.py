@@ -1,42 +1,54 @@
 """Threads that are waited for: through errors and interrupts."""
 
+import itertools
 import signal
 import threading
-import time
 
 import pytest
-from candle_convert.convert.parallel import Workers, each
+from candle_convert.convert.parallel import Workers, each, results
 
 
-def _interrupts(seconds, count):
-    """Interrupt the main thread several times."""
+def interrupt():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    def send():
-        for _ in range(count):
-            time.sleep(seconds)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    threading.Thread(target=send, daemon=True).start()
+class Crew:
+    """Two threads that begin, interrupt the main thread, wait until they may go on, interrupt it again and end."""
+
+    def __init__(self):
+        self.begun, self.go_on, self.ended = threading.Barrier(2), threading.Event(), []
+        self.workers = Workers(self.work, 2)
+
+    def begin(self):
+        self.workers.start()
+        self.workers.wait(threading.TIMEOUT_MAX)
+
+    def work(self):
+        if self.begun.wait() == 0:
+            interrupt()
+        self.go_on.wait()
+        interrupt()
+        self.ended.append(threading.get_ident())
 
 
 def test_an_interrupt_does_not_make_running_threads_ended():
-    stop, ended = threading.Event(), []
-
-    def work():
-        stop.wait()
-        time.sleep(0.3)
-        ended.append(threading.get_ident())
-
-    crew = Workers(work, 2)
-    _interrupts(0.05, 1)
+    crew = Crew()
     with pytest.raises(KeyboardInterrupt):
-        crew.wait(60)
-    assert not crew.wait(0)
-    stop.set()
-    _interrupts(0.05, 3)
-    crew.finish()
-    assert crew.wait(0)
-    assert len(ended) == 2
+        crew.begin()
+    assert not crew.workers.wait(0)
+    crew.go_on.set()
+    with pytest.raises(KeyboardInterrupt):
+        crew.workers.finish()
+    assert len(crew.ended) == 2
+
+
+def test_threads_that_were_not_begun_do_nothing_later():
+    done = []
+    workers = Workers(lambda: done.append(1), 2)
+    workers.finish()
+    workers.start()
+    workers.finish()
+    assert not done
 
 
 def test_every_item_is_worked_on_once():
@@ -46,14 +58,15 @@ def test_every_item_is_worked_on_once():
 
 
 def test_the_first_error_stops_all():
-    seen = []
-
     def work(item):
-        seen.append(item)
         if item == 3:
             raise ValueError(item)
-        time.sleep(0.001)
 
     with pytest.raises(ValueError, match="3"):
-        each(work, range(10_000), 2)
-    assert len(seen) < 10_000
+        each(work, itertools.count(), 2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_are_in_the_order_of_the_items(threads):
+    assert results(lambda item: item * item, range(50), threads) == [item * item for item in range(50)]
+    assert results(str, [], threads) == []
