@@ -275,7 +275,7 @@ def test_control_characters_are_shown_and_never_sent(folder, capsys, words):
 
 def _process(words, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "candle_convert.convert", *words], capture_output=True, env={**os.environ, **environment}, check=False, timeout=60
+        [sys.executable, "-m", "candle_convert.convert", *words], capture_output=True, env={**os.environ, **environment}, check=False
     )
 
 

@@ -268,9 +268,9 @@ def opening(path, count):
     gc.collect()
     gc.disable()
     try:
-        began = time.process_time()
+        began = time.thread_time()
         assert len(cc.open(path).nodes) == count
-        return time.process_time() - began
+        return time.thread_time() - began
     finally:
         gc.enable()
 

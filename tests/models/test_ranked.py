@@ -50,26 +50,27 @@ def loopbacks(size):
 
 def on_ranks(size, work):
     """What rank 0 gets; `work` is called with the rank and its group's name."""
-    results, groups = {}, [f"test {rank}" for rank in range(size)]
-    for group, one in zip(groups, loopbacks(size), strict=True):
+    results, errors, groups, ranks = {}, [], [f"test {rank}" for rank in range(size)], loopbacks(size)
+    for group, one in zip(groups, ranks, strict=True):
         join(group, one)
 
     def go(rank):
         try:
             results[rank] = work(rank, groups[rank])
         except Exception as error:
-            results[rank] = error
+            errors.append(error)
+            for pipe in ranks[rank]._pipes:  # so that no other rank waits for this one
+                pipe.close()
 
     threads = [threading.Thread(target=go, args=(rank,), daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     for group in groups:
         leave(group)
-    for result in results.values():
-        if isinstance(result, Exception):
-            raise result
+    if errors:
+        raise errors[0]
     return [results[rank] for rank in range(size)]
 
 

@@ -141,7 +141,7 @@ def test_limits_hold_in_their_thread_alone(work):
     def limited():
         with cc.limits(memory="1KB"):
             inside.set()
-            done.wait(30)
+            done.wait()
             try:
                 session.run(None, feeds)
             except cc.LimitError as error:
@@ -149,7 +149,7 @@ def test_limits_hold_in_their_thread_alone(work):
 
     thread = threading.Thread(target=limited)
     thread.start()
-    inside.wait(30)
+    inside.wait()
     np.testing.assert_allclose(session.run(None, feeds)[1], right[1], rtol=1e-4)
     done.set()
     thread.join()

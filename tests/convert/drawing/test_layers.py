@@ -1,10 +1,9 @@
 """The layered layout: below what it depends on, no overlaps, bounded work."""
 
-import time
-
 from candle_convert.convert.drawing.layers import HEIGHT, WIDTH, layout
 from hypothesis import given
 from hypothesis import strategies as st
+from timing import within
 
 
 @st.composite
@@ -35,7 +34,5 @@ def test_a_chain_is_a_straight_line():
 
 def test_twenty_thousand_nodes_are_laid_out_in_order():
     edges = [(max(0, node - 1 - node % 7), node) for node in range(1, 20_000)]
-    before = time.process_time()
-    placed = layout(20_000, edges)
+    placed = within(30, lambda: layout(20_000, edges))
     assert all(placed.corners[start][1] < placed.corners[end][1] for start, end in edges)
-    assert time.process_time() - before < 30
