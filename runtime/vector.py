@@ -147,10 +147,10 @@ class Code:
         """Store at an address of any alignment."""
         self.builder.store(value, self.at(address, offset, value.type), align=1)
 
-    def prefetch(self, address: Any, offset: int = 0) -> None:
-        """Have a line brought into the caches; any address will do."""
+    def prefetch(self, address: Any, offset: int = 0, writing: bool = False) -> None:
+        """Have a line brought into the caches, all of them where it will be written; any address will do."""
         place = self.at(address, offset)
-        numbers = [ir.Constant(I32, number) for number in (0, 2, 1)]
+        numbers = [ir.Constant(I32, number) for number in ((1, 3, 1) if writing else (0, 2, 1))]
         module = self.builder.module
         kind = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
         self.builder.call(module.globals.get("llvm.prefetch.p0") or ir.Function(module, kind, "llvm.prefetch.p0"), [place, *numbers])

@@ -70,7 +70,7 @@ def expert_dots(name: str, way: str) -> EmittedKernel:
                     y = code.load(builder.add(table, builder.shl(builder.add(slot, token), code.word(3))), I64)
                     return builder.add(y, builder.shl(row, code.word(2)))
 
-                for first, last in meet(code, panel, (source, row_bytes, height), held, tokens, length):
+                for first, last in meet(code, panel, (source, row_bytes, height), held, tokens, length, line):
                     out(code, panel.sums, line, code.word(0), first, last, row, height)
 
         panel.end()

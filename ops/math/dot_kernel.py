@@ -167,7 +167,7 @@ def dots(name: str, way: str) -> EmittedKernel:
             def line(token: Any) -> Any:
                 return builder.add(y, builder.shl(builder.add(builder.mul(token, count), row), code.word(2)))
 
-            for first, last in meet(code, panel, (source, row_bytes, height), tiles, tokens, length):
+            for first, last in meet(code, panel, (source, row_bytes, height), tiles, tokens, length, line):
                 out(code, panel.sums, line, bias, first, last, row, height)
 
         panel.end()
@@ -183,13 +183,17 @@ def room(code: Code, tile: Any, tokens: Any) -> Any:
     return build.add(code.word(tile.scratch), most)
 
 
-def meet(code: Code, panel: Any, rows_of: tuple[Any, Any, Any], tiles: Any, tokens: Any, length: Any) -> Iterator[tuple[Any, Any]]:
+def meet(
+    code: Code, panel: Any, rows_of: tuple[Any, Any, Any], tiles: Any, tokens: Any, length: Any, line_of: Callable[[Any], Any]
+) -> Iterator[tuple[Any, Any]]:
     """Multiply some rows of a weight with rows of activations; gives the first row and the end of those whose sums are complete, once.
 
     Args:
         rows_of: address of the weight's rows, bytes of one, and how many there are, up to `COLUMNS`.
+        line_of: where the sums of a row of activations will go; that memory is asked for while its last ones are made.
     """
     build, tile = code.builder, panel.tile
+    last_row = build.sub(tokens, code.word(1))
     source, row_bytes, height = rows_of
     whole = build.sdiv(build.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
     line = code.word(tile.rows * COLUMNS * 4)
@@ -200,12 +204,16 @@ def meet(code: Code, panel: Any, rows_of: tuple[Any, Any, Any], tiles: Any, toke
         with code.loop(code.word(0), length, tile.chunk) as start:
             depth = smaller(code, code.word(tile.chunk), build.sub(length, start))
             panel.decode(source, row_bytes, height, start, depth)
-            runs = build.sdiv(depth, code.word(RUN))
+            runs, ends = build.sdiv(depth, code.word(RUN)), build.icmp_signed("==", build.add(start, depth), length)
             skipped = build.mul(build.sdiv(start, code.word(RUN)), code.word(tile.nbytes))
             with code.loop(begin, end) as number:
                 x = build.add(tiles, build.add(build.mul(number, run_bytes), skipped))
                 sums = build.add(panel.sums, build.mul(build.sub(number, begin), line))
                 left = build.sub(tokens, build.mul(number, code.word(tile.rows)))
+                with build.if_then(ends), code.loop(code.word(0), code.word(tile.rows)) as index:
+                    place = line_of(smaller(code, build.add(build.mul(number, code.word(tile.rows)), index), last_row))
+                    for offset in range(0, 4 * COLUMNS + 1, 64):
+                        code.prefetch(place, offset, writing=True)
                 few = build.icmp_signed("<=", left, code.word(tile.rows // 2))
                 with build.if_else(few) as (half, all_):
                     with half:
