@@ -17,6 +17,7 @@ from ..runtime.errors import FormatError
 from ..runtime.graph import Graph, Meta
 from ..runtime.storage import Derived
 from ..runtime.tensor import Tensor
+from ..runtime.texts import Texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,7 +131,7 @@ def _tokenizer(graph: Graph) -> dict[str, Meta]:
     import numpy
 
     tokens = graph.metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or len(tokens) < len(TEXTS):
+    if not isinstance(tokens, list | Texts) or len(tokens) < len(TEXTS):
         return {}
     told = [_told(index, token if isinstance(token, bytes) else str(token).encode()) for index, token in enumerate(tokens)]
     kinds = numpy.array([kind for _, kind in told], numpy.int32)

@@ -18,6 +18,7 @@ from ..runtime.metadata import FILES_KEY, TYPED_KEY, to_json
 from ..runtime.record import dataclass
 from ..runtime.storage import Held
 from ..runtime.tensor import Tensor
+from ..runtime.texts import Texts
 from . import pipeline, recognise
 from .opening import read_file
 from .options import Options
@@ -63,7 +64,7 @@ def kind_of(value: Meta) -> str:
     if isinstance(value, numpy.ndarray | numpy.generic):
         name = of_numpy(value.dtype).name if value.dtype.kind in "biuf" else str(value.dtype)
         return name + "[]" * isinstance(value, numpy.ndarray)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if isinstance(value, Texts) or (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         return "str[]"
     plain = {str: "str", bool: "bool", int: "int", float: "float", bytes: "bytes", type(None): "none"}
     return plain.get(type(value), "json")

@@ -16,6 +16,7 @@ from ..runtime.format import Finding, Format, ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.metadata import TYPED_KEY, from_strings
 from ..runtime.source import Source, contained
+from ..runtime.texts import Texts
 from .containers.gguf_blocks import bad_scales
 from .containers.gguf_cursor import DAMAGED, decoded
 from .containers.gguf_header import ALIGNMENT_KEY, MAGIC, MAX_DIMS, Header, padded, read_header, text_region
@@ -185,7 +186,7 @@ def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
 def _templates(header: Header) -> Iterator[tuple[str, int | None, str]]:
     for key, value in header.metadata.items():
         if key.startswith(TEMPLATE_KEY):
-            values: list[Any] = value if isinstance(value, list) else [value]
+            values: list[Any] = list(value) if isinstance(value, list | Texts) else [value]
             for item in values:
                 if isinstance(item, str | bytes):
                     yield key, header.where[key], item if isinstance(item, str) else item.decode(errors="replace")

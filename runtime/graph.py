@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .op import Op
 
 Meta = Any
-"""A metadata value: str, bytes, bool, int, float, a numpy scalar or 1-D array (which keep a GGUF type), or a list or dict of these."""
+"""A metadata value: str, bytes, bool, int, float, a numpy scalar or 1-D array (which keep a GGUF type), or a list, `Texts` or dict of these."""
 
 
 @dataclass(frozen=True)

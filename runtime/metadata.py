@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .storage import Held
+from .texts import Texts
 
 if TYPE_CHECKING:
     from .graph import Graph, Meta
@@ -85,7 +86,7 @@ def to_json(value: Meta) -> Any:
         return to_json(numpy.float64(value))
     if isinstance(value, dict):
         return {"type": "dict", "items": [[to_json(key), to_json(item)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, Texts)):
         return [to_json(item) for item in value]
     return value
 

@@ -10,7 +10,8 @@ from ...runtime.errors import FormatError, LimitError
 from ...runtime.graph import Meta
 from ...runtime.record import dataclass
 from ...runtime.source import Source
-from .gguf_strings import short_strings
+from ...runtime.texts import Texts
+from .gguf_strings import SLICE, short_strings
 from .gguf_values import ARRAY, BOOL, STRING, VALUE_TYPES, BrokenText, ValueType
 
 if TYPE_CHECKING:
@@ -176,40 +177,58 @@ class Cursor:
             return numpy.empty(0, native)
         return numpy.frombuffer(data, native.newbyteorder(self.order)).astype(native, copy=False)
 
-    def _strings(self, count: int) -> list[str | BrokenText]:
-        """An array's strings: those that lie whole in the window together, each other one by itself."""
+    def _strings(self, count: int) -> list[str | BrokenText] | Texts:
+        """An array's strings; many that are short stay in the memory of their bytes."""
         self.source.budget.charge(count * STRING_COST, "strings", at=self.position)
         found: list[str | BrokenText] = []
-        unpack, width = self._count.unpack_from, self._count.size
         while len(found) < count:
-            if len(self._window) - self._at < width:
-                self._fill(width)
-            window, at = self._window, self._at
             left = count - len(found)
-            short = short_strings(window, at, left, width, 0 if self.order == "<" else width - 1) if left >= MANY else None
-            if short is not None and short[0]:
-                self.source.budget.charge(short[1] - at, "strings", at=self.position)
-                self.source.budget.entry(0)
-                found += short[0]
-                self._at = short[1]
-                continue
-            parts: list[bytes] = []
-            last, most, append = len(window) - width, count - len(found), parts.append
-            while at <= last and most:
-                start = at + width
-                end = start + unpack(window, at)[0]
-                if end > len(window):
-                    break
-                append(window[start:end])
-                at = end
-                most -= 1
-            self.source.budget.charge(at - self._at, "strings", at=self.position)
-            self.source.budget.entry(0)
-            self._at = at
-            found += _all_decoded(parts)
-            if not parts:
-                found.append(decoded(self.string("a string")))
+            short = self._short(left) if left >= MANY else None
+            if short is not None and len(short) == count:
+                return short
+            found += short or self._whole(left)
         return found
+
+    def _short(self, count: int) -> Texts | None:
+        """The next strings of an array up to `count`, as many as are short."""
+        import numpy
+
+        low = 0 if self.order == "<" else self._count.size - 1
+        texts, lengths, left = [], [numpy.zeros(0, numpy.int64)], count
+        while left:
+            if len(self._window) - self._at < min(SLICE, self.left):
+                self._fill(min(SLICE, self.left))
+            short = short_strings(self._window, self._at, left, self._count.size, low)
+            if short is None or not len(short[1]):
+                break
+            self.source.budget.charge(short[2] - self._at, "strings", at=self.position)
+            self.source.budget.entry(0)
+            texts.append(short[0])
+            lengths.append(short[1])
+            left -= len(short[1])
+            self._at = short[2]
+        return Texts(b"".join(texts), numpy.concatenate(lengths, dtype=numpy.int64).cumsum()) if texts else None
+
+    def _whole(self, most: int) -> list[str | BrokenText]:
+        """The next strings of an array, `most` at most: those that lie whole in the window, or one."""
+        unpack, width = self._count.unpack_from, self._count.size
+        if len(self._window) - self._at < width:
+            self._fill(width)
+        window, at = self._window, self._at
+        parts: list[bytes] = []
+        last, append = len(window) - width, parts.append
+        while at <= last and most:
+            start = at + width
+            end = start + unpack(window, at)[0]
+            if end > len(window):
+                break
+            append(window[start:end])
+            at = end
+            most -= 1
+        self.source.budget.charge(at - self._at, "strings", at=self.position)
+        self.source.budget.entry(0)
+        self._at = at
+        return _all_decoded(parts) if parts else [decoded(self.string("a string"))]
 
     def _fill(self, nbytes: int) -> None:
         """Move the window so that it starts here and holds `nbytes` bytes."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runtime.errors import FormatError
 from ...runtime.format import Finding
+from ...runtime.texts import Texts
 from .gguf_header import Header
 
 TOKENS = "tokenizer.ggml.tokens"
@@ -32,7 +33,7 @@ def check_model(header: Header, n_tensors: int) -> None:
         return FormatError(code, header.source.path, f"{key} {why}", at=header.where[key], hint="Convert the original model again", **sides)
 
     for key in (TOKENS, MERGES):
-        if key in metadata and not isinstance(metadata[key], list):
+        if key in metadata and not isinstance(metadata[key], list | Texts):
             raise refuse("E-GGUF-TOKENIZER", key, "is no array of strings")
     tokens = metadata.get(TOKENS)
     for key, kinds, _ in PER_TOKEN:

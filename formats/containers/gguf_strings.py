@@ -6,6 +6,11 @@ where the next one begins is the proof.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
 SEPARATORS = range(1, 32)
 """Characters of which one stands in place of the lengths while the strings are decoded."""
 
@@ -13,8 +18,8 @@ SLICE = 1 << 16
 """Bytes that are looked at together: what is computed of them stays in the cache, and in memory that Python has already."""
 
 
-def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> tuple[list[str], int] | None:
-    """Strings that lie whole in a window from `at` on, `count` at most, and where they end.
+def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> tuple[bytes, np.ndarray, int] | None:
+    """Strings that lie whole in a window from `at` on, `count` at most: their bytes in UTF-8, the length of each, and where they end.
 
     None where one of them is too long, holds zeros, is no UTF-8, or all separators occur in them, so that they have to be read one by one.
 
@@ -27,18 +32,19 @@ def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> t
     data = numpy.frombuffer(window, numpy.uint8)[at : at + SLICE]
     places = len(data) - width
     if places < 0:
-        return [], at
+        return b"", data[:0], at
     others = [place for place in range(width) if place != low]
     zero = data == 0
     quiet = zero[others[0] : others[0] + places + 1].copy()
     for place in others[1:]:
         quiet &= zero[place : place + places + 1]
     starts = numpy.flatnonzero(quiet)[:count]
-    ends = starts + width + data[starts + low]
+    lengths = data[starts + low]
+    ends = starts + width + lengths
     if len(starts) and ends[-1] > len(data):
-        starts, ends = starts[:-1], ends[:-1]
+        starts, lengths, ends = starts[:-1], lengths[:-1], ends[:-1]
     if not len(starts):
-        return [], at
+        return b"", data[:0], at
     if starts[0] or (starts[1:] != ends[:-1]).any():
         return None
     marked = data[: ends[-1]].copy()
@@ -52,6 +58,7 @@ def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> t
     if text.count(0) != len(others) * len(starts):
         return None
     try:
-        return text.translate(None, bytes(1)).decode()[1:].split(chr(mark)), at + int(ends[-1])
+        text.decode()
     except UnicodeDecodeError:
         return None
+    return text.translate(None, bytes((0, mark))), lengths, at + int(ends[-1])

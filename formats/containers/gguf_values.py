@@ -1,7 +1,7 @@
 """GGUF key-value pairs: the thirteen value types, the Python value that stands for each, and how values are written.
 
 A number is a numpy scalar, a bool a `bool`, a string a `str`. An array of numbers or bools is a 1-D numpy array, an array of strings a
-list of `str` (an empty list is an empty array of strings), an array of arrays a tuple. A string that is not UTF-8 is a `BrokenText`.
+list of `str` or a `Texts` (an empty list is an empty array of strings), an array of arrays a tuple. A string that is not UTF-8 is a `BrokenText`.
 
 Values from elsewhere take the type that loses nothing: int the first of u32, i64, u64 that holds it, float f64 (say numpy.float32 for the
 keys that llama.cpp reads), bytes an array of u8, a list of numbers an array of i32, i64, u64 or f64. What has no type stays `None` here.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.graph import Meta
 from ...runtime.record import dataclass
+from ...runtime.texts import Texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,6 +132,7 @@ def _arrays(value: Meta) -> bytes | None:
 def _array(value: Meta) -> bytes | None:
     import numpy
 
+    value = value.tolist() if isinstance(value, Texts) else value
     if isinstance(value, list) and all(isinstance(item, str | BrokenText) for item in value):
         texts = [text(item) for item in value]
         known = [data for data in texts if data is not None]

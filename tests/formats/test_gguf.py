@@ -318,7 +318,29 @@ def test_many_strings_are_read_as_one_by_one(order, strange):
     data = b"head" + b"".join(struct.pack(order + "Q", len(text)) + text for text in wanted) + b"tail"
     found = short_strings(data, 4, len(wanted), 8, 0 if order == "<" else 7)
     if strange is None:
-        assert found == ([text.decode() for text in wanted], len(data) - 4)
+        assert found is not None
+        assert (found[0], found[1].tolist(), found[2]) == (b"".join(wanted), list(map(len, wanted)), len(data) - 4)
     else:
         assert found is None
-    assert short_strings(data[:1000], 4, 10, 8, 0 if order == "<" else 7)[0] == texts[:10]
+    assert short_strings(data[:1000], 4, 10, 8, 0 if order == "<" else 7)[0].decode() == "".join(texts[:10])
+
+
+@pytest.mark.parametrize("strange", [None, "x" * 300, ""])
+def test_many_strings_of_a_file_are_equal_to_a_list_and_are_written_as_one(strange, tmp_path):
+    from candle_convert.convert.metadata import kind_of, readable
+    from candle_convert.runtime.metadata import to_json
+    from candle_convert.runtime.texts import Texts
+
+    texts = [f"token {i} \u6587" for i in range(9000)]
+    texts[7000:7000] = [] if strange is None else [strange]
+    (path,) = write(tmp_path / "a.gguf", {}, {"texts": texts, "after": "x"})
+    found = cc.open(path).metadata["texts"]
+    assert isinstance(found, Texts) == (strange is None)
+    assert found == texts
+    assert list(found) == texts
+    assert (len(found), found[0], found[-1], found[8998], found[3:6]) == (len(texts), texts[0], texts[-1], texts[8998], texts[3:6])
+    assert found != texts[:-1]
+    assert (to_json(found), readable(found), kind_of(found), repr(found)) == (texts, texts, "str[]", repr(texts))
+    (again,) = write(tmp_path / "b.gguf", {}, cc.open(path).metadata)
+    assert again.read_bytes() == path.read_bytes()
+    assert cc.open(again).metadata["texts"] == found

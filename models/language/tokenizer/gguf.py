@@ -6,11 +6,14 @@ Source: the GGUF specification; llama.cpp's llama_vocab::impl::load.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ....runtime.errors import FormatError, UnsupportedError
 from ....runtime.record import dataclass
+from ....runtime.texts import Texts
 from .engines import built
 from .patterns import DEFAULT, PRE, Splitting
 from .roles import corrected, end_tokens, found_by_text
@@ -93,13 +96,13 @@ def _splitting(metadata: Mapping[str, Any], model: str, path: str | None) -> Spl
 
 def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vocabulary:
     tokens = metadata.get(f"{PREFIX}tokens")
-    if not isinstance(tokens, list):
+    if not isinstance(tokens, list | Texts):
         why = "has no vocabulary: tokenizer.ggml.tokens is missing"
         raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
     texts = _texts(tokens)
     marked = _numbers(metadata, "token_type", len(texts), NORMAL, path)
-    kinds = bytes(marked if KINDS.keys() >= set(marked) else [number if number in KINDS else NORMAL for number in marked])
-    scores = array("d", _numbers(metadata, "scores", len(texts), 0.0, path))
+    kinds = np.where((marked >= min(KINDS)) & (marked <= max(KINDS)), marked, NORMAL).astype(np.uint8).tobytes()
+    scores = array("d", _numbers(metadata, "scores", len(texts), 0.0, path).astype(np.float64).tobytes())
     roles = {role: token for role, token in kind.roles.items() if token < len(texts)}
     for role, middle in ROLE_KEYS.items():
         said = _integer(metadata.get(f"{PREFIX}{middle}_token_id"))
@@ -115,18 +118,20 @@ def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vo
     return vocabulary.changed(corrected(vocabulary, ends), ends)
 
 
-def _texts(tokens: list[Any]) -> list[str]:
+def _texts(tokens: list[Any] | Texts) -> Sequence[str]:
+    if isinstance(tokens, Texts):
+        if (tokens.ends > tokens.starts).all():
+            return tokens
+        tokens = tokens.tolist()
     if set(map(type, tokens)) != {str}:
         tokens = [token if isinstance(token, str) else bytes(token).decode("utf-8", "replace") for token in tokens]
     return [text or f"[EMPTY_{token}]" for token, text in enumerate(tokens)] if "" in tokens else tokens
 
 
-def _numbers(metadata: Mapping[str, Any], name: str, count: int, absent: float, path: str | None) -> list[Any]:
+def _numbers(metadata: Mapping[str, Any], name: str, count: int, absent: float, path: str | None) -> np.ndarray:
     """One number for each token."""
     value = metadata.get(f"{PREFIX}{name}")
-    if value is None:
-        return [absent] * count
-    found = value.tolist() if hasattr(value, "tolist") else list(value)
+    found = np.full(count, absent) if value is None else np.asarray(value)
     if len(found) != count:
         raise FormatError("E-TOKENIZER-TOKENS", path, f"tokenizer.ggml.{name} has not one element for each token", expected=count, found=len(found))
     return found

@@ -34,11 +34,11 @@ SHOWN = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
 
 def found_by_text(vocabulary: Vocabulary) -> dict[str, int]:
     """Ids of roles that the vocabulary does not say itself."""
-    ids = vocabulary.ids
+    find = vocabulary.finder.get
     found = {}
     for role, names in NAMES.items():
         if role not in vocabulary.roles:
-            token = next((ids[name] for name in names if name in ids), None)
+            token = next((token for token in map(find, names) if token is not None), None)
             if token is not None:
                 found[role] = token
     return found
@@ -46,7 +46,7 @@ def found_by_text(vocabulary: Vocabulary) -> dict[str, int]:
 
 def end_tokens(vocabulary: Vocabulary) -> frozenset[int]:
     """Ids that end a generation."""
-    named = {vocabulary.texts[token]: token for token in vocabulary.with_text(ENDS)}
+    named = {vocabulary.texts[token]: token for token in vocabulary.finder.every(ENDS)}
     ends = set(named.values()) | {vocabulary.roles[role] for role in END_ROLES if role in vocabulary.roles}
     texts = {vocabulary.texts[token] for token in ends}
     calls = texts & {"<|call|>", "<|calls|>"}
@@ -63,8 +63,8 @@ def corrected(vocabulary: Vocabulary, ends: frozenset[int]) -> bytes:
     for role in NAMES:
         if role in vocabulary.roles and vocabulary.texts[vocabulary.roles[role]] in NAMES[role]:
             kinds[vocabulary.roles[role]] = CONTROL
-    for token in vocabulary.with_text(ENDS):
+    for token in vocabulary.finder.every(ENDS):
         kinds[token] = CONTROL if token in ends else NORMAL if vocabulary.texts[token] == "</s>" else USER_DEFINED
-    for token in vocabulary.with_text(SHOWN):
+    for token in vocabulary.finder.every(SHOWN):
         kinds[token] = USER_DEFINED
     return bytes(kinds)

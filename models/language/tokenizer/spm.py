@@ -6,6 +6,7 @@ Source: Kudo and Richardson, 2018; SentencePiece's bpe_model.cc; llama.cpp's llm
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 
 from .merging import merged
@@ -29,13 +30,13 @@ class SPM:
     """
 
     def __init__(self, vocabulary: Vocabulary, *, strict: bool = False, fallback: bool = True) -> None:
-        self._ids = vocabulary.ids
-        if strict:
-            self._ids = {text: token for text, token in self._ids.items() if vocabulary.kinds[token] in (NORMAL, UNUSED)}
+        taken = {text: token for text, token in vocabulary.ids.items() if vocabulary.kinds[token] in (NORMAL, UNUSED)} if strict else None
+        self._texts: Iterable[str] = vocabulary.texts if taken is None else taken
+        self._getter = vocabulary.finder.getter if taken is None else lambda: taken.get
         self._scores = vocabulary.scores
         self._unused = frozenset(vocabulary.texts[token] for token in vocabulary.of_kind(UNUSED)) if strict else frozenset()
         self._unknown = vocabulary.roles.get("unk")
-        self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)] if fallback else [None] * 256
+        self._bytes = [vocabulary.finder.get(f"<0x{byte:02X}>") for byte in range(256)] if fallback else [None] * 256
         self._joined = strict
         self._known: dict[str, tuple[int, ...]] = {}
 
@@ -61,16 +62,16 @@ class SPM:
 
     @cached_property
     def _separable(self) -> bool:
-        return not any(CROSSING.search(text) for text in self._ids)
+        return not any(CROSSING.search(text) for text in self._texts)
 
     def _merge(self, text: str) -> list[int]:
-        ids, scores, unused = self._ids, self._scores, self._unused
+        find, scores, unused = self._getter(), self._scores, self._unused
         halves: dict[str, tuple[str, str]] = {}
 
         def rank(one: str, other: str) -> float | None:
             if one + other in unused:
                 halves[one + other] = one, other
-            token = ids.get(one + other)
+            token = find(one + other)
             return None if token is None else -scores[token]
 
         found: list[int] = []
@@ -80,7 +81,7 @@ class SPM:
             if symbol in halves:
                 stack.extend(reversed(halves[symbol]))
                 continue
-            token = ids.get(symbol)
+            token = find(symbol)
             tokens = [token] if token is not None else self._without_token(symbol)
             if not (self._joined and found and found[-1] == self._unknown and tokens == [self._unknown]):
                 found.extend(tokens)

@@ -103,7 +103,7 @@ class Tokenizer:
 
     def id_of(self, text: str) -> int | None:
         """The id of a token by its text as the vocabulary has it."""
-        return self.vocabulary.ids.get(text)
+        return self.vocabulary.finder.get(text)
 
     def encode(self, text: str, *, special: bool = True, add_bos: bool | None = None, add_eos: bool | None = None) -> list[int]:
         """The ids of a text.
@@ -148,7 +148,7 @@ class Tokenizer:
         return [marker for marker in dict.fromkeys(MARKER.findall(text)) if not self._is_token(marker)]
 
     def _is_token(self, marker: str) -> bool:
-        return len(self.engine.encode(marker, True)) == 1 or marker in self.vocabulary.ids
+        return len(self.engine.encode(marker, True)) == 1 or self.id_of(marker) is not None
 
     def role_names(self) -> dict[str, str]:
         """Texts of the tokens with a role, as templates know them: ``bos_token`` and so on."""

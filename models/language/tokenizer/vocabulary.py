@@ -6,11 +6,12 @@ Source: the ``tokenizer.ggml`` keys of the GGUF specification; llama.cpp's llama
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
 from ....runtime.record import dataclass
+from .finding import Finder
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Types of tokens, by GGUF's numbers."""
@@ -40,24 +41,23 @@ class Vocabulary:
     ends: frozenset[int] = frozenset()
 
     @cached_property
+    def finder(self) -> Finder:
+        """Finds ids by text."""
+        return Finder(self.texts)
+
+    @property
     def ids(self) -> dict[str, int]:
         """Ids by text."""
-        return dict(zip(self.texts, range(len(self.texts)), strict=True))
+        return self.finder.ids
 
     def changed(self, kinds: Sequence[int], ends: frozenset[int]) -> Vocabulary:
         """The same tokens with other types and ends."""
         made = replace(self, kinds=kinds, ends=ends)
-        vars(made)["ids"] = self.ids
+        vars(made)["finder"] = self.finder
         return made
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    def with_text(self, wanted: Collection[str]) -> list[int]:
-        """Ids of the tokens that have one of some texts."""
-        if len(self.ids) == len(self.texts):
-            return sorted(self.ids[text] for text in wanted if text in self.ids)
-        return [token for token, text in enumerate(self.texts) if text in wanted]
 
     def of_kind(self, *kinds: int) -> list[int]:
         """Ids of the tokens of some types."""
