@@ -92,8 +92,8 @@ class Decoder(Net):
     def _own(self) -> Value:
         length = self.Shape(self.ids, start=1, end=2)
         if self.fixed:
-            start = self.Unsqueeze(self.place, [0])
-            mask: Value = self.Slice(self.mask, start, self.Add(start, length), [1])
+            numbers = self.Range(self.Constant(value_int=0), self.Squeeze(length), self.Constant(value_int=1))
+            mask: Value = self.Gather(self.mask, self.Add(numbers, self.place), axis=1)  # a slice from a place would have no known length
         else:
             mask = self.Slice(self.mask, self.Neg(length), [2**62], [1])
         return mask

@@ -11,6 +11,7 @@ from candle_convert.convert.modelling import built, modelled
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.arch import GGUF, HF
 from candle_convert.runtime.binding import unbind
+from candle_convert.runtime.plan import PythonStep
 from checkpoints import cases, converted, expected, made, texts
 
 MAMBA = {"state_size": 8, "intermediate_size": 128, "num_hidden_layers": 2, "layer_norm_epsilon": 1e-5, "conv_kernel": 4, "expand": 2}
@@ -63,6 +64,19 @@ def test_token_by_token_in_a_padded_batch(case, tmp_path):
     biased = any(getattr(reference.config, key, False) for key in ("use_bias", "conv_bias"))  # at padding, a bias reaches the convolutions
     for row, first in enumerate(() if biased else (0, 3, 6)):
         assert close(whole[row, first:], model.logits(ids[row : row + 1, first:])[0], case.tolerance), "padding shows"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_plans_are_whole(case, tmp_path):
+    made(case, 0, tmp_path)
+    model = models.load(tmp_path)
+    cache = model.start(1)
+    for tokens in ([5, 6, 7], [8]):
+        model.advance(tokens, cache)
+    plans = model.session("last_logits").program.plans
+    assert len(plans) == 2
+    assert [plan.rest for plan in plans] == [None, None]
+    assert not any(isinstance(step, PythonStep) for plan in plans for step in plan.steps)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name not in BEYOND_GGUF], ids=lambda case: case.name)
