@@ -28,8 +28,21 @@ if TYPE_CHECKING:
 Rules = tuple[tuple[str, str], ...]
 EXPERTS_ALONE = "mxfp4"
 """A type that names a file's type where only experts have it, fewer than other tensors."""
-BIASES = {"attention_bias": "layers.0.attn.q", "attention_out_bias": "layers.0.attn.o", "mlp_bias": "layers.0.mlp.up"}
-"""By the switch of a config.json: the matrix that has a bias."""
+SWITCHES = {
+    "attention_bias": ".attn.q.bias", "attention_out_bias": ".attn.o.bias", "mlp_bias": ".mlp.up.bias",
+}  # fmt: skip
+"""By the switch of a config.json by which transformers gives layers a weight: how the name of that weight ends."""
+OWN_SWITCHES = {
+    "cohere": {"use_qk_norm": ".attn.q_norm.weight"},
+    "falcon": {"bias": ".attn.qkv.bias"},
+    "glm4_moe": {"use_qk_norm": ".attn.q_norm.weight"},
+    "lfm2": {"conv_bias": ".conv.bias"},
+    "phi": {"qk_layernorm": ".attn.q_norm.weight"},
+    "qwen2_moe": {"qkv_bias": ".attn.q.bias"},
+    "stablelm": {"use_qkv_bias": ".attn.q.bias", "qk_layernorm": ".attn.q_norm.weight"},
+    "starcoder2": {"use_bias": ".attn.q.bias"},
+}
+"""Those that the configuration of one architecture has."""
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
@@ -167,15 +180,20 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
 
     said = described(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
-    kind = {"model_type": model.architecture.model_types[0], **_biases(model)}
-    config = {**kind, **said, **role_ids(files), "tie_word_embeddings": "head.weight" not in model.weights}
+    tied = {"tie_word_embeddings": "head.weight" not in model.weights}
+    config = {"model_type": model.architecture.model_types[0], **said, **_switches(model), **role_ids(files), **tied}
     return {CONFIG: Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
 
 
-def _biases(model: Model) -> dict[str, bool]:
-    """Switches by which transformers gives layers biases, as the weights have them."""
-    found = {key: f"{name}.bias" in model.weights for key, name in BIASES.items() if f"{name}.weight" in model.weights}
-    return {key: value for key, value in found.items() if value or key == "attention_bias"}
+def _switches(model: Model) -> dict[str, bool]:
+    """Switches by which transformers gives layers biases and norms, as the weights have them."""
+
+    def has(ending: str) -> bool:
+        return any(name.endswith(ending) for name in model.weights)
+
+    found = {key: has(ending) for key, ending in SWITCHES.items() if has(f"{ending.removesuffix('.bias')}.weight")}
+    own = {key: has(ending) for key, ending in OWN_SWITCHES.get(model.architecture.name, {}).items()}
+    return {key: value for key, value in found.items() if value or key == "attention_bias"} | own
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ from .layers.numbers import not_negative, positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.pieces import heads_rows
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, DOUBLE, FUSED, HEAD_DIM, INTERMEDIATE, KV_HEADS, ROTARY, THETA, VALUE_DIM, act, matrix, partial
+from .layers.rows import DECODER, DOUBLE, FUSED, HEAD_DIM, INTERMEDIATE, KV_HEADS, ROTARY, THETA, VALUE_DIM, Vocabulary, act, matrix, partial
 
 BASE = 10000.0
 
@@ -74,7 +74,7 @@ REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY, DOUBL
 KEYS = (*DECODER, KV_HEADS, HEAD_SIZE, EPS, *REST)
 GLM4_KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, EPS, *REST)
 CHAT_KEYS = (
-    Key("task", (), (), "lm", str), Key("vocab", ("padded_vocab_size", "vocab_size")), *DECODER[2:], Groups(),
+    Key("task", (), (), "lm", str), Vocabulary(key="padded_vocab_size"), *DECODER[2:], Groups(),
     Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads),
     Key("intermediate", "ffn_hidden_size", "feed_forward_length"),
     Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, not_negative),

@@ -50,6 +50,15 @@ def needed(value: Any) -> Any:
     return value
 
 
+@dataclass(frozen=True)
+class Steepest(Key):
+    """Row of the exponent of ALiBi's flattest slope, for which transformers takes whole numbers alone."""
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        value = config.steepest
+        return {self.keys(names)[0]: int(value) if names == HF and value == int(value) else value}
+
+
 KEYS = (
     Task(), *CLASSES, Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
     Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count", kind=layers),
@@ -59,7 +68,7 @@ KEYS = (
     Key("head_dim", (), (), lambda config: config.hidden // config.heads),
     Key("qkv", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim),
     Key("alibi", "attn_config.alibi", (), True, needed),
-    Key("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, lambda value: float(needed(value))),
+    Steepest("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, lambda value: float(needed(value))),
     Key("clip", "attn_config.clip_qkv", "attention.clamp_kqv", None, float),
     Key("scale", "attn_config.softmax_scale", (), None, float),
     Key("eps", "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, not_negative),

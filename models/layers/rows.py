@@ -36,18 +36,23 @@ class Task:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Row of the number of tokens; that of the embedding where a GGUF file has no tokenizer."""
+    """Row of the number of tokens; that of the embedding where a GGUF file has no tokenizer.
+
+    Attributes:
+        key: of a config.json, where it has another than ``vocab_size``.
+    """
 
     name: str = "vocab"
+    key: str = "vocab_size"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int | None:
         if names == HF or "vocab_size" in source:
-            return int(source["vocab_size"])
+            return int(source[self.key if self.key in source else "vocab_size"])
         tokens = source.get("tokenizer.ggml.tokens")
         return None if tokens is None else len(tokens)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"vocab_size": config.vocab} if names == HF else {}
+        return {self.key: config.vocab} if names == HF else {}
 
 
 CLASSES = (Key("labels", "num_labels", (), None), Key("pad", "pad_token_id", (), None))

@@ -19,6 +19,9 @@ CASES = [
 BACK = [
     *cases("GemmaForCausalLM", "gemma", gemma={"head_dim": 16, "hidden_act": "gelu_pytorch_tanh"}),
     *cases("Starcoder2ForCausalLM", "starcoder2", starcoder2={"hidden_act": "gelu_pytorch_tanh", "sliding_window": None}),
+    *cases("StableLmForCausalLM", "stablelm", stablelm={"use_qkv_bias": True, "qk_layernorm": False, "partial_rotary_factor": 0.5}),
+    *cases("MptForCausalLM", "mpt", mpt={
+        "d_model": 64, "n_heads": 4, "n_layers": 3, "max_seq_len": 64, "expansion_ratio": 4, "attn_config": {"alibi": True, "alibi_bias_max": 8}}),
     *cases("PhiForCausalLM", "phi", phi={"hidden_act": "gelu_new", "partial_rotary_factor": 0.5, "num_key_value_heads": 4}),
     *cases("GPTBigCodeForCausalLM", "gpt_bigcode", gpt_bigcode={
         "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 64, "n_inner": 96, "multi_query": True, "activation_function": "gelu_pytorch_tanh"}),
@@ -55,7 +58,7 @@ def test_to_gguf_and_back(model, tmp_path):
 
 
 @pytest.mark.parametrize("case", BACK, ids=lambda case: case.name)
-def test_activations_are_spelled_as_transformers_spells_them(case, tmp_path):
+def test_settings_are_spelled_as_transformers_spells_them(case, tmp_path):
     test_to_gguf_and_back(checkpoint(case, tmp_path), tmp_path)
 
 

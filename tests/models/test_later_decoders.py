@@ -182,6 +182,9 @@ def test_chatglm_layout(tmp_path):
     assert difference(LanguageModel(built(model), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
     gguf = unbind(model.architecture, model.config, model.weights, GGUF)
     assert gguf["blk.0.attn_qkv.weight"].shape == (128, 64)
+    cc.convert(tmp_path, tmp_path / "model.gguf")
+    written = models.load(tmp_path / "model.gguf", threads=1)
+    assert difference(written.logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance
 
 
 def test_hidden_states_of_a_model_that_says_it_is_for_tokens(tmp_path):
