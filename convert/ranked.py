@@ -20,6 +20,7 @@ from ..runtime.passes.across import AcrossRanks
 from ..runtime.ranks import Loopback, join
 from ..runtime.record import dataclass
 from .opening import open_model
+from .processes import start
 
 GROUP = "tensor parallel"
 MOST = 64
@@ -63,7 +64,7 @@ def load_ranked(
     for rank in range(1, size):
         (ours, theirs), (here, there) = context.Pipe(), context.Pipe()
         told = (opening, rank, size, theirs, there, identity, {**options, "device": cards[rank]})
-        context.Process(target=_rank, args=told, daemon=True).start()
+        start(context.Process(target=_rank, args=told, daemon=True))
         theirs.close()
         there.close()
         commands.append(ours)
@@ -120,14 +121,14 @@ def _ready(pipe: Connection) -> None:
 def _rank(
     opening: Opening, rank: int, size: int, commands: Connection, sums: Connection, identity: bytes | None, options: Mapping[str, Any],
 ) -> None:
-    """The process of one rank."""
-    try:
-        graph, given = _part(opening, rank, size)
-        commands.send(None)
-        join(GROUP, _communicator(rank, size, [sums], identity))
-        model = LanguageModel(graph, **given, **options)
-    except Error as error:
-        with contextlib.suppress(OSError):
+    """The process of one rank, which ends with rank 0."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
+            graph, given = _part(opening, rank, size)
+            commands.send(None)
+            join(GROUP, _communicator(rank, size, [sums], identity))
+            model = LanguageModel(graph, **given, **options)
+        except Error as error:
             commands.send(error)
-        return
-    serve(model, commands)
+            return
+        serve(model, commands)

@@ -71,7 +71,10 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, say: Callable[
     finished, ended = os.pipe()
     os.write(given, b"".join(number.to_bytes(2, "little") for number in range(len(tasks))))
     os.close(given)
-    workers = [_forked(tasks, numbers, ended) for _ in range(count)]
+    workers: list[int] = []
+    with contextlib.suppress(OSError):  # no room for more processes
+        while len(workers) < count:
+            workers.append(_forked(tasks, numbers, ended))
     os.close(numbers)
     os.close(ended)
     try:
@@ -84,20 +87,24 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, say: Callable[
     finally:
         os.close(finished)
         for worker in workers:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(worker, signal.SIGKILL)
-            os.waitpid(worker, 0)
+                os.waitpid(worker, 0)
 
 
 def _forked(tasks: Sequence[Callable[[], Any]], numbers: int, ended: int) -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads that are not Python's sleep meanwhile
-        worker = os.fork()
-    if worker:
-        return worker
+    """A new process that does tasks and ends: nothing that is raised in it, an interrupt for one, gets any further there."""
+    first = os.getpid()
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads that are not Python's sleep meanwhile
+            worker = os.fork()
+        if worker:
+            return worker
         while number := os.read(numbers, 2):
             tasks[int.from_bytes(number, "little")]()
             os.write(ended, b".")
-    finally:
         os._exit(0)
+    finally:
+        if os.getpid() != first:
+            os._exit(0)

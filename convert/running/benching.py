@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import resource
 import statistics
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import FileAccessError, UnsupportedError
 from ...runtime.record import dataclass
+from ..processes import start
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -89,7 +91,7 @@ def measure(
         for engine in engines:
             here, there = context.Pipe()
             worker = context.Process(target=_serve, args=(there, engine, path, dict(feeds), threads, dict(placed or {})), daemon=True)
-            worker.start()
+            start(worker)
             there.close()
             pipes.append(here)
             workers.append(worker)
@@ -135,4 +137,5 @@ def _serve(pipe: Connection, engine: str, path: str, feeds: dict[str, Any], thre
             pipe.send(time.perf_counter() - start)
         pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     except Exception as error:  # whatever the engine raises is the caller's to see
-        pipe.send(error)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the caller has ended
+            pipe.send(error)

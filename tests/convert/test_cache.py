@@ -45,6 +45,19 @@ assert told[0] == (0, 6)
 assert told[-1] == (6, 6)
 """
 
+IN_NONE = """
+import os
+from candle_convert.runtime import preparing
+
+
+def none():
+    raise BlockingIOError
+
+
+preparing.cores, os.fork = lambda: 2, none
+preparing.do_all([lambda: 1 / 0] * 3)
+"""
+
 
 def command(words, folder):
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
@@ -97,3 +110,8 @@ def test_info_and_clear(tmp_path, monkeypatch, capsys):
 @pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
 def test_tasks_are_done_in_other_processes_and_told(tmp_path):
     command(["-c", IN_PROCESSES, tmp_path], tmp_path)  # other tests load libraries with threads, beside which nothing is forked
+
+
+@pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
+def test_where_no_process_can_be_started_nothing_is_done_beforehand(tmp_path):
+    command(["-c", IN_NONE], tmp_path)

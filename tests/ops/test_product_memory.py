@@ -31,7 +31,7 @@ def session(path, name, rows, columns):
     graph.weights["w"] = tensor
     build = Builder(graph)
     graph.outputs = [build.add("MatMul", [x, build.add("Transpose", [weight], {"perm": [1, 0]})])]
-    return Session(graph, native=True)
+    return Session(graph, threads=2, native=True)
 
 path, name, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for count in (16, rows):
