@@ -214,7 +214,7 @@ def rendered(source: str, values: Mapping[str, Any], path: str | None = None, no
         why = f"the chat template does not take these messages: {error}"
         raise UsageError(f"{CODE}-MESSAGES", path, why, hint="Look at it with candle-convert tokenizer show") from error
     except SecurityError as error:
-        raise UnsafeFileError(f"{CODE}-SANDBOX", path, f"the chat template leaves its sandbox: {error}", hint=hint) from error
+        raise UnsafeFileError(f"{CODE}-SANDBOX", path, f"the chat template leaves its sandbox: {str(error).rstrip('.')}", hint=hint) from error
     except jinja2.TemplateError as error:
         why = f"the chat template needs something else: {error.message}"
         raise UsageError(f"{CODE}-VALUES", path, why, hint="Name it with --set NAME=JSON") from error

@@ -114,6 +114,7 @@ def test_templates_that_do_other_things_than_render(template):
         rendered_with(template, None, CHAT)
     assert (caught.value.code, caught.value.exit_code) == (code, status)
     assert "\n" not in str(caught.value)
+    assert ".." not in str(caught.value)
 
 
 def test_messages_are_objects_with_roles():
