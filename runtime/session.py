@@ -91,6 +91,7 @@ class Session:
         UseLinear(activations, biases=False).run(graph)
         made = graph
         if simplify or (simplify is None and self._large):
+            from .passes.channel_blocks import ChannelBlocks
             from .passes.half_products import HalfProducts
             from .passes.half_stretches import HalfStretches
             from .passes.integer_operators import IntegerOperators
@@ -108,6 +109,7 @@ class Session:
             Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8), deferred=device == "cpu").run(made)
             if device == "cpu":
                 HalfStretches().run(made)
+                ChannelBlocks().run(made)
         self.program: Any = None
         self.program = self._program(made)
         self._names = [value.name for value in self.graph.inputs]

@@ -89,7 +89,7 @@ COUNTED: dict[str, Callable[[Node, list[Shape | None], Shape], float | None]] = 
     **dict.fromkeys(("MatMul", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "MatMulNBits", "MatMulBnb4", "Linear", "DynamicQuantizeMatMul",
                      "MatMulIntegerToFloat"), _product(_last)),
     **dict.fromkeys(("Gemm", "FusedGemm"), _product(_gemm)),
-    **dict.fromkeys(("Conv", "ConvInteger", "FusedConv", "NhwcConv"), _product(_window(1))),
+    **dict.fromkeys(("Conv", "BlockedConv", "ConvInteger", "FusedConv", "NhwcConv"), _product(_window(1))),
     "QLinearConv": _product(_window(3)),
     "ConvTranspose": _transposed,
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention"), _attention),

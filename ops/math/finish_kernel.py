@@ -12,16 +12,17 @@ import numpy as np
 from ...runtime.fusion import Apply, Chain
 from ...runtime.kernel import inner
 from ...runtime.launch import Buffer, Launch
-from ...runtime.native import f32
 from ...runtime.record import dataclass
-from ...runtime.simd import LANES, load, room, select, store
-from .lane_kernel import load_single, sigmoid16, store_single, tanh16
+from ...runtime.simd import LANES, select
+from .lane_kernel import foresee_reading, foresee_writing, load_single, load_some, sigmoid16, store_single, store_some, tanh16
 
 BETWEEN, LEAKY_RELU, HARD_SWISH, SWISH, SIGMOID, HARD_SIGMOID, TANH = range(7)
 ACTIVATIONS = {
     ".LeakyRelu": LEAKY_RELU, ".HardSwish": HARD_SWISH, ".Swish": SWISH, ".Sigmoid": SIGMOID, ".HardSigmoid": HARD_SIGMOID, ".Tanh": TANH,
 }  # fmt: skip
 """Activations by the keys of their scalar functions; Relu and Clip are `BETWEEN` two numbers."""
+LINE = 64
+"""Bytes of a line of memory."""
 
 
 @inner
@@ -49,7 +50,7 @@ def _applied(kind: Any, alpha: Any, beta: Any, x: Any) -> Any:
 def finished(kind: Any, alpha: Any, beta: Any, c: Any, c_row: Any, rows: Any, width: Any, added: Any, added_row: Any) -> None:
     """Rows of f32 at `c`, `c_row` bytes apart: ``activation(c + added)``; nothing is added where `added` is 0."""
     whole = width - width % LANES
-    spare = room(np.float32, 1)
+    rest = (1 << (width - whole)) - 1
     for row in range(rows):
         line, other = c + row * c_row, added + row * added_row
         for j in range(0, 4 * whole, 4 * LANES):
@@ -58,11 +59,20 @@ def finished(kind: Any, alpha: Any, beta: Any, c: Any, c_row: Any, rows: Any, wi
                 x = x + load_single(other + j)
             store_single(line + j, _applied(kind, alpha, beta, x))
         if whole < width:
-            for j in range(width - whole):
-                spare[j] = f32(line)[whole + j] + (f32(other)[whole + j] if added != 0 else np.float32(0))
-            store(spare, 0, _applied(kind, alpha, beta, load(spare, 0)))
-            for j in range(width - whole):
-                f32(line)[whole + j] = spare[j]
+            x = load_some(line + 4 * whole, rest)
+            if added != 0:
+                x = x + load_some(other + 4 * whole, rest)
+            store_some(line + 4 * whole, _applied(kind, alpha, beta, x), rest)
+
+
+@inner
+def foresee(c: Any, added: Any, step: Any, rows: Any, nbytes: Any) -> None:
+    """Ask for the memory of rows of results, `step` bytes apart, and for that of what is added to them unless `added` is 0."""
+    for row in range(rows):
+        for line in range(row * step, row * step + nbytes + LINE - 1, LINE):
+            foresee_writing(c + line)
+            if added != 0:
+                foresee_reading(added + line)
 
 
 @dataclass(frozen=True)

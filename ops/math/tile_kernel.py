@@ -57,23 +57,26 @@ def line(builder: Any, address: Any, taken: range) -> list[Any]:
     return [loaded(builder, builder.add(address, ir.Constant(INT, 64 * half)), VECTOR) for half in taken]
 
 
-def written(builder: Any, found: list[Any], taken: range, c: Any, c_row: Any, low: Any, high: Any) -> None:
-    """The vectors of all rows, limited, to memory."""
+def written(builder: Any, found: list[Any], taken: range, c: Any, c_row: Any, low: Any, high: Any, apart: Any = None) -> None:
+    """The vectors of all rows, limited, to memory; those of a row are `apart` bytes apart, or one behind the other."""
     least, most = _splat(builder, low), _splat(builder, high)
     for index, total in enumerate(found):
         raised = builder.select(builder.fcmp_ordered("<", total, least), least, total)
         bounded = builder.select(builder.fcmp_ordered(">", raised, most), most, raised)
         row, half = divmod(index, len(taken))
-        address = builder.add(builder.add(c, builder.mul(c_row, ir.Constant(INT, row))), ir.Constant(INT, 64 * taken[half]))
+        place = ir.Constant(INT, 64 * taken[half]) if apart is None else builder.mul(apart, ir.Constant(INT, taken[half]))
+        address = builder.add(builder.add(c, builder.mul(c_row, ir.Constant(INT, row))), place)
         builder.store(bounded, builder.inttoptr(address, VECTOR.as_pointer()), align=4)
 
 
 def along(
-    builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range, ahead: Any, shift: Any, beside: int = 0
+    builder: Any, depth: Any, a_step: Any, b: Any, starts: list[Any], lines: list[Any], taken: range, ahead: Any, shift: Any, beside: int = 0,
+    pace: int = 1,
 ) -> list[Any]:
     """What the vectors of all rows are at the end of the common dimension, from what they are before.
 
-    Rows begin `shift` bytes behind `lines`; what lies `ahead` of the panel and `beside` the first row, in bytes, is asked for.
+    Rows begin `shift` bytes behind `lines`; what lies `ahead` of the panel and `beside` the first row, in bytes, is asked for, `pace` times as
+    far along it.
     """
     zero, before = ir.Constant(INT, 0), builder.block
     loop, after = builder.append_basic_block("along"), builder.append_basic_block("done")
@@ -87,7 +90,8 @@ def along(
     for half in taken:
         _prefetch(builder, builder.add(at, builder.add(ahead, ir.Constant(INT, 64 * half))))
     if beside:
-        _prefetch(builder, builder.add(builder.add(lines[0], offset), ir.Constant(INT, beside)))
+        gone = builder.add(shift, builder.mul(builder.sub(offset, shift), ir.Constant(INT, pace)))
+        _prefetch(builder, builder.add(builder.add(lines[0], gone), ir.Constant(INT, beside)))
     elements = [_splat(builder, loaded(builder, builder.add(row, offset), ir.FloatType())) for row in lines]
     made = [multiplied(builder, elements[index // len(taken)], panel[index % len(taken)], held) for index, held in enumerate(sums)]
     following = builder.add(step, ir.Constant(INT, 1))

@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch, Planned, Step, native
 from ...runtime.native import f32, number, share
-from ..math.finish_kernel import Finish, finished, finishing
+from ..math.finish_kernel import Finish, finished, finishing, foresee
 from ..math.tile_kernel import PANEL, ROWS, column_of_tiles
 from .abreast_kernel import abreast
 from .channel_kernel import by_channel
@@ -19,6 +19,9 @@ from .panel_kernel import in_panels
 from .problem_kernel import Problem, Way, problem
 from .window_kernel import columns
 from .winograd_kernel import in_squares
+
+TOGETHER = 4 * ROWS
+"""Rows whose memory is asked for before they are computed."""
 
 
 @inner
@@ -55,14 +58,16 @@ def convolved(args: Any, part: Any, parts: Any) -> None:
             _packed(args, x + (image * groups + group) * channels * args[10] * args[11] * args[12] * 4, start, wide, scratch, depth)
         low_row, high_row = outputs * piece // slices, outputs * (piece + 1) // slices
         base = ((image * groups + group) * outputs * positions + start) * 4
-        column_of_tiles(
-            w + group * outputs * depth * 4, depth * 4, 4, scratch, depth, y + base, positions * 4, low_row, high_row, wide,
-            bias + group * outputs * bias_row, bias_row, zero, low, high, scratch + depth * 4 * PANEL,
-        )
-        if args[32] != 0:
-            base += low_row * positions * 4
-            other = added + base if added != 0 else added
-            finished(args[33], alpha, beta, y + base, positions * 4, high_row - low_row, wide, other, positions * 4)
+        for row in range(low_row, high_row, TOGETHER):
+            end, place = min(row + TOGETHER, high_row), base + row * positions * 4
+            other = added + place if added != 0 else added
+            foresee(y + place, other, positions * 4, end - row, 4 * wide)
+            column_of_tiles(
+                w + group * outputs * depth * 4, depth * 4, 4, scratch, depth, y + base, positions * 4, row, end, wide,
+                bias + group * outputs * bias_row, bias_row, zero, low, high, scratch + depth * 4 * PANEL,
+            )
+            if args[32] != 0:
+                finished(args[33], alpha, beta, y + place, positions * 4, end - row, wide, other, positions * 4)
 
 
 def _slices(step: Step, panels: int, outputs: int) -> int:

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.kernel import range_kernel
+from ...runtime.kernel import inner, range_kernel
 from ...runtime.launch import Buffer, Launch
 from ...runtime.native import number, share
-from ..math.finish_kernel import Finish, finished
-from ..math.lane_kernel import KINDS, SINGLE, foresee_reading, foresee_writing, widen
+from ..math.finish_kernel import Finish, finished, foresee
+from ..math.lane_kernel import KINDS, SINGLE, widen
 from ..math.tile_kernel import AHEAD, NARROW, PANEL, panels
 from ..math.turn_kernel import handed
 from .problem_kernel import Problem, Way
 from .stretch_kernel import stretches
-from .window_tile_kernel import CHUNK, column_of_windows
+from .window_tile_kernel import CHUNK, columns_of_windows
+from .winograd_square_kernel import VECTOR
 
 FEW = 12
 """Positions up to which panels of outputs always pay."""
@@ -51,60 +52,74 @@ def slices_of(units: int, positions: int, threads: int) -> int:
     return 1 if units >= 4 * threads or threads == 1 else max(1, min(positions // CHUNK, -(-4 * threads // units)))
 
 
-@range_kernel
-def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
-    """Arguments as `problem_kernel` says, with kernels in panels, biases padded to them, and slices of the positions; then `Stretches`: bytes of a
-    group's input, places, taps, how many, and depth and step of a stretch; and the kind of kernels, which are widened panel by panel.
-    """
-    images, groups, outputs, slices = args[6], args[7], args[9], args[30]
-    low, high = np.float32(number(args[28])), np.float32(number(args[29]))
-    alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
-    depth, positions = args[41] * args[42], args[13] * args[14] * args[15]
-    kind, nbytes = args[44], 4 * PANEL * depth
-    made = args[31] + part * (ROOM if kind == SINGLE else ROOM + nbytes)
-    wide, held = made + ROOM, -1
-    chunks = max(1, positions // CHUNK)
-    count, step = (outputs + PANEL - 1) // PANEL, 4 * positions
-    first, last = share(groups * count * images * slices, part, parts)
-    for unit in range(first, last):
-        piece, image, panel = unit % slices, unit // slices % images, unit // slices // images
-        group, output = panel // count, panel % count * PANEL
-        most = min(PANEL, outputs - output)
-        width = NARROW if most <= NARROW else PANEL
-        source = args[0] + (image * groups + group) * args[38]
-        base = ((image * groups + group) * outputs + output) * step
-        weights = args[1] + panel * nbytes
-        if kind != SINGLE:
-            if panel != held:
-                widen(kind, args[1] + panel * (nbytes // 2), wide, PANEL * depth, np.float32(1))
-            weights, held = wide, panel
-        begin, end = share(chunks, piece, slices)
-        for chunk in range(begin, end):
-            start = chunk * CHUNK
-            rows = CHUNK if chunk + 1 < chunks else positions - start
-            for column in range(most):
-                place = base + column * step + 4 * start
-                for line in range(0, 4 * rows + 63, 64):
-                    foresee_writing(args[2] + place + line)
-                    if added != 0:
-                        foresee_reading(added + place + line)
-            column_of_windows(
-                source, args[39] + 8 * start, args[40], args[41], args[42], args[43], weights, made, rows, width,
-                args[3] + 4 * PANEL * panel, low, high, AHEAD,
-            )
-            for row in range(0, rows, NARROW):
-                lanes = (1 << min(NARROW, rows - row)) - 1
-                for column in range(0, most, NARROW):
-                    target = args[2] + base + column * step + 4 * (start + row)
-                    handed(made + 4 * (PANEL * row + column), 4 * PANEL, target, step, min(NARROW, most - column), lanes)
-            if args[32] != 0:
-                place = base + 4 * start
-                finished(args[33], alpha, beta, args[2] + place, step, most, rows, added + place if added != 0 else added, step)
+def _convolved(blocked: bool, even: bool) -> Any:
+    column = columns_of_windows(blocked, even)
+
+    @range_kernel
+    def convolved_in_panels(args: Any, part: Any, parts: Any) -> None:
+        """Arguments as `problem_kernel` says, with kernels in panels, biases padded to them, and slices of the positions; then `Stretches`: bytes of
+        a group's input, places, taps, how many, and depth and step of a stretch; the kind of kernels, which are widened panel by panel; and whether
+        the channels of the output come in blocks, which need not be turned.
+        """
+        images, groups, outputs, slices = args[6], args[7], args[9], args[30]
+        low, high = np.float32(number(args[28])), np.float32(number(args[29]))
+        alpha, beta, added = np.float32(number(args[34])), np.float32(number(args[35])), args[36]
+        depth, positions = args[41] * args[42], args[13] * args[14] * args[15]
+        kind, nbytes, in_blocks = args[44], 4 * PANEL * depth, args[45] != 0
+        spare = args[31] + part * (ROOM if kind == SINGLE else ROOM + nbytes)
+        wide, held = spare + ROOM, -1
+        chunks = max(1, positions // CHUNK)
+        count, block = (outputs + PANEL - 1) // PANEL, NARROW if in_blocks else 1
+        step = 4 * block * positions
+        first, last = share(groups * count * images * slices, part, parts)
+        for unit in range(first, last):
+            piece, image, panel = unit % slices, unit // slices % images, unit // slices // images
+            group, top = panel // count, panel % count * PANEL
+            most = min(PANEL, outputs - top)
+            width = NARROW if most <= NARROW else PANEL
+            source = args[0] + (image * groups + group) * args[38]
+            base = 4 * positions * ((image * groups + group) * outputs + top)
+            weights = args[1] + panel * nbytes
+            if kind != SINGLE:
+                if panel != held:
+                    widen(kind, args[1] + panel * (nbytes // 2), wide, PANEL * depth, np.float32(1))
+                weights, held = wide, panel
+            begin, end = share(chunks, piece, slices)
+            for chunk in range(begin, end):
+                start = chunk * CHUNK
+                rows = CHUNK if chunk + 1 < chunks else positions - start
+                place = base + 4 * block * start
+                target, other = args[2] + place, added + place if added != 0 else added
+                foresee(target, other, step, most // block, 4 * block * rows)
+                made, c_row, apart = (target, VECTOR, step) if in_blocks else (spare, 4 * PANEL, VECTOR)
+                column(
+                    source, args[39] + 8 * start, args[40], args[41], args[42], args[43], weights, made, c_row, apart, rows, width,
+                    args[3] + 4 * PANEL * panel, low, high, AHEAD,
+                )
+                if not in_blocks:
+                    _turned(spare, target, step, rows, most)
+                if args[32] != 0:
+                    finished(args[33], alpha, beta, target, step, most // block, block * rows, other, step)
+
+    return convolved_in_panels
+
+
+@inner
+def _turned(source: Any, target: Any, step: Any, rows: Any, outputs: Any) -> None:
+    """Rows of a panel of outputs as rows of positions."""
+    for row in range(0, rows, NARROW):
+        lanes = (1 << min(NARROW, rows - row)) - 1
+        for output in range(0, outputs, NARROW):
+            handed(source + 4 * (PANEL * row + output), 4 * PANEL, target + output * step + 4 * row, step, min(NARROW, outputs - output), lanes)
+
+
+_KERNELS = {(blocked, even): _convolved(blocked, even) for blocked in (False, True) for even in (False, True)}
+"""By whether the channels of the input come in blocks, and whether windows are its elements one behind the other."""
 
 
 def in_panels(problem: Problem) -> Way | None:
     """The launches where these panels are faster."""
-    if not fit(problem):
+    if not (problem.blocked or fit(problem)):
         return None
     step, groups = problem.step, problem.groups
     read = stretches(problem)
@@ -120,6 +135,7 @@ def in_panels(problem: Problem) -> Way | None:
 
     def launch(finish: Finish, result: Buffer) -> Launch:
         head = problem.arguments(read.source, weights, result, bias, slices, room, finish)
-        return Launch(convolved_in_panels, (*head, read.size, places, taps, taps.count, read.depth, read.step, kind), parts_of)
+        tail = (read.size, places, taps, taps.count, read.depth, read.step, kind, int(problem.blocks_out))
+        return Launch(_KERNELS[problem.blocks_in, problem.plain], (*head, *tail), parts_of)
 
     return read.before, launch

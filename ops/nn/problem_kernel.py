@@ -32,6 +32,7 @@ class Problem:
     Attributes:
         channels, outputs: of a group.
         geometry: sizes, lengths of the output, of the kernel, strides, dilations, padding before, three numbers each.
+        blocks_in, blocks_out: whether the channels of the input and of the output come in blocks of sixteen.
     """
 
     step: Step
@@ -40,6 +41,13 @@ class Problem:
     bias: Buffer | None
     groups: int
     geometry: tuple[int, ...]
+    blocks_in: bool = False
+    blocks_out: bool = False
+
+    @property
+    def blocked(self) -> bool:
+        """Whether channels come in blocks, before or behind."""
+        return self.blocks_in or self.blocks_out
 
     @property
     def images(self) -> int:
@@ -114,13 +122,16 @@ class Problem:
 def problem(step: Step) -> Problem | None:
     """The problem of a Conv of f32 over one to three axes; None for what kernels do not take."""
     x, w = step.inputs[:2]
+    blocks_in, blocks_out = (bool(step.attributes.get(name)) for name in ("blocks_in", "blocks_out"))
+    if blocks_in and x is not None:
+        x = x.view((x.shape[0], x.shape[1] * x.shape[4], *x.shape[2:4]))
     b = step.inputs[2] if len(step.inputs) > 2 else None
-    groups = step.attributes["group"]
+    groups = step.attributes.get("group", 1)
     if x is None or w is None or x.dtype != np.float32 or len(x.shape) not in (3, 4, 5) or w.shape[1] * groups != x.shape[1]:
         return None
     axes = plan_window(step, x, w)
     columns = zip(*((axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin) for axis in axes), strict=True)
-    return Problem(step, x, w, b, groups, tuple(length for column in columns for length in column))
+    return Problem(step, x, w, b, groups, tuple(length for column in columns for length in column), blocks_in, blocks_out)
 
 
 def plan_window(step: Step, x: Buffer, w: Buffer) -> list[Axis]:

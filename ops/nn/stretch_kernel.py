@@ -53,35 +53,42 @@ class Stretches:
 
 @range_kernel
 def padded(args: Any, part: Any, parts: Any) -> None:
-    """Every channel with zeros around it. Arguments as `problem_kernel` says; then depth, height and width of the result, and bytes of a channel."""
-    depth, height, width = args[10], args[11], args[12]
-    deep, tall, wide, pitch = args[38], args[39], args[40], args[41]
-    first, last = share(args[6] * args[7] * args[8], part, parts)
+    """Every channel, or block of them, with zeros around it. Arguments as `problem_kernel` says; then depth, height and width of the result, bytes of
+    a channel or block, and channels of a block."""
+    block = args[42]
+    depth, height, width = args[10], args[11], args[12] * block
+    deep, tall, wide, pitch = args[38], args[39], args[40] * block, args[41]
+    first, last = share(args[6] * args[7] * args[8] // block, part, parts)
     for channel in range(first, last):
         target = args[2] + channel * pitch
         filled(target, pitch // 4, np.float32(0))
         for z in range(min(depth, deep - args[25])):
             plane = target + 4 * (args[25] + z) * tall * wide
-            copied(args[0] + 4 * (channel * depth + z) * height * width, height, width, -args[26], tall, args[27], plane, wide, np.float32(0))
+            source = args[0] + 4 * (channel * depth + z) * height * width
+            copied(source, height, width, -args[26], tall, args[27] * block, plane, wide, np.float32(0))
 
 
 def stretches(problem: Problem) -> Stretches:
     """How windows are read."""
     sizes, out, kernel, stride, dilation, begin = (problem.geometry[start : start + 3] for start in range(0, 18, 3))
+    block = LINE if problem.blocks_in else 1
     reach = tuple((length - 1) * by + (taps - 1) * apart + 1 for length, taps, by, apart in zip(out, kernel, stride, dilation, strict=True))
-    before, source, pitch = [], problem.x, 4 * math.prod(sizes)
+    before, source, pitch = [], problem.x, 4 * block * math.prod(sizes)
     if any(begin) or any(length > size for length, size in zip(reach, sizes, strict=True)):
-        lines = -(-math.prod(reach) // LINE) | 1
-        channels, pitch, sizes = problem.images * problem.groups * problem.channels, 4 * LINE * lines, reach
+        lines = math.prod(reach) if problem.blocks_in else -(-math.prod(reach) // LINE) | 1
+        channels, pitch, sizes = problem.images * problem.groups * problem.channels // block, 4 * LINE * lines, reach
         source = problem.step.scratch(channels * pitch)
-        arguments = (*problem.arguments(problem.x, 0, source, None, 0, 0), *reach, pitch)
+        arguments = (*problem.arguments(problem.x, 0, source, None, 0, 0), *reach, pitch, block)
         before = [Launch(padded, arguments, problem.step.parts(channels, source.nbytes / 8))]
-    steps = (4 * sizes[1] * sizes[2], 4 * sizes[2], 4)
+    steps = tuple(4 * block * elements for elements in (sizes[1] * sizes[2], sizes[2], 1))
     axes = [by * apart * np.arange(length) for by, apart, length in zip(steps, stride, out, strict=True)]
     places = axes[0][:, None, None] + axes[1][:, None] + axes[2]
     tap = [by * apart * np.arange(length) for by, apart, length in zip(steps, dilation, kernel, strict=True)]
     within = problem.channels if problem.channels <= MOST else next(count for count in range(MOST, 0, -1) if problem.channels % count == 0)
-    if within >= kernel[2]:
+    if problem.blocks_in:
+        within, depth, step = block, block, 4
+        taps = pitch * np.arange(problem.channels // block)[:, None, None, None] + tap[0][:, None, None] + tap[1][:, None] + tap[2]
+    elif within >= kernel[2]:
         starts = pitch * np.arange(0, problem.channels, within)
         taps = starts[:, None, None, None] + tap[0][:, None, None] + tap[1][:, None] + tap[2]
         depth, step = within, pitch
@@ -89,4 +96,4 @@ def stretches(problem: Problem) -> Stretches:
         within = 0
         taps = pitch * np.arange(problem.channels)[:, None, None] + tap[0][:, None] + tap[1]
         depth, step = kernel[2], steps[2] * dilation[2]
-    return Stretches(before, source, problem.channels * pitch, places.reshape(-1), taps.reshape(-1), depth, step, within)
+    return Stretches(before, source, problem.channels // block * pitch, places.reshape(-1), taps.reshape(-1), depth, step, within)

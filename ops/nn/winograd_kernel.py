@@ -19,8 +19,8 @@ from ...runtime.launch import Buffer, Launch
 from ...runtime.native import number, share
 from ...runtime.record import dataclass
 from ...runtime.simd import LANES, splat
-from ..math.finish_kernel import Finish, finished
-from ..math.lane_kernel import KINDS, SINGLE, foresee_reading, foresee_writing, load_single, store_single
+from ..math.finish_kernel import Finish, finished, foresee
+from ..math.lane_kernel import KINDS, SINGLE, load_single, store_single
 from ..math.tile_kernel import AHEAD, NARROW, PANEL, WIDE, column_of_tiles
 from ..math.turn_kernel import handed, taken
 from .problem_kernel import Problem, Way
@@ -67,6 +67,17 @@ def _row(source: Any, plane: Any, channels: Any, begin: Any, width: Any, wide: A
                 store_single(place + VECTOR * j, splat(np.float32(0)))
 
 
+@inner
+def _row_of_blocks(source: Any, begin: Any, width: Any, wide: Any, target: Any) -> None:
+    """As `_row`, of an input whose channels come in blocks."""
+    for j in range(wide):
+        at = begin + j
+        if at >= 0 and at < width:
+            store_single(target + VECTOR * j, load_single(source + VECTOR * at))
+        else:
+            store_single(target + VECTOR * j, splat(np.float32(0)))
+
+
 @dataclass(frozen=True)
 class Kernels:
     """Launches for squares of one size."""
@@ -110,7 +121,10 @@ def _kernels(square: Square) -> Kernels:
             for i in range(start, side):
                 y = edge * row + i - pad_y
                 inside = width if y >= 0 and y < height else 0
-                _row(source + 4 * y * width, plane, channels - channel, edge * column - pad_x, inside, wide, spare + i * line)
+                if args[44] != 0:
+                    _row_of_blocks(source + VECTOR * y * width, edge * column - pad_x, inside, wide, spare + i * line)
+                else:
+                    _row(source + 4 * y * width, plane, channels - channel, edge * column - pad_x, inside, wide, spare + i * line)
             for index in range(count):
                 for j in range(side):
                     forth(spare + VECTOR * (edge * index + j), line, half + VECTOR * j, side * VECTOR)
@@ -137,25 +151,25 @@ def _kernels(square: Square) -> Kernels:
             x = edge * (column + begin)
             lanes = _lanes(0, min(out_width - x, edge * (count - begin)))
             for i in range(min(edge, out_height - edge * row)):
-                target = args[2] + (image * outputs + output) * plane + 4 * ((edge * row + i) * out_width + x)
-                handed(made + line * i, VECTOR, target, plane, min(LANES, outputs - output), lanes)
+                base, at = args[2] + (image * outputs + output) * plane, (edge * row + i) * out_width + x
+                if args[45] != 0:
+                    for j in range(min(out_width - x, edge * (count - begin), LANES)):
+                        store_single(base + VECTOR * (at + j), load_single(made + line * i + VECTOR * j))
+                else:
+                    handed(made + line * i, VECTOR, base + 4 * at, plane, min(LANES, outputs - output), lanes)
 
     @inner
-    def foresee(args: Any, image: Any, output: Any, most: Any, first: Any, last: Any) -> None:
+    def coming(args: Any, image: Any, output: Any, most: Any, first: Any, last: Any) -> None:
         """Ask for the memory of results, and for what is added to them."""
-        out_height, out_width, added = args[14], args[15], args[36]
-        at = first
+        out_height, out_width, added, block = args[14], args[15], args[36], LANES if args[45] != 0 else 1
+        plane, at = 4 * out_height * out_width, first
         while at < last:
             row, column, count = stretch(args, at, last)
             at += count
             wide = min(edge * count, out_width - edge * column)
             for y in range(edge * row, min(edge * row + edge, out_height)):
-                for channel in range(output, output + most):
-                    place = 4 * (((image * args[9] + channel) * out_height + y) * out_width + edge * column)
-                    for line in range(0, 4 * wide + 63, 64):
-                        foresee_writing(args[2] + place + line)
-                        if added != 0:
-                            foresee_reading(added + place + line)
+                place = (image * args[9] + output) * plane + 4 * block * (y * out_width + edge * column)
+                foresee(args[2] + place, added + place if added != 0 else added, block * plane, most // block, 4 * block * wide)
 
     @inner
     def panel(args: Any, weights: Any, image: Any, index: Any, first: Any, last: Any, v: Any, apart: Any, products: Any) -> None:
@@ -165,7 +179,7 @@ def _kernels(square: Square) -> Kernels:
         most = min(PANEL, outputs - output)
         width = NARROW if most <= NARROW else PANEL
         none, least, limit = args[5], np.float32(-np.inf), np.float32(np.inf)
-        foresee(args, image, output, most, first, last)
+        coming(args, image, output, most, first, last)
         for place in range(places):
             made, source = products + 4 * PANEL * rows * place, weights + 4 * PANEL * channels * place
             column_of_tiles(
@@ -180,15 +194,17 @@ def _kernels(square: Square) -> Kernels:
             for half in range(0, most, NARROW):
                 results(args, image, output + half, row, column, count, source + 4 * half, 4 * PANEL * rows, spare)
             if args[32] != 0:
-                wide = min(edge * count, out_width - edge * column)
+                wide, block = min(edge * count, out_width - edge * column), LANES if args[45] != 0 else 1
                 for y in range(edge * row, min(edge * row + edge, out_height)):
-                    base = (image * outputs + output) * plane + 4 * (y * out_width + edge * column)
-                    finished(args[33], alpha, beta, args[2] + base, plane, most, wide, added + base if added != 0 else added, plane)
+                    base = (image * outputs + output) * plane + 4 * block * (y * out_width + edge * column)
+                    other, step = added + base if added != 0 else added, block * plane
+                    finished(args[33], alpha, beta, args[2] + base, step, most // block, block * wide, other, step)
 
     @range_kernel
     def convolved_in_squares(args: Any, part: Any, parts: Any) -> None:
         """Blocks, each as a whole. Arguments as `problem_kernel` says, with panels of transformed kernels, biases padded to them and the blocks of
-        an image in place of the slices; then squares of an image, of a block at most, bytes of a row of transformed squares and of a part.
+        an image in place of the slices; then squares of an image, of a block at most, bytes of a row of transformed squares and of a part, the
+        memory of all images, the kind of the kernels, and whether the channels of the input and of the output come in blocks.
         """
         blocks, total, pitch, nbytes = args[30], args[38], args[40], 4 * PANEL * places * args[8]
         v = args[31] + part * args[41]
@@ -204,7 +220,7 @@ def _kernels(square: Square) -> Kernels:
 
     @range_kernel
     def transformed_squares(args: Any, part: Any, parts: Any) -> None:
-        """Arguments as `convolved_in_squares` has them, the memory of all images at the end; sixteen channels of an image at a time."""
+        """Arguments as `convolved_in_squares` has them; sixteen channels of an image at a time."""
         groups, total = (args[8] + LANES - 1) // LANES, args[38]
         begin, end = share(args[6] * groups, part, parts)
         for unit in range(begin, end):
@@ -213,8 +229,8 @@ def _kernels(square: Square) -> Kernels:
 
     @range_kernel
     def multiplied_squares(args: Any, part: Any, parts: Any) -> None:
-        """Arguments as `transformed_squares` has them, and the kind of the kernels, narrow ones of which are transformed here, a panel at a time. One
-        piece of an image after another of a panel of outputs."""
+        """Arguments as `convolved_in_squares` has them; narrow kernels are transformed here, a panel at a time. One piece of an image after another
+        of a panel of outputs."""
         pieces, total, pitch, kind, nbytes = args[30], args[38], args[40], args[43], 4 * PANEL * places * args[8]
         scratch, held = args[31] + part * args[41], -1
         begin, end = share((args[9] + PANEL - 1) // PANEL * args[6] * pieces, part, parts)
@@ -286,6 +302,7 @@ def in_squares(problem: Problem) -> Way | None:
     columns = min(-(-problem.lengths[2] // square.edge), WIDEST)
     lines = square.side * VECTOR * (-(-(square.edge * columns + 2) // LANES) * LANES) + square.places * VECTOR
     turned = square.edge * (square.side + LANES) * VECTOR
+    layouts = (int(problem.blocks_in), int(problem.blocks_out))
     work = problem.work * square.places / (9 * square.edge**2) * 1.2
     if not held and total >= LEAST // 2 * step.threads and weights.nbytes <= SHARED:
         blocks = -(-total // (MOST if weights.nbytes > CACHED else min(MOST, max(LEAST, ROOM // (square.places * pitch)))))
@@ -297,7 +314,7 @@ def in_squares(problem: Problem) -> Way | None:
 
         def at_once(finish: Finish, result: Buffer) -> Launch:
             head = problem.arguments(problem.x, weights, result, bias, blocks, whole, finish)
-            return Launch(kernels.at_once, (*head, total, most, pitch, each), parts)
+            return Launch(kernels.at_once, (*head, total, most, pitch, each, 0, SINGLE, *layouts), parts)
 
         return before, at_once
     panels_of, groups = problem.images * -(-problem.outputs // PANEL), problem.images * -(-problem.channels // LANES)
@@ -305,12 +322,12 @@ def in_squares(problem: Problem) -> Way | None:
     pieces = 1 if step.threads == 1 else min(-(-total // 4), -(-PIECES * step.threads // panels_of))
     taking, multiplying = step.parts(groups, problem.x.count / 2), step.parts(panels_of * pieces, work)
     head = problem.arguments(problem.x, 0, 0, None, 0, step.scratch(taking * lines))
-    first = Launch(kernels.taking, (*head, total, total, pitch, lines, everything), taking)
+    first = Launch(kernels.taking, (*head, total, total, pitch, lines, everything, SINGLE, *layouts), taking)
     results = 4 * PANEL * square.places * -(-total // pieces) + turned + held
     room, kind = step.scratch(multiplying * results), KINDS[weights.dtype.name] if held else SINGLE
 
     def multiplied(finish: Finish, result: Buffer) -> Launch:
         head = problem.arguments(problem.x, weights, result, bias, pieces, room, finish)
-        return Launch(kernels.multiplying, (*head, total, total, pitch, results, everything, kind), multiplying)
+        return Launch(kernels.multiplying, (*head, total, total, pitch, results, everything, kind, *layouts), multiplying)
 
     return [*before, first], multiplied

@@ -9,7 +9,7 @@ from ..graph import Value
 from .pattern import call, var
 from .recognise import Build, Match, Rule, same_dims
 
-X = var("x")
+X, OTHER = var("x"), var("other")
 TAUTOLOGY = var("tautology")
 NARROW = 8
 """Bits up to which an integer survives being dequantized and quantized again, whatever the scale's dtype rounds."""
@@ -62,6 +62,11 @@ def _quantized(match: Match, build: Builder) -> Value | None:
     return x if exact and all(layout[0].get(name) == layout[1].get(name) for name in ("axis", "block_size")) else None
 
 
+def _added(match: Match, build: Builder) -> Value | None:
+    """Without this, what takes in sums, as convolutions do, would have to know both operators."""
+    return build.add("Add", [match["x"], match["other"]])
+
+
 RULES = (
     Rule("times one", X * 1.0 | X / 1.0 | call("Pow", X, 1.0), _input),
     Rule("plus zero", X + 0.0 | X - 0.0, _input),
@@ -71,5 +76,6 @@ RULES = (
     Rule("whole slice", call("Slice", X, ...), _whole),
     Rule("pad of nothing", call("Pad", X, ...), _unpadded),
     Rule("one of one", call("Concat|Sum|Max|Min|Mean", X), _only_input),
+    Rule("sum of two", call("Sum", X, OTHER), _added, opset=7),
     Rule("quantized again", call("QuantizeLinear", call("DequantizeLinear", X, ..., name="back", shared=True), ...), _quantized),
 )
