@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import lengths, machine
 from .blocks import Blocks
+from .digest import sha256
 from .errors import Error
 from .planner import Planner
 from .spending import available
@@ -96,4 +96,4 @@ class Expecting:
             for node in program.nodes
         ]
         facts = repr(([(value.dtype, value.shape) for value in program.inputs], held, nodes, machine.platform()))
-        return kernels.with_name("shapes") / hashlib.sha256(facts.encode()).hexdigest()[:32]
+        return kernels.with_name("shapes") / sha256(facts.encode()).hexdigest()[:32]
