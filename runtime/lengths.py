@@ -15,8 +15,8 @@ LENGTHS = (1, 2, 3, 4, 5, 8, 9, 16, 32, 64, 300, 513)
 """Of texts, between which planners choose other kernels: one row, few, enough for a tile, enough elements for a loop of their own."""
 FEW = (1, 2, 5, 20, 300)
 """Of these, where there are several sequences side by side."""
-MOST_NODES = 20_000
-"""Nodes that are planned for other lengths, all plans together: about as many seconds as it takes to compile three kernels."""
+MOST_NODES = 6_000
+"""Nodes that are planned for other lengths, all plans together: half a second. A graph of more is planned for what it is fed alone."""
 
 
 def others(inputs: Sequence[Value], feeds: Sequence[Any], nodes: int) -> list[list[Any]]:
