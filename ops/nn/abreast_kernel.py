@@ -241,7 +241,7 @@ POOLED = {average: _pooling(average) for average in (False, True)}
 
 
 def _band(wide: int, out: Sequence[int], stride: int, reach: int) -> tuple[int, int]:
-    """Rows of the output in a band, and of the input."""
+    """Rows of the output in a band, and of the input: more than fit where even those of one do not."""
     rows = max(1, min(out[0], (BAND // wide - reach) // stride + 1))
     return rows, (rows - 1) * stride + reach
 
@@ -262,13 +262,15 @@ def _pays(geometry: Sequence[int]) -> bool:
 def abreast(problem: Problem) -> Way | None:
     """The launch where it pays: over one or two axes, with an output for each channel."""
     geometry, step = problem.geometry, problem.step
-    if not (WIDE and problem.constant and problem.channels == problem.outputs == 1 and problem.groups >= LANES):
+    if not (WIDE and problem.constant and problem.x.count and problem.channels == problem.outputs == 1 and problem.groups >= LANES):
         return None
-    if (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0) or not _pays(geometry):
+    if (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0) or not problem.positions or not _pays(geometry):
         return None
     width, out_width, kernel_y, kernel_x = geometry[2], geometry[5], geometry[7], geometry[8]
     wide = max(width + geometry[17], (out_width - 1) * geometry[11] + (kernel_x - 1) * geometry[14] + 1)
     rows, read = _band(wide, geometry[4:6], geometry[10], (kernel_y - 1) * geometry[13] + 1)
+    if read * wide > BAND:
+        return None
     tile = min((count for count in TILES if count <= out_width), key=lambda count: -(-out_width // count) * max(count, 5))
     blocks = problem.images * -(-problem.groups // LANES) * -(-geometry[4] // rows)
     weights, parts = step.packed(1, "abreast", by_lanes), step.parts(blocks, problem.work * 2)
@@ -293,5 +295,8 @@ def in_bands(axes: Sequence[Sequence[int]]) -> tuple[int, int, int]:
 
 def pools_abreast(planes: int, axes: Sequence[Sequence[int]]) -> bool:
     """Whether it pays for a pool: windows that overlap, or short rows."""
-    width, _, kernel, stride, *_ = axes[1]
-    return WIDE and planes >= LANES and (stride < kernel or width <= 2 * LANES)
+    width, out, kernel, stride, *_ = axes[1]
+    if not WIDE or planes < LANES or min(out, width, *axes[0][:2]) == 0 or not (stride < kernel or width <= 2 * LANES):
+        return False
+    wide, _, read = in_bands(axes)
+    return read * wide <= BAND

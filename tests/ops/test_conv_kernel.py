@@ -57,6 +57,12 @@ def test_channels_abreast(kernel, stride, dilation):
         natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4, constant=[1, 2])
 
 
+def test_rows_too_long_to_stand_abreast():
+    rng = np.random.default_rng(8)
+    x, w = rng.normal(size=(1, 16, 9000)).astype(np.float32), rng.normal(size=(16, 1, 11)).astype(np.float32)
+    natively("Conv", Example((x, w), {"group": 16}), 22, rtol=1e-4, atol=1e-4, constant=[1])
+
+
 def test_panels_of_outputs():
     rng = np.random.default_rng(5)
     for _ in range(40):
