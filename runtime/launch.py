@@ -129,11 +129,12 @@ class View:
 Planned: TypeAlias = "Launch | View | Chain | list[Launch] | list[Chain] | None"
 
 
-def parts_for(threads: int, limit: int, work: float) -> int:
-    """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
-    if threads == 1 or work < 2 * SMALLEST_SHARE or limit < 2:
+def parts_for(threads: int, limit: int, work: float, finer: int = 1) -> int:
+    """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations; `finer` times as many, and as small, as usual."""
+    least = SMALLEST_SHARE // finer
+    if threads == 1 or work < 2 * least or limit < 2:
         return 1
-    wanted = int(min(limit, work // SMALLEST_SHARE, PARTS_PER_THREAD * threads))
+    wanted = int(min(limit, work // least, finer * PARTS_PER_THREAD * threads))
     return max(1, wanted if wanted < threads else wanted // threads * threads)
 
 
@@ -215,9 +216,9 @@ class Step:
         found: np.ndarray = self.cache[key][0]
         return found
 
-    def parts(self, limit: int, work: float) -> int:
-        """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations."""
-        return parts_for(self.threads, limit, work)
+    def parts(self, limit: int, work: float, finer: int = 1) -> int:
+        """How many parts to cut a step into that has `limit` rows and takes `work` scalar operations; see `parts_for`."""
+        return parts_for(self.threads, limit, work, finer)
 
     def _new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Buffer:
         room = Room(math.prod(shape) * dtype.itemsize)

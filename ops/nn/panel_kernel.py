@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...runtime.kernel import inner, range_kernel
-from ...runtime.launch import Buffer, Launch
+from ...runtime.launch import PARTS_PER_THREAD, Buffer, Launch
 from ...runtime.native import number, share
 from ..math.finish_kernel import Finish, finished, foresee
 from ..math.lane_kernel import KINDS, SINGLE, widen
 from ..math.tile_kernel import AHEAD, NARROW, PANEL, panels
 from ..math.turn_kernel import handed
-from .problem_kernel import Problem, Way
+from .problem_kernel import FINER, Problem, Way
 from .stretch_kernel import stretches
 from .window_tile_kernel import CHUNK, columns_of_windows
 from .winograd_square_kernel import VECTOR
@@ -49,7 +49,8 @@ def weight_panels(rows: np.ndarray, groups: int) -> np.ndarray:
 
 def slices_of(units: int, positions: int, threads: int) -> int:
     """Into how many slices positions are cut, so that there are parts for all threads."""
-    return 1 if units >= 4 * threads or threads == 1 else max(1, min(positions // CHUNK, -(-4 * threads // units)))
+    wanted = FINER * PARTS_PER_THREAD * threads
+    return 1 if units >= wanted or threads == 1 else max(1, min(positions // CHUNK, -(-wanted // units)))
 
 
 def _convolved(blocked: bool, even: bool) -> Any:
@@ -130,7 +131,7 @@ def in_panels(problem: Problem) -> Way | None:
     places, taps = step.held(read.places), step.held(read.taps)
     units = problem.images * groups * -(-problem.outputs // PANEL)
     slices = slices_of(units, problem.positions, step.threads)
-    parts_of = step.parts(units * slices, problem.work)
+    parts_of = problem.parts(units * slices, problem.work)
     room = step.scratch(parts_of * (ROOM if kind == SINGLE else ROOM + 4 * PANEL * problem.depth))
 
     def launch(finish: Finish, result: Buffer) -> Launch:

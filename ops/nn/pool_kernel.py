@@ -18,6 +18,7 @@ from .byte_pool_kernel import LARGEST_BYTES
 from .channel_kernel import BAND
 from .global_pool import global_average_pool
 from .pool import average_pool, max_pool
+from .problem_kernel import FINER
 from .square_pool_kernel import LINES, SQUARES, largest, seen, summed
 from .window import window
 
@@ -146,7 +147,7 @@ def plan_pool(step: Step) -> Planned:
         room = step.scratch(parts * VECTOR * pool_room(wide, read, rows, out))
         return Launch(POOLED[average], (*head, room, wide, rows, read), parts)
     rows = max(1, min(lines[0][1], (BAND // itemsize if square is None else LINES) // wide))
-    parts = step.parts(planes * -(-lines[0][1] // rows), work / 2 if itemsize > 1 else work / 8)
+    parts = step.parts(planes * -(-lines[0][1] // rows), work / 2 if itemsize > 1 else work / 8, FINER)
     scratch = step.scratch(parts * itemsize * wide * (rows + 2))
     general = LARGEST_BYTES[x.dtype.name] if itemsize == 1 else _AVERAGE if average else _LARGEST
     return Launch(square or general, (*head, scratch, wide, rows), parts)

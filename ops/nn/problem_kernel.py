@@ -20,6 +20,8 @@ from ..math.finish_kernel import Finish
 from ..math.tile_kernel import PANEL
 from .window import Axis, window
 
+FINER = 2
+"""Times as many parts as usual into which windows are cut: threads wait less for each other's last one."""
 POINT = Axis(size=1, kernel=1, stride=1, dilation=1, begin=0, end=0, out=1)
 Way: TypeAlias = tuple[list[Launch], Callable[[Finish, Buffer], Launch]]
 """Launches that come first, and what makes the last one of what follows the convolution and of where its result goes."""
@@ -83,6 +85,10 @@ class Problem:
     def work(self) -> float:
         """Products, in vectors of sixteen."""
         return self.step.output().count * self.depth / 16
+
+    def parts(self, limit: int, work: float) -> int:
+        """How many parts to cut a launch into that has `limit` units and takes `work` products, in vectors of sixteen."""
+        return self.step.parts(limit, work, FINER)
 
     @property
     def plain(self) -> bool:

@@ -79,7 +79,7 @@ def stretches(problem: Problem) -> Stretches:
         channels, pitch, sizes = problem.images * problem.groups * problem.channels // block, 4 * LINE * lines, reach
         source = problem.step.scratch(channels * pitch)
         arguments = (*problem.arguments(problem.x, 0, source, None, 0, 0), *reach, pitch, block)
-        before = [Launch(padded, arguments, problem.step.parts(channels, source.nbytes / 8))]
+        before = [Launch(padded, arguments, problem.parts(channels, source.nbytes / 8))]
     steps = tuple(4 * block * elements for elements in (sizes[1] * sizes[2], sizes[2], 1))
     axes = [by * apart * np.arange(length) for by, apart, length in zip(steps, stride, out, strict=True)]
     places = axes[0][:, None, None] + axes[1][:, None] + axes[2]

@@ -41,6 +41,8 @@ SEEN = 12
 """Squares that are multiplied in the time that reading a kernel takes which does not stay there."""
 LEAST, MOST, ROOM = 24, 56, 512 << 10
 """Squares of a block at least and at most, and bytes that its matrices should not have more of."""
+LEAST_ALONE = 4
+"""Squares for each thread from which one panel of outputs is multiplied in blocks, where all parts read the same kernels anyway."""
 WIDEST = 64
 """Squares of a row that are transformed together."""
 PIECES = 4
@@ -304,11 +306,12 @@ def in_squares(problem: Problem) -> Way | None:
     turned = square.edge * (square.side + LANES) * VECTOR
     layouts = (int(problem.blocks_in), int(problem.blocks_out))
     work = problem.work * square.places / (9 * square.edge**2) * 1.2
-    if not held and total >= LEAST // 2 * step.threads and weights.nbytes <= SHARED:
+    least = LEAST_ALONE if problem.outputs <= PANEL else LEAST // 2
+    if not held and total >= least * step.threads and weights.nbytes <= SHARED:
         blocks = -(-total // (MOST if weights.nbytes > CACHED else min(MOST, max(LEAST, ROOM // (square.places * pitch)))))
         blocks = -(-blocks // step.threads) * step.threads
         most = -(-total // blocks)
-        parts = min(2 * step.threads, step.parts(problem.images * blocks, work))
+        parts = min(2 * step.threads, problem.parts(problem.images * blocks, work))
         each = most * square.places * pitch + max(lines, 4 * PANEL * square.places * most + turned)
         whole = step.scratch(parts * each)
 
@@ -320,7 +323,8 @@ def in_squares(problem: Problem) -> Way | None:
     panels_of, groups = problem.images * -(-problem.outputs // PANEL), problem.images * -(-problem.channels // LANES)
     everything = step.scratch(problem.images * total * square.places * pitch)
     pieces = 1 if step.threads == 1 else min(-(-total // 4), -(-PIECES * step.threads // panels_of))
-    taking, multiplying = step.parts(groups, problem.x.count / 2), step.parts(panels_of * pieces, work)
+    taking = problem.parts(groups, problem.images * problem.channels * total * square.places)
+    multiplying = problem.parts(panels_of * pieces, work)
     head = problem.arguments(problem.x, 0, 0, None, 0, step.scratch(taking * lines))
     first = Launch(kernels.taking, (*head, total, total, pitch, lines, everything, SINGLE, *layouts), taking)
     results = 4 * PANEL * square.places * -(-total // pieces) + turned + held
