@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +21,11 @@ from .recognise import recognise
 
 INDEX = ".index.json"
 CONFIG = "config.json"
+CONFIG_LIMIT = 2**24
+MODEL_KEYS = ("model_type", "architectures")
+"""What the config.json of a model has, one of them at least."""
+ARCHITECTURE = "general.architecture"
+SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
 WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin", "*.pth", "*.pt", "*.ckpt", "*.gguf", "*.npz", "*.onnx")
 """What counts as the weights of a directory, the first pattern with a match being taken."""
 NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "rng_state.pth", "optimizer.pt", "scheduler.pt")
@@ -43,6 +50,8 @@ def open_model(
     dequantized: bool = True,
 ) -> Graph:
     """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
+
+    A file or index of bare weights with a model's config.json beside it is that model, as its directory is: with tokenizer and configuration.
 
     Args:
         options: how to read.
@@ -72,9 +81,23 @@ def open_model(
 def _opened(local: Path, options: ReadOptions, format: str | None) -> Graph:
     if os.path.isdir(local):
         return _directory(local, options, format)
-    if local.name.endswith(INDEX):
-        return _index(local, options, format)
-    return read_file(local, options, format)
+    graph = _index(local, options, format) if local.name.endswith(INDEX) else read_file(local, options, format)
+    if _is_whole_model(local, graph):
+        graph.attachments |= attachments(local.parent, graph)
+    return graph
+
+
+def _is_whole_model(path: Path, graph: Graph) -> bool:
+    """Whether a file has all weights of the model that a config.json beside it is about, and does not say itself what it is."""
+    beside = path.parent / CONFIG
+    if graph.nodes or ARCHITECTURE in graph.metadata or SHARD.search(path.name) or not beside.is_file():
+        return False
+    try:
+        with open(beside, "rb") as file:
+            config = json.loads(file.read(CONFIG_LIMIT))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and any(key in config for key in MODEL_KEYS)
 
 
 def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Graph:

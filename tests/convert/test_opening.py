@@ -318,3 +318,30 @@ def test_an_index_of_torch_shards(tmp_path):
         torch.save({f"w{number}": torch.full((2,), number)}, tmp_path / name)
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"w0": names[0], "w1": names[1]}}))
     assert cc.open(tmp_path)["w1"].numpy().tolist() == [1, 1]
+
+
+def _model(folder, config):
+    """A model in a folder of its own; its weights."""
+    folder.mkdir()
+    cc.save_file({"w": np.ones((2, 2), np.float32)}, folder / "model.safetensors")
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "config.json").write_text(config)
+    return folder / "model.safetensors"
+
+
+def test_weights_beside_a_models_config_are_that_model(tmp_path):
+    weights = _model(tmp_path / "model", '{"model_type": "llama"}')
+    assert set(cc.open(weights).attachments) == {"config.json", "tokenizer.json"}
+    index = weights.with_name("model.safetensors.index.json")
+    index.write_text(json.dumps({"weight_map": {"w": weights.name}}))
+    assert "config.json" in cc.open(index).attachments
+
+
+@pytest.mark.parametrize("config", ["{}", "[1]", "no JSON", '{"model_type": ' + "[" * 100_000, '{"learning_rate": 1}'])
+def test_a_config_that_is_no_models_is_not_looked_at(tmp_path, config):
+    assert not cc.open(_model(tmp_path / "model", config)).attachments
+
+
+def test_one_shard_is_not_the_whole_model(tmp_path):
+    weights = _model(tmp_path / "model", '{"model_type": "llama"}')
+    assert not cc.open(weights.rename(weights.with_name("model-00001-of-00002.safetensors"))).attachments

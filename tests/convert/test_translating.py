@@ -111,3 +111,10 @@ def test_layers_that_predict_further_tokens_are_left_out_and_told(tmp_path):
     (note,) = [note for note in report.notes if note.code == "W-ARCH-UNUSED"]
     assert "1 matrices (32,768 bytes)" in note.message
     assert further in note.message
+
+
+def test_a_file_beside_its_config_goes_to_gguf_as_its_directory_does(tmp_path):
+    folder, _ = checkpoint(CASES[0], tmp_path)
+    cc.convert(folder, tmp_path / "directory.gguf")
+    cc.convert(folder / "model.safetensors", tmp_path / "file.gguf")
+    assert (tmp_path / "file.gguf").read_bytes() == (tmp_path / "directory.gguf").read_bytes()
