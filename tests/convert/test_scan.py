@@ -275,6 +275,7 @@ def test_templates_are_judged_wherever_they_stand(clean, template, severity):
 @pytest.mark.parametrize("name", [name for name in ("safetensors", "gguf") if name in WRITABLE])
 def test_templates_in_metadata_are_judged(clean, tmp_path, name):
     (clean / "tokenizer_config.json").write_text(json.dumps({"chat_template": DANGEROUS[0]}))
+    (clean / "config.json").unlink()  # these weights are no Llama's
     cc.convert(clean / "model.safetensors", tmp_path / f"m.{name}", tokenizer=str(clean))
     assert cc.scan(tmp_path / f"m.{name}").exit_code == 5
     cc.convert(clean / "model.safetensors", tmp_path / f"n.{name}", metadata={"tokenizer.chat_template": DANGEROUS[1]})
