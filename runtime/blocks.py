@@ -115,7 +115,8 @@ def _numbers(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np.nda
 
 def held(tensor: Tensor, reserve: Reserve | None = None) -> np.ndarray | Blocks:
     """What a run holds of a weight: one copy of its bytes, from `reserve` where that is given, in the dtype that they are stored in."""
-    if tensor.qtype is None and (isinstance(tensor.storage, Held) or tensor.nbytes < LEAST):
+    at_once = isinstance(tensor.storage, Held) or tensor.storage.sequential or tensor.nbytes < LEAST
+    if tensor.qtype is None and at_once:
         return tensor.numpy()
     data = _bytes(tensor, reserve)
     if tensor.qtype is None:
