@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
+from ..runtime.errors import Error, FileAccessError, FormatError, UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.garbage import unsearched
 from ..runtime.graph import Graph
@@ -93,9 +92,9 @@ def _is_whole_model(path: Path, graph: Graph) -> bool:
     if graph.nodes or ARCHITECTURE in graph.metadata or SHARD.search(path.name) or not beside.is_file():
         return False
     try:
-        with open(beside, "rb") as file:
-            config = json.loads(file.read(CONFIG_LIMIT))
-    except (OSError, ValueError, RecursionError):
+        source = Source(beside)
+        config = parse(source.read(0, min(source.size, CONFIG_LIMIT)), source, 0, "E-CONFIG-JSON", constants=True)
+    except Error:
         return False
     return isinstance(config, dict) and any(key in config for key in MODEL_KEYS)
 

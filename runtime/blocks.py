@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .record import dataclass
 from .reserve import LEAST, Reserve
 from .storage import Held, Region
 from .tensor import Tensor, unpack
+
+if TYPE_CHECKING:
+    from .op import Op
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +147,11 @@ def _bytes(tensor: Tensor, reserve: Reserve | None) -> np.ndarray:
 def stored(value: Any) -> Any:
     """What is not read yet, read; blocks and anything else as they are."""
     return value.numpy() if isinstance(value, Unread) else value
+
+
+def taken(op: Op) -> Callable[[Any], Any]:
+    """How the reference of an operator takes its inputs: as they are stored, or as numbers."""
+    return stored if op.stored else numbers
 
 
 def numbers(value: Any) -> Any:

@@ -53,7 +53,7 @@ class Intrinsic:
 
     def __call__(self, *args: Any) -> Any:
         """Only there for kernels, which do not call it as Python does."""
-        raise NotImplementedError(f"{self.typed.__name__} is a function of kernels")
+        raise TypeError(f"{self.typed.__name__} can only be called in kernels")
 
 
 def intrinsic(typed: Callable[..., Any]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .applying import applied
-from .blocks import Blocks, Unread, numbers, stored
+from .blocks import Blocks, Unread, taken
 from .graph import Node, Value
 from .known import FOLDED_ELEMENTS, Known
 from .plan import known, size
@@ -29,8 +29,8 @@ def folded(node: Node, facts: Known, constants: Mapping[Value, np.ndarray | Bloc
         return None
     if sum(constants[value].size for value in inputs) > FOLDED_ELEMENTS:
         return None
-    held = stored if node.op.stored else numbers
-    results = applied(node, [None if value is None else held(constants[value]) for value in node.inputs], node.attributes)
+    take = taken(node.op)
+    results = applied(node, [None if value is None else take(constants[value]) for value in node.inputs], node.attributes)
     results = results if isinstance(results, tuple) else (results,)
     if any(isinstance(result, list | dict) or result is None for result in results):
         return None

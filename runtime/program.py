@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .applying import applied
-from .blocks import Blocks, Unread, numbers, stored, weight
+from .blocks import Blocks, Unread, taken, weight
 from .copies import captures, needed
 from .dtype import STRING, of_numpy
 from .encoding import check
@@ -311,8 +311,8 @@ class Runner:
 
     def _python(self, memory: Workspace, step: PythonStep, run: Run) -> None:
         node = step.node
-        held = stored if node.op.stored else numbers
-        inputs = [None if home is None else held(memory.get(home)) for home in step.inputs]
+        take = taken(node.op)
+        inputs = [None if home is None else take(memory.get(home)) for home in step.inputs]
         attributes = step.attributes
         if node.op.asks:
             call = Call(node, tuple(bool(value.name) for value in node.outputs), functools.partial(self._subgraph, memory, step, run))

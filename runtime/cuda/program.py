@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..blocks import Blocks, numbers, stored
+from ..blocks import Blocks, numbers, taken
 from ..copies import captures, needed
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
@@ -270,7 +270,7 @@ class Runner:
             attributes = {**attributes, "call": Call(node, tuple(bool(value.name) for value in node.outputs), run)}
         assert node.op.compute is not None
         inputs = [None if value is None else fetched(objects[value]) for value in step.inputs]
-        results = node.op.compute(*map(stored if node.op.stored else numbers, inputs), **attributes)
+        results = node.op.compute(*map(taken(node.op), inputs), **attributes)
         for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
             objects[value] = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
 

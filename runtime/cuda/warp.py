@@ -132,7 +132,7 @@ else:
         if _capability() >= (8, 0):
             return _matrices(builder, f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32", sums, a, b)
         if kind != "f16":
-            raise NotImplementedError("products of bfloat16 need compute capability 8.0")
+            raise ValueError("products of bfloat16 need compute capability 8.0")
         for deep in range(2):
             sums = _matrices(builder, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", sums, a[2 * deep : 2 * deep + 2], b[deep : deep + 1])
         return list(sums)
