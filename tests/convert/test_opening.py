@@ -345,3 +345,10 @@ def test_a_config_that_is_no_models_is_not_looked_at(tmp_path, config):
 def test_one_shard_is_not_the_whole_model(tmp_path):
     weights = _model(tmp_path / "model", '{"model_type": "llama"}')
     assert not cc.open(weights.rename(weights.with_name("model-00001-of-00002.safetensors"))).attachments
+
+
+def test_a_config_of_millions_of_lists_beside_weights_costs_little(tmp_path, sandbox):
+    weights = _model(tmp_path / "model", '{"model_type": [' + "[]," * 5_000_000 + "[]]}")
+    outcome = sandbox.outcome(weights)
+    assert not outcome.code, outcome
+    assert outcome.quick
