@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import select
 import signal
 import threading
 import warnings
@@ -17,7 +18,11 @@ from typing import Any
 
 from . import keeping, machine
 from .launch import cores
+from .team import HELPERS
 from .waiting import compiling
+
+PATIENCE = 120
+"""Seconds for the next of the kernels. A process may have been copied while a thread of some library held a lock: it then waits for ever."""
 
 
 def prepare(kernels: Iterable[Any], others: Callable[[bool], Iterable[Any]]) -> None:
@@ -61,12 +66,12 @@ def _weight(kernel: Any) -> int:
 
 def _alone() -> bool:
     """Whether no other thread of Python's does anything that a copy of this process could find half done."""
-    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    return machine.supported() and all(thread.name.startswith("candle-convert helper") for thread in others)
+    return machine.supported() and set(threading.enumerate()) <= {threading.current_thread(), *HELPERS.threads}
 
 
 def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, say: Callable[[int, int], None]) -> None:
     """Each process takes the number of the next task from one pipe, and says in another that it is done."""
+    HELPERS.dismiss()
     numbers, given = os.pipe()
     finished, ended = os.pipe()
     os.write(given, b"".join(number.to_bytes(2, "little") for number in range(len(tasks))))
@@ -77,10 +82,12 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, say: Callable[
             workers.append(_forked(tasks, numbers, ended))
     os.close(numbers)
     os.close(ended)
+    news = select.poll()
+    news.register(finished)
     try:
         say(0, len(tasks))
         for number in range(1, len(tasks) + 1):
-            if not os.read(finished, 1):
+            if not news.poll(1000 * PATIENCE) or not os.read(finished, 1):
                 say(len(tasks), len(tasks))
                 break
             say(number, len(tasks))

@@ -35,15 +35,18 @@ class Helpers:
     """Threads that wait for teams to help."""
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._count = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._calls: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._known: list[Helper] = []
         self._process = os.getpid()
 
     def call(self, team: np.ndarray, count: int) -> None:
         """Ask `count` threads to help a team; those that come too late find it closed."""
-        if self._count < count or self._process != os.getpid():
+        if len(self._threads) < count or self._process != os.getpid():
             self._start(count)
         here = CURRENT_CORE()
         for helper in self._known:
@@ -55,16 +58,32 @@ class Helpers:
     def _start(self, count: int) -> None:
         with self._lock:
             if self._process != os.getpid():
-                self._calls, self._count, self._known, self._process = queue.SimpleQueue(), 0, [], os.getpid()
-            while self._count < count:
-                threading.Thread(target=self._serve, args=(self._calls,), name="candle-convert helper", daemon=True).start()
-                self._count += 1
+                self._forget()
+            while len(self._threads) < count:
+                thread = threading.Thread(target=self._serve, args=(self._calls, self._known), name="candle-convert helper", daemon=True)
+                thread.start()
+                self._threads.append(thread)
 
-    def _serve(self, calls: queue.SimpleQueue[np.ndarray]) -> None:
+    def dismiss(self) -> None:
+        """End all threads, where nothing else runs in this process; the next call starts others."""
+        with self._lock:
+            threads, calls = self._threads, self._calls
+            self._forget()
+            for _ in threads:
+                calls.put(None)
+            for thread in threads:
+                thread.join()
+
+    @property
+    def threads(self) -> Sequence[threading.Thread]:
+        """Those that wait, or help."""
+        return tuple(self._threads)
+
+    @staticmethod
+    def _serve(calls: queue.SimpleQueue[np.ndarray | None], known: list[Helper]) -> None:
         own = Helper(threading.get_native_id())
-        self._known.append(own)
-        while True:
-            team = calls.get()
+        known.append(own)
+        while (team := calls.get()) is not None:
             if own.kept is not None:
                 cores, own.kept = own.kept, None
                 _allow(0, cores)

@@ -45,6 +45,42 @@ assert told[0] == (0, 6)
 assert told[-1] == (6, 6)
 """
 
+STUCK = """
+import os, pathlib, sys, threading
+from candle_convert.runtime import preparing
+
+folder, never = pathlib.Path(sys.argv[1]), threading.Lock()
+never.acquire()
+preparing.cores, preparing.PATIENCE = lambda: 2, 2
+
+
+def task(number):
+    (folder / str(number)).touch()
+    if number == 0:
+        never.acquire()
+
+
+preparing.do_all([lambda number=number: task(number) for number in range(4)])
+assert sorted(path.name for path in folder.iterdir()) == list("0123")
+"""
+
+HELPED = """
+import threading
+import numpy as np
+from candle_convert.runtime import preparing
+from candle_convert.runtime.native import CLOSED, TEAM_WORDS
+from candle_convert.runtime.team import HELPERS
+
+preparing.cores = lambda: 2
+closed = np.full(TEAM_WORDS, CLOSED)
+HELPERS.call(closed, 2)
+assert threading.active_count() == 3
+preparing.do_all([lambda: None] * 3)
+assert threading.active_count() == 1
+HELPERS.call(closed, 1)
+assert threading.active_count() == 2
+"""
+
 IN_NONE = """
 import os
 from candle_convert.runtime import preparing
@@ -115,3 +151,13 @@ def test_tasks_are_done_in_other_processes_and_told(tmp_path):
 @pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
 def test_where_no_process_can_be_started_nothing_is_done_beforehand(tmp_path):
     command(["-c", IN_NONE], tmp_path)
+
+
+@pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
+def test_a_process_that_never_ends_is_not_waited_for(tmp_path):
+    command(["-c", STUCK, tmp_path], tmp_path)
+
+
+@pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
+def test_no_helping_thread_is_there_while_processes_are_copied(tmp_path):
+    command(["-c", HELPED], tmp_path)

@@ -18,6 +18,7 @@ ROWS = (1, 3, 7, 20)
 NARROW = {"f16": 5e-4, "bf16": 3e-3}
 """What rounding rows for weights of 16 bits may change."""
 SCRIPT = """
+import faulthandler
 import sys
 import numpy as np
 from candle_convert.runtime import paths
@@ -28,6 +29,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
 
+faulthandler.dump_traceback_later(600, exit=True)  # says where it stands
 given, made = dict(np.load(sys.argv[1])), {}
 
 
