@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dtype import BlockType
+from .dtype import BlockType, DType
 from .quant import Codec, decoded
 from .record import dataclass
 from .reserve import LEAST, Reserve
@@ -62,6 +62,45 @@ class Blocks:
     def numpy(self) -> np.ndarray:
         """All values, float32."""
         return _numbers(self.dtype, self.data, self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """An array whose elements have fewer than 8 bits, as files have it.
+
+    Attributes:
+        data: uint8, the first element in the lowest bits, rows one behind another.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    data: np.ndarray
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as they are packed."""
+        return int(self.data.nbytes)
+
+    def numpy(self) -> np.ndarray:
+        """The elements, each in a byte of its own."""
+        return unpack(self.data.data, self.dtype, self.size).reshape(self.shape)
+
+
+def packed(tensor: Tensor) -> Packed | None:
+    """A tensor of elements of fewer than 8 bits as it is stored, None for others and where elements cross bytes."""
+    if tensor.dtype.bits not in (1, 2, 4) or tensor.qtype is not None:
+        return None
+    return Packed(tensor.dtype, tensor.shape, _bytes(tensor, None))
 
 
 _reading = threading.Lock()
@@ -145,8 +184,8 @@ def _bytes(tensor: Tensor, reserve: Reserve | None) -> np.ndarray:
 
 
 def stored(value: Any) -> Any:
-    """What is not read yet, read; blocks and anything else as they are."""
-    return value.numpy() if isinstance(value, Unread) else value
+    """What is not read yet, read, and what is packed, unpacked; blocks and anything else as they are."""
+    return value.numpy() if isinstance(value, Unread | Packed) else value
 
 
 def taken(op: Op) -> Callable[[Any], Any]:
@@ -155,5 +194,5 @@ def taken(op: Op) -> Callable[[Any], Any]:
 
 
 def numbers(value: Any) -> Any:
-    """The values of blocks, decoded, and of what is not read yet; anything else as it is."""
-    return value.numpy() if isinstance(value, Blocks | Unread) else value
+    """The values of blocks, decoded, of what is packed and of what is not read yet; anything else as it is."""
+    return value.numpy() if isinstance(value, Blocks | Packed | Unread) else value

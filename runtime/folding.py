@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from .applying import applied
-from .blocks import Blocks, Unread, taken
+from .blocks import Blocks, Packed, Unread, taken
 from .graph import Node, Value
 from .known import FOLDED_ELEMENTS, Known
 from .plan import known, size
 
 
-def folded(node: Node, facts: Known, constants: Mapping[Value, np.ndarray | Blocks | Unread]) -> dict[Value, np.ndarray] | None:
+def folded(node: Node, facts: Known, constants: Mapping[Value, np.ndarray | Blocks | Packed | Unread]) -> dict[Value, np.ndarray] | None:
     """The results of an inferred node by its outputs, None where they are not known or too large to be computed ahead."""
     if node.subgraphs or node.op.asks or node.op.compute is None or not node.op.repeatable:
         return None

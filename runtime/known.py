@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .blocks import Blocks, Unread
+from .blocks import Blocks, Packed, Unread
 from .graph import Value
 from .infer import MAX_DATA, Facts
 
@@ -17,7 +17,7 @@ FOLDED_ELEMENTS = 1 << 16
 class Known(Facts):
     """Facts that know constants by value, whichever graph they come from."""
 
-    def __init__(self, constants: Mapping[Value, np.ndarray | Blocks] | Mapping[Value, np.ndarray | Blocks | Unread]) -> None:
+    def __init__(self, constants: Mapping[Value, np.ndarray | Blocks | Packed] | Mapping[Value, np.ndarray | Blocks | Unread]) -> None:
         super().__init__()
         self.constants = constants
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .blocks import Blocks, Unread
+from .blocks import Blocks, Packed, Unread
 from .dtype import STRING, DType, of_numpy
 from .graph import Node, Value
 from .infer import Shape
@@ -210,9 +210,9 @@ def size(shape: Shape | None) -> int:
     return count
 
 
-def dtype_of(array: np.ndarray | Blocks | Unread) -> DType:
+def dtype_of(array: np.ndarray | Blocks | Packed | Unread) -> DType:
     """The dtype of an array, texts included."""
-    if isinstance(array, Blocks):
+    if isinstance(array, Blocks | Packed):
         return array.dtype
     return STRING if array.dtype.kind in "OUT" else dtype_of_numpy(array.dtype)
 

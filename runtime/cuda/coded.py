@@ -15,6 +15,7 @@ from ..dtype import DTYPES, BlockType
 from ..launch import Buffer, Room
 from ..record import dataclass
 from .element import stored
+from .packed import PackedBuffer
 
 F32 = np.dtype(np.float32)
 BYTES = np.dtype(np.uint8)
@@ -100,6 +101,8 @@ def seen_as(buffer: Buffer) -> tuple[np.dtype[Any], int]:
     """What kernels see a buffer as: the dtype of a flat array and its length."""
     if isinstance(buffer, Coded):
         return buffer.unit, buffer.nbytes // buffer.unit.itemsize
+    if isinstance(buffer, PackedBuffer):
+        return BYTES, buffer.nbytes
     return stored(buffer.dtype).storage, buffer.count
 
 

@@ -11,6 +11,7 @@ from . import generated
 from .element import key_of, stored
 from .kernel import Launch
 from .operand import Writer
+from .packed import element
 from .zip import THREADS, blocks_for
 
 
@@ -32,7 +33,7 @@ def each(
     for name, value in named.items():
         writer.parameter(name, value)
         if isinstance(value, Buffer) and f"get_{name}(" in body:
-            writer.head += ["@inlined", f"def get_{name}(x, place):", f"    return {stored(value.dtype).load.format('x[place]')}"]
+            writer.head += ["@inlined", f"def get_{name}(x, place):", f"    return {element(value, 'x', 'place')}"]
         if isinstance(value, Buffer) and f"put_{name}(" in body:
             writer.head += ["@inlined", f"def put_{name}(x, place, number):", f"    x[place] = {stored(value.dtype).store.format('number')}"]
     writer.add(1, "for i in range(np.int64(cuda.grid(1)), count, cuda.gridsize(1)):")

@@ -1,7 +1,7 @@
 """Elements on the device: how each dtype is stored, loaded and rounded, and scalar functions as device functions.
 
 Half precision and narrower floats are kept as their bits; they are widened to float32 when they are loaded. Elements of fewer than 8 bits have a
-byte each, as in NumPy's arrays of them.
+byte each, as in NumPy's arrays of them, but those of weights, which stay as files have them (`packed.py`).
 """
 
 from __future__ import annotations

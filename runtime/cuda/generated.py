@@ -20,7 +20,7 @@ from numba import cuda
 from {package}.bits import brain, half, to_brain, to_half
 from {package}.coded import decoder, run_of
 from {package}.element import CONVERSIONS, scalar
-from {package}.narrow import few, few_unsigned, power, small, to_few, to_power, to_small
+from {package}.narrow import few, few_unsigned, field, power, small, to_few, to_power, to_small
 globals().update(CONVERSIONS)
 '''
 

@@ -121,6 +121,17 @@ def few_unsigned(pattern: Any, width: int) -> Any:
 
 
 @inlined
+def field(data: Any, at: int, index: int, width: int) -> Any:
+    """One of integers of so many bits that lie behind each other from byte `at` on, the first one in the lowest bits."""
+    place = np.int64(index) * np.int64(width)
+    byte, low = at + (place >> np.int64(3)), place & np.int64(7)
+    found = np.int64(data[byte]) >> low
+    if low + width > 8:
+        found |= np.int64(data[byte + 1]) << (np.int64(8) - low)
+    return found & np.int64((1 << width) - 1)
+
+
+@inlined
 def to_few(x: Any, width: int) -> Any:
     """The lowest bits of an integer."""
     return np.uint8(np.int64(x) & np.int64((1 << width) - 1))

@@ -13,6 +13,7 @@ from ..launch import Argument, Buffer
 from ..record import dataclass
 from .coded import Coded
 from .element import stored
+from .packed import element
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Writer:
     def loaded(self, buffer: Buffer, array: str, place: str) -> str:
         """Text of the number at a place of the array that a parameter is; blocks are decoded."""
         if not isinstance(buffer, Coded):
-            return stored(buffer.dtype).load.format(f"{array}[{place}]")
+            return element(buffer, array, place)
         function, table = f"{array}_element", f"{array}_table"
         if table not in self.names:
             self.head.append(f"{function} = {buffer.head}")

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..blocks import numbers
 from ..launch import Buffer, Room, View
 from ..record import dataclass
 from ..registry import operators
 from .element import holds
 from .kernel import Launch
+from .packed import PackedBuffer
 from .sized import Sized
 from .zip import Chain
 
@@ -93,6 +95,8 @@ class Step:
         buffer = self.given(index)
         if buffer is None or buffer.room.constant is None:
             return None
+        if isinstance(buffer, PackedBuffer):
+            return np.asarray(numbers(buffer.host()))
         whole = buffer.room.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
         return whole.view(buffer.dtype).reshape(buffer.shape)
 

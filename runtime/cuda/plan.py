@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..blocks import Blocks, numbers
+from ..blocks import Blocks, Packed, numbers
 from ..dtype import DType
 from ..graph import Node, Value
 from ..launch import Buffer, Room
@@ -94,7 +94,7 @@ class Plan:
     arena: int = 0
     weights: dict[int, np.ndarray] = field(default_factory=dict)
     uploaded: dict[int, Weight] = field(default_factory=dict)
-    objects: dict[Value, np.ndarray | Blocks] = field(default_factory=dict)
+    objects: dict[Value, np.ndarray | Blocks | Packed] = field(default_factory=dict)
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
     flagged: Buffer | None = None
     rest: Program | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..blocks import Blocks, held
+from ..blocks import Blocks, Packed, held
 from ..copies import captures, copied, needed
 from ..dtype import STRING, DType
 from ..errors import UnsupportedError
@@ -27,6 +27,7 @@ from .element import holds
 from .hosted import once
 from .kernel import Launch
 from .order import inputs_first
+from .packed import PackedBuffer, packed_buffer
 from .place import CONTROLLED, DECIDING_ELEMENTS, PLANNERS, SIZED, Stays, Step, deciding, formula_of, placed, planned
 from .plan import Control, Download, Draw, Fixed, Home, HostStep, OnDevice, OnHost, Plan, Upload, laid_out
 from .sized import Sized
@@ -49,7 +50,7 @@ class Planner:
         self.keep = keep
         self.plan = Plan()
         self.values: dict[Value, Value] = {}
-        self.constants: dict[Value, np.ndarray | Blocks] = {}
+        self.constants: dict[Value, np.ndarray | Blocks | Packed] = {}
         self.host: set[Value] = set()
         self.device: dict[Value, Buffer] = {}
         self.sized: dict[Value, Sized] = {}
@@ -69,7 +70,7 @@ class Planner:
     def _value(self, value: Value) -> Value:
         return self.values.setdefault(value, Value(value.name))
 
-    def _constant(self, value: Value, array: np.ndarray | Blocks, dtype: DType | None = None) -> None:
+    def _constant(self, value: Value, array: np.ndarray | Blocks | Packed, dtype: DType | None = None) -> None:
         value.dtype, value.shape = dtype or dtype_of(array), array.shape
         self.constants[value] = array
 
@@ -245,7 +246,9 @@ class Planner:
                 self._add(Upload(value, home), node)
         if isinstance(found, View):
             assert results[0] is not None
-            self.device[node.outputs[0]] = found.buffer.view(results[0][1])
+            made = self.device[node.outputs[0]] = found.buffer.view(results[0][1])
+            if isinstance(made, PackedBuffer):
+                self._constant(node.outputs[0], made.host())
             return None
         for index, value in enumerate(node.outputs):
             if index in step.outputs:
@@ -272,6 +275,9 @@ class Planner:
             if blocks is not None:
                 self.device[value] = blocks
             return blocks
+        if isinstance(array, Packed):
+            home = self.device[value] = packed_buffer(array)
+            return home
         if array is not None:
             if array.dtype.kind in "OUT" or not holds(array.dtype):
                 return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..blocks import Blocks, numbers, taken
+from ..blocks import Blocks, Packed, numbers, taken
 from ..copies import captures, needed
 from ..errors import UsageError
 from ..graph import Graph, Node, Value
@@ -52,8 +52,8 @@ class Program:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks], pool: Share,
-        cache: dict[Any, np.ndarray], lent: Collection[str] = (),
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks | Packed],
+        pool: Share, cache: dict[Any, np.ndarray], lent: Collection[str] = (),
     ) -> None:
         self.nodes = list(nodes)
         self.inputs = list(inputs)
@@ -70,7 +70,7 @@ class Program:
         self._lock = threading.Lock()
 
     def sub(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks],
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], weights: Mapping[Value, np.ndarray | Blocks | Packed],
     ) -> Program:
         """A program of nodes on the same device."""
         return Program(nodes, inputs, outputs, weights, self.pool, self.cache)
@@ -131,10 +131,10 @@ def of_graph(
     return Program(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), pool, {}, lent)
 
 
-def weights_of(graph: Graph) -> dict[Value, np.ndarray | Blocks]:
+def weights_of(graph: Graph) -> dict[Value, np.ndarray | Blocks | Packed]:
     """The weights that are used and not fed, quantized ones as their blocks; bytes of a file that several are, here or elsewhere, are held once."""
     used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
-    same: dict[int, np.ndarray | Blocks] = {}
+    same: dict[int, np.ndarray | Blocks | Packed] = {}
     found = {}
     for name, tensor in graph.weights.items():
         value = graph.values.get(name)
@@ -298,10 +298,11 @@ class Runner:
     ) -> list[Any]:
         """A subgraph's results: on the host for a node that is computed there, else where they are."""
         below = self._below.get(id(graph))
-        blocks = {value: objects[home] for value, home in step.captured.items() if isinstance(home, Value) and isinstance(objects[home], Blocks)}
-        around = [value for value in captures(graph) if value not in blocks]
+        known = {value: objects[home] for value, home in step.captured.items() if isinstance(home, Value)}
+        weights = {value: found for value, found in known.items() if isinstance(found, Blocks | Packed)}
+        around = [value for value in captures(graph) if value not in weights]
         if below is None:
-            made = self.program.sub(graph.nodes, [*graph.inputs, *around], graph.outputs, weights_of(graph) | blocks)
+            made = self.program.sub(graph.nodes, [*graph.inputs, *around], graph.outputs, weights_of(graph) | weights)
             below = self._below.setdefault(id(graph), made)
         fed: list[Any] = [item if item is None or isinstance(item, list | dict | DeviceArray) else np.asarray(item) for item in inputs]
         fed += [self._found(memory, step.captured[value], objects) for value in around]

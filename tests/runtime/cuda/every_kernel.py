@@ -37,6 +37,7 @@ from candle_convert.runtime.op import Example
 from candle_convert.runtime.passes.linear import UseLinear
 from candle_convert.runtime.registry import operators
 from candle_convert.runtime.upgrade import upgrade
+from narrow_on_device import FED, kept
 from quantized_on_device import chosen, few, linear, taken, weight
 from single_node import model
 
@@ -58,6 +59,8 @@ def sources():
             yield f"operator {operator.domain} {operator.name}", lambda operator=operator: of_operator(operator)
     for name in elements():
         yield f"blocks {name}", lambda name=name: of_blocks(name)
+    for name in ("int4", "uint2", "float4_e2m1fn"):
+        yield f"packed {name}", lambda name=name: of_packed(name)
     yield "experts", of_experts
     for codec in codecs().values():
         if codec.encoder is not None:
@@ -83,6 +86,12 @@ def of_blocks(name):
             UseLinear(activations).run(graph)
             shape = (rows, *graph.inputs[0].shape[1:])
             gather(graph, {graph.inputs[0].name: np.zeros(shape, graph.inputs[0].dtype.as_numpy())}, found)
+    return list(found.values())
+
+
+def of_packed(name):
+    found = {}
+    gather(kept(name), FED, found)
     return list(found.values())
 
 

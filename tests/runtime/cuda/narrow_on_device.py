@@ -1,14 +1,24 @@
-"""Run by test_tensor under the simulator: codes of small floats against ml_dtypes, numbers between two of them, nodes that use them."""
+"""Run by test_tensor under the simulator: codes of small floats against ml_dtypes, numbers between two of them, nodes that use them; weights of few
+bits, which stay packed."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import candle_convert as cc
 import ml_dtypes
 import numpy as np
 from cached_on_device import compared
+from candle_convert.runtime.build import Builder
 from candle_convert.runtime.cuda import narrow
+from candle_convert.runtime.cuda.kernel import Launch
+from candle_convert.runtime.cuda.packed import PackedBuffer
+from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.plan import dtype_of
+from candle_convert.runtime.session import Session
+from cases import host_steps
 
 np.seterr(all="ignore")
 RNG = np.random.default_rng(0)
@@ -41,8 +51,8 @@ KINDS = {17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "flo
          25: "uint2", 26: "int2"}  # fmt: skip
 
 
-def some(name, count=12):
-    return RNG.integers(0, 100, count).astype(F32).astype(np.dtype(getattr(ml_dtypes, name))).reshape(3, -1)
+def some(name, count=12, rng=RNG, rows=3):
+    return rng.integers(0, 100, count).astype(F32).astype(np.dtype(getattr(ml_dtypes, name))).reshape(rows, -1)
 
 
 def nodes():
@@ -63,7 +73,49 @@ def nodes():
     compared("blocks of int4", "GatherBlockQuantized", rows, {"block_size": 16}, 1)
 
 
+LARGE = 1 + (1 << 17)
+"""Elements of a weight that is not computed with while planning, and which files are mapped for."""
+FED = {"scale": np.array([0.3, 0.02, 5, 1, 2], F32), "ids": np.array([6, -1, 3])}
+
+
+def kept(name, in_file=False):
+    """A graph of a weight of 5 x 7 elements, so that rows begin within bytes, of a large one, and of what nodes make of them; in files none is
+    looked up."""
+    graph, rng = Graph(), np.random.default_rng(1)
+    b = Builder(graph)
+    graph.values |= {key: Value(key, dtype_of(array), array.shape) for key, array in FED.items()}
+    scale, ids = graph.inputs = list(graph.values.values())
+    w, large = b.constant(some(name, 35, rng, 5)), b.constant(some(name, LARGE, rng, 1))
+    whole = b.add("Reshape", [large, b.constant([LARGE])])
+    graph.outputs = [b.add("DequantizeLinear", [w, scale], {"axis": 0}), whole]
+    if "float" not in name:
+        scales, zeros = b.add("Expand", [b.add("Unsqueeze", [scale, b.constant([1])]), b.constant([5, 4])]), b.constant(some(name, 20, rng, 5))
+        graph.outputs.append(b.add("DequantizeLinear", [w, scales, zeros], {"axis": 1, "block_size": 2}))
+    if not in_file:
+        graph.outputs += [b.add("Gather", [w, ids], {"axis": 1}), b.add("Cast", [b.add("Gather", [whole, ids])], {"to": 1})]
+    return graph
+
+
+def weights():
+    """Weights of few bits are packed in the device's memory, also those of files, and what is made of them is what the CPU makes."""
+    for name in ("int4", "uint4", "float4_e2m1fn", "int2", "uint2"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "model.onnx")
+            cc.onnx.Network(kept(name, in_file=True)).save(path)
+            for graph in (kept(name), cc.open(path)):
+                session, expected = Session(graph, device="cuda"), Session(graph, native=False).run(None, FED)
+                for _ in range(2):
+                    for one, other in zip(session.run(None, FED), expected, strict=True):
+                        np.testing.assert_array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), name)
+                assert not host_steps(session.program)
+                plan = session.program.plans[-1]
+                used = [item for step in plan.steps if isinstance(step, Launch) for item in step.arguments if isinstance(item, PackedBuffer)]
+                assert used, name
+                assert {item.room.nbytes for item in used} <= {-(-count * used[0].bits // 8) for count in (35, 20, LARGE)}, name
+
+
 if __name__ == "__main__":
     codes()
     nodes()
+    weights()
     print(len(KINDS))
