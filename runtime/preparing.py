@@ -6,6 +6,7 @@ This process then finds them in the cache, and loads no compiler itself.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import select
@@ -23,6 +24,8 @@ from .waiting import compiling
 
 PATIENCE = 120
 """Seconds for the next of the kernels. A process may have been copied while a thread of some library held a lock: it then waits for ever."""
+_SIGNAL_WITH_PARENT = 1
+"""Of `prctl`: the signal that a process gets when the one ends that started it. Source: prctl(2), PR_SET_PDEATHSIG."""
 
 
 def prepare(kernels: Iterable[Any], others: Callable[[bool], Iterable[Any]]) -> None:
@@ -108,6 +111,9 @@ def _forked(tasks: Sequence[Callable[[], Any]], numbers: int, ended: int) -> int
             worker = os.fork()
         if worker:
             return worker
+        ctypes.CDLL(None).prctl(_SIGNAL_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != first:
+            return 0
         while number := os.read(numbers, 2):
             tasks[int.from_bytes(number, "little")]()
             os.write(ended, b".")

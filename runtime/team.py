@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .launch import CALL, UNLESS, cores
-from .native import CLOCK, DONE, GIVE_WAY, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
+from .native import CLOCK, CLOSED, DONE, GIVE_WAY, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
 
 
 class Helper:
@@ -56,11 +56,12 @@ class Helpers:
             self._calls.put(team)
 
     def _start(self, count: int) -> None:
+        help_them = help_team.call  # loaded here: a helper could still hold the locks for that when this process is copied, where nobody opens them
         with self._lock:
             if self._process != os.getpid():
                 self._forget()
             while len(self._threads) < count:
-                thread = threading.Thread(target=self._serve, args=(self._calls, self._known), name="candle-convert helper", daemon=True)
+                thread = threading.Thread(target=self._serve, args=(self._calls, self._known, help_them), name="candle-convert helper", daemon=True)
                 thread.start()
                 self._threads.append(thread)
 
@@ -80,7 +81,7 @@ class Helpers:
         return tuple(self._threads)
 
     @staticmethod
-    def _serve(calls: queue.SimpleQueue[np.ndarray | None], known: list[Helper]) -> None:
+    def _serve(calls: queue.SimpleQueue[np.ndarray | None], known: list[Helper], help_them: Callable[[int, int, int], None]) -> None:
         own = Helper(threading.get_native_id())
         known.append(own)
         while (team := calls.get()) is not None:
@@ -88,7 +89,7 @@ class Helpers:
                 cores, own.kept = own.kept, None
                 _allow(0, cores)
             block = (ctypes.c_int64 * 2)(team.ctypes.data, GIVE_WAY)
-            help_team.call(ctypes.addressof(block), 0, 1)
+            help_them(ctypes.addressof(block), 0, 1)
             own.core = CURRENT_CORE()
 
 
@@ -139,11 +140,15 @@ class Code:
         at = self._address + 8 * INSTRUCTION * start
         team = self._team_address if threads > 1 else 0
         block = (ctypes.c_int64 * 6)(at, stop - start, team, log, GIVE_WAY, CLOCK)
-        if threads > 1:
-            self._team[DONE] = 0
-            self._team[TICKET] = 0
-            HELPERS.call(self._team, threads - 1)
-        walk.call(ctypes.addressof(block), 0, 1)
+        try:
+            if threads > 1:
+                self._team[DONE] = 0
+                self._team[TICKET] = 0
+                HELPERS.call(self._team, threads - 1)
+            walk.call(ctypes.addressof(block), 0, 1)
+        except BaseException:
+            self._team[TICKET] = CLOSED  # an interrupt before `walk` began, which would have: helpers do not wait for parts for ever
+            raise
 
     def position(self, address: int) -> int:
         """Which instruction is at an address."""

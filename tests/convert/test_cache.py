@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -48,10 +49,18 @@ assert told[-1] == (6, 6)
 STUCK = """
 import os, pathlib, sys, threading
 from candle_convert.runtime import preparing
+from candle_convert.runtime.waiting import compiling
 
 folder, never = pathlib.Path(sys.argv[1]), threading.Lock()
 never.acquire()
-preparing.cores, preparing.PATIENCE = lambda: 2, 2
+preparing.cores = lambda: 2
+
+
+def said(done, total):
+    preparing.PATIENCE = 0.1 if done == 3 else 600
+
+
+compiling.set(said)
 
 
 def task(number):
@@ -79,6 +88,67 @@ preparing.do_all([lambda: None] * 3)
 assert threading.active_count() == 1
 HELPERS.call(closed, 1)
 assert threading.active_count() == 2
+"""
+
+LOADED = """
+import threading
+import numpy as np
+from candle_convert.runtime import machine
+from candle_convert.runtime.native import CLOSED, TEAM_WORDS
+from candle_convert.runtime.team import HELPERS
+
+loading, read = [], machine.read_code
+
+
+def seen(path):
+    loading.append(threading.current_thread())
+    return read(path)
+
+
+machine.read_code = seen
+HELPERS.call(np.full(TEAM_WORDS, CLOSED), 2)
+HELPERS.dismiss()
+assert loading
+assert set(loading) == {threading.main_thread()}
+"""
+
+INTERRUPTED = """
+import numpy as np
+from candle_convert.runtime import team
+from candle_convert.runtime.launch import JUMP
+
+
+class Interrupted:
+    @property
+    def call(self):
+        raise KeyboardInterrupt
+
+
+code = team.Code([(JUMP, 1, 0, 0)], np.zeros(1, np.int64))
+walk, team.walk = team.walk, Interrupted()
+try:
+    code.walk(0, 1, 3)
+except KeyboardInterrupt:
+    team.HELPERS.dismiss()
+    team.walk = walk
+    code.walk(0, 1, 3)
+"""
+
+LEFT = """
+import sys, threading
+from candle_convert.runtime import preparing
+
+never = threading.Lock()
+never.acquire()
+preparing.cores = lambda: 2
+
+
+def task():
+    open(int(sys.argv[1]), "wb", buffering=0, closefd=False).write(b".")
+    never.acquire()
+
+
+preparing.do_all([task, task])
 """
 
 IN_NONE = """
@@ -161,3 +231,23 @@ def test_a_process_that_never_ends_is_not_waited_for(tmp_path):
 @pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
 def test_no_helping_thread_is_there_while_processes_are_copied(tmp_path):
     command(["-c", HELPED], tmp_path)
+
+
+@pytest.mark.skipif(not machine.supported(), reason="kernels are kept for Linux on x86-64")
+def test_helping_threads_load_nothing(tmp_path):
+    command(["-c", LOADED], tmp_path)  # one that held the locks for it while processes were copied let these wait for ever
+
+
+def test_an_interrupt_before_a_run_begins_lets_its_helpers_go(tmp_path):
+    command(["-c", INTERRUPTED], tmp_path)
+
+
+@pytest.mark.skipif(not machine.supported(), reason="processes are copied on Linux")
+def test_processes_end_with_the_one_that_started_them():
+    told, telling = os.pipe()
+    with subprocess.Popen([sys.executable, "-c", LEFT, str(telling)], pass_fds=[telling]) as first, open(told, "rb", buffering=0) as pipe:
+        os.close(telling)
+        assert pipe.read(1) + pipe.read(1) == b".."
+        first.kill()
+        assert select.select([pipe], [], [], 60)[0]
+        assert pipe.read(1) == b""
