@@ -112,7 +112,7 @@ def attended_cache(args: Any, part: Any, parts: Any) -> None:
             first, last = sight_of(offset + query, length, causal, left, right)
             line = mask + image * mask_batch + head * mask_head + query * mask_row + lowest * (1 if form == 1 else 4)
             top, power = weigh(
-                scores + 4 * KEYS * row, count, first - lowest, last - lowest, softcap, form, line, masked - lowest, np.float32(-np.inf)
+                scores + 4 * KEYS * row, count, first - lowest, min(last, highest) - lowest, softcap, form, line, masked - lowest, np.float32(-np.inf)
             )
             tops[row], totals[row] = top, power
         sums = f32(made)

@@ -61,6 +61,21 @@ def test_a_query_over_a_cache(each, size):
         natively("Attention", Example((*inputs, None, None, None, np.array([keys - 3])), {"is_causal": 1}), 25, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("queries", [1, 4, 50])
+@pytest.mark.parametrize("window", [40, 300])
+def test_windows_that_begin_and_end_anywhere_in_blocks_of_keys(queries, window):
+    """Truth values and a number of keys to the left say the same; a window may begin near the end of one block and go on in the next."""
+    rng = np.random.default_rng(window)
+    inputs = floats(rng, 1, 4, queries, 32), 3 * floats(rng, 1, 2, 700, 32), floats(rng, 1, 2, 700, 32)
+    for end in (queries, 263, 300, 513, 524, 539, 700):
+        place = end - queries + np.arange(queries)[:, None] - np.arange(700)
+        seen = np.array([end])
+        (hidden,) = natively("Attention", Example((*inputs, (place >= 0) & (place < window)), {}), 25, rtol=2e-4, atol=2e-5)
+        attributes = {"is_causal": 1, "left_window_size": window - 1}
+        (counted,) = natively("Attention", Example((*inputs, None, None, None, seen), attributes), 25, rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(hidden, counted, rtol=2e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("queries", [1, 3, 60])
 @pytest.mark.parametrize("size", [16, 40])
 def test_f16_is_widened_and_rounded_once(queries, size):
