@@ -59,7 +59,7 @@ def build(net: Decoder) -> None:
         h = bias_norm(net, x, f"layers.{i}.attn_norm")
         window = windows[i] if windows else None
         turned = rotary if windows is None or window else None
-        y = self_attention(net, h, i, turned, net.visible(window), normed=own_head_norm)
+        y = self_attention(net, h, i, turned, window=window, normed=own_head_norm)
         x = net.Add(x, net.Add(y, gated(net, h, f"layers.{i}.mlp", config.act)))
     net.end(x, bias_norm, change=lambda logits: net.Mul(logits, config.logits))
 

@@ -78,12 +78,12 @@ def build(net: Decoder) -> None:
     scale = config.head_dim**-0.5
     rotary = None if config.alibi else Rotary(config.head_dim, config.theta, config.scaling, config.context)
     x = net.begin()
-    mask = biased(net, slopes(config.heads), scale, narrow=True) if config.alibi else net.visible()
+    mask = biased(net, slopes(config.heads), scale, narrow=True) if config.alibi else None
     for i in range(config.layers):
         name = f"layers.{i}"
         h = bias_norm(net, x, f"{name}.attn_norm")
         seen = bias_norm(net, x, f"{name}.attn_norm_2") if net.has(f"{name}.attn_norm_2.weight") else h
-        y = self_attention(net, seen, i, rotary, mask)
+        y = self_attention(net, seen, i, rotary, mask=mask)
         if config.parallel:
             x = net.Add(net.Add(plain(net, h, f"{name}.mlp", config.act), y), x)
         else:

@@ -68,7 +68,7 @@ def build_gemma(net: Decoder) -> None:
     rotary = Rotary(config.head_dim, config.theta, PLAIN, config.context)
     x = net.Mul(net.begin(), math.sqrt(config.hidden))
     for i in range(config.layers):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible()))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, norm)
 
@@ -83,7 +83,7 @@ def build_gemma2(net: Decoder) -> None:
     for i, window in enumerate(config.windows):
         y = norm(net, x, f"layers.{i}.attn_norm")
         rotary, cap = local if window else whole, config.attention_cap or 0.0
-        y = self_attention(net, y, i, rotary, net.visible(window), scale=config.query_scalar**-0.5, softcap=cap)
+        y = self_attention(net, y, i, rotary, window=window, scale=config.query_scalar**-0.5, softcap=cap)
         x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
         y = gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act)
         x = net.Add(x, norm(net, y, f"layers.{i}.after_mlp"))

@@ -132,7 +132,7 @@ def build(net: Decoder) -> None:
     x = net.begin()
     for i in range(config.layers):
         name = f"layers.{i}"
-        y = self_attention(net, norm(net, x, f"{name}.attn_norm"), i, rotary, net.visible())
+        y = self_attention(net, norm(net, x, f"{name}.attn_norm"), i, rotary)
         x = net.Add(x, after(y, f"{name}.after_attn"))
         y = gated_both(net, norm(net, x, f"{name}.mlp_norm"), f"{name}.mlp", config.act, config.intermediate)
         x = net.Add(x, after(y, f"{name}.after_mlp"))

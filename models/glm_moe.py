@@ -64,7 +64,7 @@ def build(net: Decoder) -> None:
     rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
     x = net.begin()
     for i in range(config.layers):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible()))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary))
         x = net.Add(x, mixed(net, norm(net, x, f"layers.{i}.mlp_norm"), i))
     net.end(x, norm)
 

@@ -44,7 +44,7 @@ def build(net: Decoder) -> None:
     config = net.config
     x = net.Add(net.begin(), embedding(net, net.positions, "positions"))
     for i in range(config.layers):
-        x = net.Add(x, self_attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, None, net.visible()))
+        x = net.Add(x, self_attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, None))
         x = net.Add(x, plain(net, bias_norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, bias_norm)
 

@@ -39,7 +39,7 @@ def build(net: Decoder) -> None:
     x = net.begin()
     for i in range(config.layers):
         name = f"layers.{i}"
-        y = net.Add(x, self_attention(net, bias_norm(net, x, f"{name}.attn_norm"), i, rotary, net.visible()))
+        y = net.Add(x, self_attention(net, bias_norm(net, x, f"{name}.attn_norm"), i, rotary))
         seen = x if config.parallel else y
         x = net.Add(y, plain(net, bias_norm(net, seen, f"{name}.mlp_norm"), f"{name}.mlp", config.act))
     net.end(x, bias_norm)

@@ -85,7 +85,7 @@ def _attention(net: Decoder, x: Value, i: int, rotary: Rotary, window: int | Non
     q, k, v = projected(net, x, name)
     q, k = rotary.turn(net, q, heads, net.positions), rotary.turn(net, k, groups, net.positions)
 
-    keys, values = (net.cached(f"key_values.{i}.{what}", each, groups, size) for what, each in (("key", k), ("value", v)))
+    keys, values = (net.cached(f"key_values.{i}.{what}", each, groups, size, window) for what, each in (("key", k), ("value", v)))
     queries = net.Transpose(net.heads_apart(q, heads, size), perm=[0, 2, 1, 3])
     y = net.AttentionWithSinks(queries, keys, values, net.visible(window), net.vector(f"{name}.sinks"), domain="candle")
     return linear(net, net.heads_together(net.Transpose(y, perm=[0, 2, 1, 3])), f"{name}.o")

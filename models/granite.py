@@ -49,7 +49,7 @@ def build(net: Decoder) -> None:
     x = net.Mul(net.begin(), config.embeddings)
     for i in range(config.layers):
         name = f"layers.{i}.mlp"
-        y = self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(), scale=config.scores)
+        y = self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, scale=config.scores)
         x = net.Add(x, net.Mul(y, config.residual))
         h = norm(net, x, f"{name}_norm")
         mixed = net.has(f"{name}.router.weight")

@@ -132,7 +132,7 @@ def build(net: Decoder) -> None:
     x = net.begin()
     for i in range(config.layers):
         y = norm(net, x, f"layers.{i}.norm")
-        x = net.Add(x, self_attention(net, y, i, rotary, net.visible()) if attends(config, i) else convolution(net, y, i))
+        x = net.Add(x, self_attention(net, y, i, rotary) if attends(config, i) else convolution(net, y, i))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, norm)
 

@@ -52,7 +52,7 @@ def build(net: Decoder) -> None:
     rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, factors="rope.factors")
     x = net.begin()
     for i, window in enumerate(config.windows):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, norm)
 

@@ -58,7 +58,7 @@ def build(net: Decoder) -> None:
 
     x = net.begin()
     for i, window in enumerate(config.windows):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window), normed=grown))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window, normed=grown))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, norm)
 

@@ -43,7 +43,7 @@ def build(net: Decoder) -> None:
         return softmax_router(net, logits, config.experts_used, normalize=True)
 
     for i, window in enumerate(config.windows):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         h = norm(net, x, f"layers.{i}.mlp_norm")
         x = net.Add(x, gated_experts(net, h, f"layers.{i}.mlp", route, hidden=config.hidden, act=config.act))
     net.end(x, norm)

@@ -67,7 +67,7 @@ def build_olmo2(net: Decoder) -> None:
     local = Rotary(config.head_dim, config.theta, PLAIN, config.context)
     x = net.begin()
     for i, window in enumerate(config.windows):
-        y = self_attention(net, x, i, local if window else whole, net.visible(window), normed=lambda net, y, name, heads: norm(net, y, name))
+        y = self_attention(net, x, i, local if window else whole, window=window, normed=lambda net, y, name, heads: norm(net, y, name))
         x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
         x = net.Add(x, norm(net, gated(net, x, f"layers.{i}.mlp", config.act), f"layers.{i}.after_mlp"))
     net.end(x, norm)

@@ -56,7 +56,7 @@ def build(net: Decoder) -> None:
     x = net.begin()
     for i in range(config.layers):
         h = bias_norm(net, x, f"layers.{i}.attn_norm")
-        y = self_attention(net, h, i, rotary, net.visible(), normed=_head_norm)
+        y = self_attention(net, h, i, rotary, normed=_head_norm)
         x = net.Add(net.Add(y, plain(net, h, f"layers.{i}.mlp", config.act)), x)
     net.end(x, bias_norm)
 

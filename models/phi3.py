@@ -68,7 +68,7 @@ def build(net: Decoder) -> None:
 
     x = net.begin()
     for i, window in enumerate(config.windows):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         x = net.Add(x, gated_both(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act, config.intermediate))
     net.end(x, norm)
 

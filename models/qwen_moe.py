@@ -69,7 +69,7 @@ def build(net: Decoder) -> None:
     rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
     x = net.begin()
     for i, window in enumerate(config.windows):
-        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         h = norm(net, x, f"layers.{i}.mlp_norm")
         x = net.Add(x, _mixture(net, h, f"layers.{i}.mlp") if sparse(config, i) else gated(net, h, f"layers.{i}.mlp", config.act))
     net.end(x, norm)

@@ -89,7 +89,7 @@ def build(net: Decoder) -> None:
     x = net.Mul(net.begin(), _in_bf16(math.sqrt(config.hidden)))
     for i in range(config.layers):
         y = norm(net, x, f"layers.{i}.norm")
-        x = net.Add(x, recurrence(net, y, i) if recurrent(config, i) else self_attention(net, y, i, rotary, net.visible(config.window)))
+        x = net.Add(x, recurrence(net, y, i) if recurrent(config, i) else self_attention(net, y, i, rotary, window=config.window))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     cap = config.logit_cap
     net.end(x, norm, change=lambda logits: net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits)

@@ -50,7 +50,7 @@ def build(net: Decoder) -> None:
     x = net.begin()
     for i, (window, turned) in enumerate(zip(config.windows, config.turned, strict=True)):
         h = norm(net, x, f"layers.{i}.attn_norm")
-        x = net.Add(x, self_attention(net, h, i, rotary if turned else None, net.visible(window)))
+        x = net.Add(x, self_attention(net, h, i, rotary if turned else None, window=window))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, norm)
 

@@ -37,7 +37,7 @@ def build(net: Decoder) -> None:
     for i in range(config.layers):
         name = f"layers.{i}"
         h = bias_norm(net, x, f"{name}.attn_norm")
-        y = net.Add(x, self_attention(net, h, i, rotary, net.visible(), normed=own_head_norm))
+        y = net.Add(x, self_attention(net, h, i, rotary, normed=own_head_norm))
         h = h if config.parallel else bias_norm(net, y, f"{name}.mlp_norm")
         x = net.Add(y, gated(net, h, f"{name}.mlp", config.act))
     net.end(x, bias_norm)

@@ -31,7 +31,7 @@ def build(net: Decoder) -> None:
     rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
     x = net.begin()
     for i, window in enumerate(config.windows):
-        x = net.Add(x, self_attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, rotary, net.visible(window)))
+        x = net.Add(x, self_attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         x = net.Add(x, plain(net, bias_norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, bias_norm)
 

@@ -90,6 +90,16 @@ class Cache:
         return places
 
 
+def turned(array: np.ndarray, axis: int, length: int, count: int) -> np.ndarray:
+    """A ring along an axis, in which number n lies at n modulo its length, as one of another length, after `count` numbers."""
+    held = array.shape[axis]
+    numbers = np.arange(max(0, count - min(held, length)), count)
+    made = np.zeros((*array.shape[:axis], length, *array.shape[axis + 1 :]), array.dtype)
+    if len(numbers):
+        np.moveaxis(made, axis, 0)[numbers % length] = np.moveaxis(array, axis, 0)[numbers % held]
+    return made
+
+
 def grown(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """`array`, followed by zeros up to a shape."""
     if array.shape == shape:

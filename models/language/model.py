@@ -12,12 +12,13 @@ import numpy as np
 from ...runtime.copies import copied_graph
 from ...runtime.dtype import BF16, F16
 from ...runtime.errors import UsageError
-from ...runtime.graph import Graph, Value
+from ...runtime.graph import Dim, Graph, Value
 from ...runtime.lengths import FEW, LENGTHS
 from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.session import Session
-from .cache import PLACE, Cache, Decoding, grown
+from ..layers.window import needed, window_of
+from .cache import PLACE, Cache, Decoding, grown, turned
 from .pieces import MOST, SHORT, piece
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 PAST, PRESENT = "past_", "present_"
 LAST = "last_logits"
-ROOM = 256
-"""Tokens that a cache of fixed room has room for at first; it grows by doubling."""
+ROOM, MORE = 256, 2048
+"""Tokens that a cache of fixed room has room for at first; it grows by doubling, and by `MORE` from there on."""
 
 
 def is_state(value: Value) -> bool:
@@ -215,10 +216,10 @@ class LanguageModel:
             self.session(output)
             dtypes = self._dtypes[output]
             for value in self._states:
-                shape, held = _shape(value, len(tokens), room), cache.states[value.name]
+                shape, held = _shape(value, len(tokens), room, tokens.shape[1]), cache.states[value.name]
                 if held.shape != shape or held.dtype != dtypes[value.name]:
                     array = held if isinstance(held, np.ndarray) else held.numpy()
-                    cache.states[value.name] = grown(array.astype(dtypes[value.name], copy=False), shape)
+                    cache.states[value.name] = _fitted(array, value, shape, dtypes[value.name], before)
         places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {"input_ids": tokens, "attention_mask": cache.marks, "position_ids": places, PLACE: np.array(before, np.int64)}
         return {name: array for name, array in feeds.items() if name in self._names} | cache.states
@@ -298,14 +299,31 @@ def _has_narrow_weights(graph: Graph) -> bool:
 
 
 def _room(length: int) -> int:
-    return max(ROOM, 1 << (length - 1).bit_length())
+    return max(ROOM, 1 << (length - 1).bit_length()) if length <= MORE else -(-length // MORE) * MORE
 
 
-def _shape(value: Value, batch: int, room: int) -> tuple[int, ...]:
-    """Shape of a state that has room for so many tokens."""
+def _shape(value: Value, batch: int, room: int, count: int = MOST) -> tuple[int, ...]:
+    """Shape of a state that has room for so many tokens, or in a ring for what `count` tokens of a run see."""
     assert value.shape is not None
     first, *rest = value.shape
-    return (batch if isinstance(first, str) else first or batch, *(length if isinstance(length, int) else room for length in rest))
+    return (batch if isinstance(first, str) else first or batch, *(_length(dim, room, count) for dim in rest))
+
+
+def _length(dim: Dim, room: int, count: int) -> int:
+    if isinstance(dim, int):
+        return dim
+    window = window_of(dim)
+    return room if window is None else min(room, needed(window, max(count, MOST)))
+
+
+def _fitted(held: np.ndarray, value: Value, shape: tuple[int, ...], dtype: np.dtype[Any], seen: int) -> np.ndarray:
+    """A state behind `seen` tokens with room for more; a ring that is longer than it has to be stays as it is."""
+    assert value.shape is not None
+    held = held.astype(dtype, copy=False)
+    axis = next((axis for axis, dim in enumerate(value.shape) if axis and window_of(dim) is not None), None)
+    if axis is None:
+        return grown(held, shape)
+    return held if held.shape[axis] >= shape[axis] else turned(held, axis, shape[axis], seen)
 
 
 def _present(name: str, results: set[str]) -> str:

@@ -6,7 +6,7 @@ name them). There are two kinds of cache:
 
 - growing: a run appends its keys and values to those of the past; total = past + length. This is what exported models have.
 - fixed: the cache has room for total tokens, and a run writes from the place ``cache_position`` (a number) on. Shapes stay the same from token
-  to token, so that one plan serves them all.
+  to token, so that one plan serves them all. Layers with a window have a ring instead (`window`), which is as long as what they can see.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...runtime.graph import Dim, Graph, Value
 from ...runtime.tensor import Tensor
 from .linear import embedding, head, linear
 from .net import Net
+from .window import ring
 
 if TYPE_CHECKING:
     Norm = Callable[[Net, Value, str], Value]
@@ -41,6 +42,7 @@ class Decoder(Net):
         super().__init__(graph, config, weights)
         self.fixed = fixed
         self._states: list[tuple[str, Value]] = []
+        self._rings: dict[int, Value] = {}
 
     def begin(self, embed: str = "embed") -> Value:
         """Declare the inputs; the tokens' embeddings [batch, length, hidden]."""
@@ -55,14 +57,20 @@ class Decoder(Net):
         """A state of the model before this run: ``past_NAME``. It starts as zeros, of no length where its length is `PAST`."""
         return self.input(f"past_{name}", "f32", ("batch_size", *shape))
 
-    def cached(self, name: str, new: Value, heads: int, size: int) -> Value:
-        """Keys or values [batch, heads, total, size], of the past and of this run ([batch, length, heads x size])."""
-        past = self.past(name, (heads, TOTAL if self.fixed else PAST, size))
+    def cached(self, name: str, new: Value, heads: int, size: int, window: int | None = None) -> Value:
+        """Keys or values [batch, heads, total, size], of the past and of this run ([batch, length, heads x size]).
+
+        In a fixed cache those that are only seen within a window are a ring.
+        """
         new = self.Transpose(self.heads_apart(new, heads, size), perm=[0, 2, 1, 3])
         if self.fixed:
-            whole = self.TensorScatter(past, new, self.once("places", lambda: self.Expand(self.place, self.Shape(self.ids, start=0, end=1))), axis=2)
+            past = self.past(name, (heads, TOTAL if window is None else ring(window), size))
+            places = self.once("places", lambda: self.Expand(self.place, self.Shape(self.ids, start=0, end=1)))
+            whole = self.TensorScatter(past, new, places, axis=2, mode="linear" if window is None else "circular")
+            if window is not None:
+                self._rings.setdefault(window, whole)
         else:
-            whole = self.Concat(past, new, axis=2)
+            whole = self.Concat(self.past(name, (heads, PAST, size)), new, axis=2)
         self.present(name, whole)
         return whole
 
@@ -111,25 +119,42 @@ class Decoder(Net):
         return rows
 
     def visible(self, window: int | None = None) -> Value:
-        """Which keys each query may look at: bool [batch, 1, length, total]; at most `window` back, itself included."""
-        return self.once(("visible", window), lambda: self._visible(window))
+        """Which keys each query may look at: bool [batch, 1, length, total]; at most `window` back, itself included.
 
-    def slots(self) -> tuple[Value, Value]:
-        """Places of queries [length, 1] and of keys [1, total] in the cache."""
-        return self.once("slots", self._slots)
-
-    def _slots(self) -> tuple[Value, Value]:
-        zero, one = self.Constant(value_int=0), self.Constant(value_int=1)
-        total = self.Squeeze(self.Shape(self.mask, start=1, end=2))
-        length = self.Squeeze(self.Shape(self.ids, start=1, end=2))
-        past = self.place if self.fixed else self.Sub(total, length)
-        return self.Add(self.Unsqueeze(self.Range(zero, length, one), [1]), past), self.Unsqueeze(self.Range(zero, total, one), [0])
+        Where keys lie in a ring, the keys of the window's layers have to be `cached` first.
+        """
+        return self.once(("visible", window), lambda: self._in_ring(window) if window in self._rings else self._visible(window))
 
     def _visible(self, window: int | None) -> Value:
-        query, key = self.slots()
-        seen = self.GreaterOrEqual(query, key)
+        query, key = self._queries(), self.once("keys", lambda: self._numbers(self.Shape(self.mask, start=1, end=2)))
+        return self._seen(query, key, window, self.GreaterOrEqual(query, key), self.mask)
+
+    def _in_ring(self, window: int) -> Value:
+        """A slot holds the last token whose number has that remainder, which is negative where there is none yet."""
+        query, length = self._queries(), self.Shape(self._rings[window], start=2, end=3)
+        last = self.Sub(self.Add(self.place, self.Squeeze(self.Shape(self.ids, start=1, end=2))), 1)
+        key = self.Sub(last, self.Mod(self.Sub(last, self._numbers(length)), length))
+        written = self.GreaterOrEqual(key, self.Constant(value_int=0))
+        mask = self.Gather(self.mask, self.Squeeze(self.Max(key, self.Constant(value_int=0)), [0]), axis=1)
+        return self._seen(query, key, window, self.And(self.GreaterOrEqual(query, key), written), mask)
+
+    def _queries(self) -> Value:
+        """Numbers of this run's tokens, padding included, [length, 1]."""
+        return self.once("queries", self._placed)
+
+    def _placed(self) -> Value:
+        length = self.Shape(self.ids, start=1, end=2)
+        past = self.place if self.fixed else self.Sub(self.Shape(self.mask, start=1, end=2), length)
+        return self.Add(self.Transpose(self._numbers(length)), past)
+
+    def _numbers(self, count: Value) -> Value:
+        """0, 1, 2 ... below a number [1], as [1, number]."""
+        return self.Unsqueeze(self.Range(self.Constant(value_int=0), self.Squeeze(count), self.Constant(value_int=1)), [0])
+
+    def _seen(self, query: Value, key: Value, window: int | None, before: Value, mask: Value) -> Value:
+        """What is `before` a query, within its window, and no padding; padding sees itself, so that its rows stay finite."""
         if window is not None:
-            seen = self.And(seen, self.Less(self.Sub(query, key), [window]))
-        tokens = self.Unsqueeze(self.Cast(self.mask, to=9), [1, 2])
-        own: Value = self.Or(self.And(seen, tokens), self.Equal(query, key))  # padding sees itself, so that its rows stay finite
+            before = self.And(before, self.Less(self.Sub(query, key), [window]))
+        tokens = self.Unsqueeze(self.Cast(mask, to=9), [1, 2])
+        own: Value = self.Or(self.And(before, tokens), self.Equal(query, key))
         return own

@@ -299,6 +299,16 @@ def _attention(tracing: Tracing, node: Node) -> None:
     tracing.state[node.outputs[0]] = heads
 
 
+def _shape(tracing: Tracing, node: Node) -> None:
+    """Lengths that the ranks share."""
+    x = node.inputs[0]
+    part = None if x is None else tracing.state.get(x)
+    if x is None or part is None:
+        return
+    if x.shape is None or len(x.shape) + part.axis in range(len(x.shape))[node.attributes.get("start", 0) : node.attributes.get("end")]:
+        raise Refused(part.network, "the length of a part is asked for")
+
+
 def _split(tracing: Tracing, node: Node) -> None:
     x = node.inputs[0]
     part = None if x is None else tracing.state.get(x)
@@ -332,6 +342,6 @@ ELEMENTWISE = (
 RULES: dict[tuple[str, str], Rule] = {
     **{("", name): _elementwise for name in ELEMENTWISE},
     ("", "MatMul"): _product, ("candle", "MatMulExperts"): _product, ("", "Gather"): _gather, ("", "Reshape"): _reshape,
-    ("", "Transpose"): _transpose, ("", "RotaryEmbedding"): _rotary, ("", "TensorScatter"): _cached, ("", "Concat"): _cached,
+    ("", "Shape"): _shape, ("", "Transpose"): _transpose, ("", "RotaryEmbedding"): _rotary, ("", "TensorScatter"): _cached, ("", "Concat"): _cached,
     ("", "Attention"): _attention, ("", "Split"): _split, ("", "RMSNormalization"): _normed, ("", "LayerNormalization"): _normed,
 }
