@@ -10,7 +10,6 @@ from ...runtime.build import Builder
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Planned, Step, composed, cuda
-from ...runtime.cuda.product import Axes, product
 from ...runtime.cuda.zip import Apply, Chain, applied, copied, mapped, zipped
 from ...runtime.graph import Node
 from ...runtime.launch import Buffer
@@ -23,7 +22,6 @@ from ..term import Term, lowered
 from .fused import _order as order
 from .fused import fused_conv, fused_gemm, fused_matmul, nhwc_conv, nhwc_max_pool
 from .gelu import bias_gelu, fast_gelu, gelu, quick_gelu
-from .matmul_nbits import matmul_nbits
 from .multi_head_attention import multi_head_attention
 from .norm import simplified_layer_normalization, skip_layer_normalization, skip_simplified_layer_normalization
 from .rotary_embedding import rotary_embedding
@@ -270,48 +268,3 @@ def multi_head_on_device(step: Step) -> Planned:
     y = step.output() if step.wanted(0) else step.temporary(query.dtype, (*query.shape[:2], heads * v.shape[3]))
     scale = step.attributes["scale"] or 1 / max(1, q.shape[3]) ** 0.5
     return [*launches, *attended(step, q, k, v, in_heads(y, heads), scale, 0.0, sight, wide(query.dtype))]
-
-
-def _field(byte: int, place: int, bits: int) -> int:
-    return (byte >> (place * bits)) & ((1 << bits) - 1)
-
-
-@cuda(matmul_nbits)
-def matmul_nbits_on_device(step: Step) -> Planned:
-    """The weight decoded, then a product. Bits that divide a byte."""
-    attributes = step.attributes
-    a, codes, scales, zeros, bias, y = step.input(0), step.input(1), step.input(2), step.given(3), step.given(5), step.output()
-    bits, inner, outer, block = attributes["bits"], attributes["K"], attributes["N"], attributes["block_size"]
-    blocks, each = -(-inner // block), 8 // bits
-    if bits not in (2, 4, 8) or step.given(4) is not None or block % each:
-        return "weights whose columns are reordered, or of 3, 5, 6 and 7 bits, are decoded on the CPU"
-    launches: list[Launch | Chain] = []
-    places = step.held(np.arange(each))
-    if zeros is None:
-        zero = step.held(np.full((1, 1), 1 << (bits - 1), np.float32))
-    elif zeros.dtype != np.uint8:
-        zero = zeros.view((outer, blocks))
-    else:
-        zero = step.temporary(np.float32, (outer, blocks))
-        row = zeros.count // outer
-        at = [step.held(found) for found in (np.arange(blocks) // each, np.arange(blocks) % each)]
-        packed = Operand(zeros, (row, 0), lookups=(Lookup(at[0], (0, 1), 1, row),))
-        apply = Apply(_field, (zeros, at[1]), (float(bits),), np.dtype(np.int64), zero.dtype)
-        launches.append(zipped([apply], (outer, blocks), [packed, Operand(at[1], (0, 1))], over(zero, zero.shape)))
-    weight = step.temporary(np.float32, (outer, blocks, block // each, each))
-    found = [codes.view((outer, blocks, block // each, 1)), places, scales.view((outer, blocks, 1, 1)), zero.view((*zero.shape, 1, 1))]
-    integers, floats = np.dtype(np.int64), np.dtype(np.float32)
-    steps = [
-        Apply(_field, tuple(found[:2]), (float(bits),), integers, integers), Apply(_decoded, (None, *found[2:]), (), floats, weight.dtype),
-    ]
-    launches.append(zipped(steps, weight.shape, [over(item, weight.shape) for item in found], over(weight, weight.shape)))
-    rows = a.count // inner
-    launches.append(product(
-        a, weight, y, Axes([], [], [], []), Axes([rows], [inner], None, [outer]), Axes([outer], None, [blocks * block], [1]),
-        Axes([inner], [1], [1], None),
-    ))
-    return [*launches, *([mapped(_plus, [y, bias], y)] if bias is not None else [])]
-
-
-def _decoded(code: float, scale: float, zero: float) -> float:
-    return (code - zero) * scale

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.cuda.place import composed
-from ...runtime.dtype import F32, I32, I64, U8
+from ...runtime.dtype import F32, I32, I64
 from ..forming_cuda import Form, Stays, dtype_of, forms, lengths
 from ..term import Term
 from .dynamic_products import qgemm
-from .gather_block_quantized import gather_block_quantized
 from .linear_attention import causal_conv_with_state, linear_attention, linear_attention_gate
 from .matmul_bnb4 import TABLES, matmul_bnb4
 from .norm import embed_layer_normalization, gated_rms_norm, quantized_embed_layer_normalization
@@ -180,33 +179,6 @@ def _of_floats(form: Form) -> None:
     form.give(0, a.call("MatMul", matrix.call("Transpose", perm=[1, 0]) if given["transB"] else matrix))
 
 
-def _blocks(form: Form) -> None:
-    given = form.attributes
-    data, indices, scales, zeros, bits = form.input(0), form.input(1), form.input(2), form.given(3), given["bits"]
-    rank, packed = len(lengths(data)), dtype_of(data) is U8
-    if not packed:
-        bits = 8
-    if given["gather_axis"] % rank or given["quantize_axis"] % rank != rank - 1 or bits not in (2, 4, 8):
-        raise Stays("other than rows looked up by their first axis and quantized along the last are decoded on the CPU")
-    count = lengths(data)[-1] * (8 // bits)
-    size = given["block_size"] or count
-    blocks = lengths(scales)[-1]
-    if count != size * blocks:
-        raise Stays("rows that do not fill their last block are decoded on the CPU")
-    rows, ids = lengths(data)[0], form.cast(indices, I64)
-    place = (ids < 0).where(ids + rows, ids)
-    known = (place >= 0).call("And", place < rows)
-    place = known.where(place, form.constant(0))
-    codes = form.cast(unpacked(form, data.call("Gather", place), bits), F32)
-    lead = lengths(codes)[:-1]
-    zero = form.constant(1 << (bits - 1) if packed else 0, "float32") if zeros is None else form.cast(
-        form.part(unpacked(form, zeros.call("Gather", place), bits), -1, 0, blocks), F32).call("Unsqueeze", form.constant([-1]))
-    each = form.cast(scales.call("Gather", place), F32).call("Unsqueeze", form.constant([-1]))
-    y = form.reshaped((form.reshaped(codes, *lead, blocks, size) - zero) * each, *lead, count)
-    kept = form.reshaped(known, *lengths(ids), *[1] * (rank - 1))
-    form.give(0, form.cast(kept.where(y, 0.0), dtype_of(scales)))
-
-
 def _gemm(form: Form) -> None:
     a, a_scale, a_zero, b, b_scale, b_zero = (form.input(index) for index in range(6))
     given, c = form.attributes, form.given(6)
@@ -222,6 +194,6 @@ def _gemm(form: Form) -> None:
 for _op, _formula in (
     (embed_layer_normalization, _embedding), (quantized_embed_layer_normalization, _embedding_of_bytes), (gated_rms_norm, _opened),
     (linear_attention_gate, _gates), (linear_attention, _recurrent), (causal_conv_with_state, _causal), (matmul_bnb4, _of_floats),
-    (gather_block_quantized, _blocks), (qgemm, _gemm), (multimodal_rotary_embedding, _turned),
+    (qgemm, _gemm), (multimodal_rotary_embedding, _turned),
 ):  # fmt: skip
     composed(_op)(forms(_formula))

@@ -48,6 +48,9 @@ def fits(what: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.
         case("f32[3,32]", "u8[4,1,32]", "f32[4]", "u8[4]", None, "f32[4]", K=32, N=4, bits=8, block_size=32),
         case("f32[3,64]", "u8[4,2,8]", "f32[4,2]", "u8[4,1]", K=64, N=4, bits=2, block_size=32),
         case("f32[3,64]", "u8[4,2,16]", "f32[4,2]", "f32[4,2]", K=64, N=4, block_size=32),
+        case("f32[2,32]", "u8[3,2,8]", "f32[3,2]", None, np.arange(32, dtype=np.int32) % 2, K=32, N=3, block_size=16),
+        case("f32[2,20]", "u8[3,2,6]", "f32[3,2]", "u8[3,1]", K=20, N=3, bits=3, block_size=16),
+        case("f32[5,40]", "u8[5,3,8]", "f32[5,3]", "u8[5,2]", None, "f32[5]", K=40, N=5, block_size=16),
     ],
 )
 @widened

@@ -76,7 +76,7 @@ def rows_by(step: Step, x: Buffer, w: Buffer, y: Buffer, rounded: bool) -> list[
     """y [rows, out] from x [rows, in] and w [out, in]; where `rounded`, x is rounded to 8 bits first."""
     launches: list[Launch | Chain] = []
     (rows, depth), columns = x.shape, w.shape[0]
-    runs = w if isinstance(w, Coded) and w.run is not None and x.dtype == y.dtype == F32 else None
+    runs = w if isinstance(w, Coded) and w.run is not None and x.dtype == F32 else None
     if runs is not None and rounded:
         codes, scales = codes_of(step, x, launches)
         if rows > FEW:
@@ -105,7 +105,7 @@ def of_experts(step: Step, x: Buffer, w: Buffer, ids: Buffer, y: Buffer, each: b
     flag = step.flag(f"an expert of {step.node.op.name} is outside of the weights")
     launches: list[Launch | Chain] = []
     rows = x.view((x.count // depth, depth))
-    if isinstance(w, Coded) and w.run is not None and x.dtype == y.dtype == F32:
+    if isinstance(w, Coded) and w.run is not None and x.dtype == F32:
         codes, scales = codes_of(step, rows, launches) if rounded else (rows, None)
         return [*launches, row_product(codes, scales, w, y.view((chosen, columns)), Chosen(ids, experts, 1 if each else count, flag))]
     if rounded:
@@ -154,7 +154,8 @@ def _rounded(step: Step, x: Buffer, launches: list[Launch | Chain]) -> tuple[Buf
 
 def _sums(step: Step, x: Buffer, w: Coded, depth: int, launches: list[Launch | Chain]) -> Buffer | None:
     """Sums of the codes of each run, where a weight's type has minima."""
-    if w.run.least is None:
+    assert w.run is not None
+    if not w.run.least:
         return None
     rows, runs, length = x.shape[0], depth // w.run.length, w.run.length
     made, codes = step.temporary(F32, (rows, runs)), x.view((rows, runs, length), dtype=np.dtype(np.int8))

@@ -62,7 +62,7 @@ def half_product(
         lambda level, at: offsets(writer, level, "n", at, columns, {"c": "c_n"}),
         lambda level, found: writer.add(level, f"c[c_start + c_s + c_m + c_n] = {stored(c.dtype).store.format(found)}"),
     )
-    title = f"product of {a.dtype} and {b.kind.name if isinstance(b, Coded) else b.dtype} on tensor cores"
+    title = f"product of {a.dtype} and {b.form.name if isinstance(b, Coded) else b.dtype} on tensor cores"
     kernel = generated.made(title, writer.text(), (tiling.threads,), LEAST[kind])
     return Launch(kernel, writer.values, blocks)
 
@@ -75,7 +75,7 @@ def _way(buffer: Buffer, group: Axes, start: int, name: str, stack: Axes, depth:
     if along != [1]:
         return "elements"
     if isinstance(buffer, Coded):
-        return "runs" if buffer.run is not None and not any(item % buffer.kind.block for item in others) else "elements"
+        return "runs" if buffer.run is not None and not any(item % buffer.form.whole for item in others) else "elements"
     aligned = not any(item % 8 for item in (depth.count, *others)) and buffer.offset % 16 == 0 and buffer.count % 8 == 0
     return "copied" if aligned and KINDS.get(buffer.dtype.name) == kind else "elements"
 
@@ -127,21 +127,16 @@ class _Fill:
 
     def _runs(self, writer: Writer) -> None:
         assert isinstance(self.buffer, Coded)
-        coded, name = self.buffer, self.name
-        run = coded.run
+        name, run = self.name, self.buffer.run
         assert run is not None
-        writer.head += [
-            f"from {__package__}.bits import from_packed", f"{name}_run = {coded.run_head}", f"{name}_codes = {name}_run.codes",
-            f"{name}_scale, {name}_least = {name}_run.scale, {name}_run.least",
-        ]
+        writer.head.append(f"from {__package__}.bits import from_packed")
+        run.head(writer, name)
         writer.add(4, f"if at < {self.limit} and deep < depth:")
         self._row(writer, 5)
         writer.add(
-            5, "index = found_at + deep", f"block = index // {coded.kind.block} * {coded.kind.block_nbytes // run.unit}",
-            f"within = index % {coded.kind.block}", f"part, first = within // {run.length}, within % {run.length} // 4",
-            f"scale = {name}_scale({name}, block, part)",
-            f"least = {'np.float32(0)' if run.least is None else f'{name}_least({name}, block, part)'}", f"for four in range({SIXTEEN // 4}):",
-            f"    codes = {name}_codes({name}, block, part, first + four)",
+            5, "index = found_at + deep", *run.find("index"), f"scale = {run.scale(name)}",
+            f"least = {run.subtracted(name) if run.least else 'np.float32(0)'}", f"for four in range({SIXTEEN // 4}):",
+            f"    codes = {run.four(name, 'four_at + four')}",
         )
         for more in (0, 2):
             values = ", ".join(f"from_packed(codes, {more + item}) * scale - least" for item in range(2))

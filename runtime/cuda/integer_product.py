@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..launch import Buffer
 from . import generated
-from .coded import Coded
+from .coded import Coded, Runs
 from .element import stored
 from .kernel import Launch
 from .machine import SIMULATED
@@ -32,9 +32,7 @@ def integer_product(codes: Buffer, scales: Buffer, sums: Buffer | None, w: Coded
     (rows, words), columns = codes.shape, w.shape[0]
     tiling = tiling or tiling_for(rows, INTEGER_TILINGS)
     writer = Writer()
-    writer.head += [
-        HEAD.format(package=__package__), f"run = {w.run_head}", "run_codes, run_scale, run_least = run.codes, run.scale, run.least",
-    ]
+    writer.head.append(HEAD.format(package=__package__))
     for name, value in (("rows", rows), ("columns", columns), ("depth", 4 * words), ("words", words), ("groups", scales.shape[1])):
         writer.parameter(name, value)
     for name, buffer in (("a", codes), ("scales", scales), ("w", w.seen_by_runs()), ("y", y)):
@@ -42,14 +40,16 @@ def integer_product(codes: Buffer, scales: Buffer, sums: Buffer | None, w: Coded
     if sums is not None:
         writer.parameter("sums", sums)
         writer.parameter("runs", sums.shape[1])
-    kernel = _Kernel(writer, tiling, w, sums is not None)
+    assert w.run is not None
+    w.run.head(writer, "w")
+    kernel = _Kernel(writer, tiling, w.run)
     blocks = grid(writer, tiling, rows, columns, 1)
     head(writer, tiling)
     kernel.arrays()
     stages(writer, tiling, 4 * tiling.words, [kernel.fill_rows, kernel.fill_weights], kernel.multiply)
     store = stored(y.dtype).store
     stores(writer, tiling, _nothing, _nothing, lambda level, found: writer.add(level, f"y[m * columns + n] = {store.format(found)}"))
-    return Launch(generated.made(f"integers by {w.kind.name} on tensor cores", writer.text(), (tiling.threads,)), writer.values, blocks)
+    return Launch(generated.made(f"integers by {w.form.name} on tensor cores", writer.text(), (tiling.threads,)), writer.values, blocks)
 
 
 def _nothing(level: int, name: str) -> None:
@@ -57,8 +57,8 @@ def _nothing(level: int, name: str) -> None:
 
 
 class _Kernel:
-    def __init__(self, writer: Writer, tiling: Tiling, w: Coded, least: bool) -> None:
-        self.writer, self.tiling, self.w, self.run, self.least = writer, tiling, w, w.run, least
+    def __init__(self, writer: Writer, tiling: Tiling, run: Runs) -> None:
+        self.writer, self.tiling, self.run, self.least = writer, tiling, run, run.least
         self.groups, self.runs = 4 * tiling.words // GROUP, 4 * tiling.words // self.run.length
 
     def arrays(self) -> None:
@@ -88,19 +88,18 @@ class _Kernel:
 
     def fill_weights(self, writer: Writer, base: str, to: str) -> None:
         """Sixteen codes a thread, and the scale of their run."""
-        tiling, across, run, kind = self.tiling, self.tiling.words // 4, self.run, self.w.kind
+        tiling, across, run = self.tiling, self.tiling.words // 4, self.run
         writer.add(
             3, f"for e in range(thread, {tiling.columns * across}, {tiling.threads}):", f"    place, item = e // {across}, e % {across}",
             f"    at, deep = tile_x * {tiling.columns} + place, {base} + item * 16", f"    word = {to} + place * {tiling.pitch} + item * 4",
             f"    held = ((1 - stage) * {self.runs} + item * 16 // {run.length}) * {tiling.columns} + place", "    if at < columns and deep < depth:",
         )
         writer.add(
-            5, "index = at * depth + deep", f"block, within = index // {kind.block} * {kind.block_nbytes // run.unit}, index % {kind.block}",
-            f"part, first = within // {run.length}, within % {run.length} // 4", "for four in range(4):",
-            "    right[word + four] = run_codes(w, block, part, first + four)", "if first == 0:", "    scale[held] = run_scale(w, block, part)",
+            5, "index = at * depth + deep", *run.find("index"), "for four in range(4):",
+            f"    right[word + four] = {run.four('w', 'four_at + four')}", "if four_at == 0:", f"    scale[held] = {run.scale('w')}",
         )
         if self.least:
-            writer.add(6, "least[held] = run_least(w, block, part)")
+            writer.add(6, f"least[held] = {run.subtracted('w')}")
         writer.add(4, "else:", "    for four in range(4):", "        right[word + four] = 0", "    scale[held] = np.float32(0)")
         if self.least:
             writer.add(5, "least[held] = np.float32(0)")

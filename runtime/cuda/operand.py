@@ -81,13 +81,7 @@ class Writer:
 
     def loaded(self, buffer: Buffer, array: str, place: str) -> str:
         """Text of the number at a place of the array that a parameter is; blocks are decoded."""
-        if not isinstance(buffer, Coded):
-            return element(buffer, array, place)
-        function, table = f"{array}_element", f"{array}_table"
-        if table not in self.names:
-            self.head.append(f"{function} = {buffer.head}")
-            self.parameter(table, buffer.table)
-        return buffer.element(function, array, place, table)
+        return buffer.form.loaded(self, array, place) if isinstance(buffer, Coded) else element(buffer, array, place)
 
     def text(self) -> str:
         """The function, and what it calls."""

@@ -142,7 +142,7 @@ DECIDING: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow", "ConstantOfShape"), (0,)),
     "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (1, 2, 3), "Range": (0, 1, 2), "OneHot": (1,), "Col2Im": (1, 2), "DFT": (1, 2), "STFT": (1, 2, 3),
     "Dropout": (1, 2), "AffineGrid": (1,), "MelWeightMatrix": (0, 1, 2, 3, 4), "MaxUnpool": (2,),
-    "com.microsoft.GroupQueryAttention": (6,),
+    "com.microsoft.GroupQueryAttention": (6,), "com.microsoft.MatMulNBits": (4,),
 }
 """Inputs whose values decide what a node is, by domain (none for the standard's) and name: a plan is made for the very values that are fed there."""
 DECIDING_ELEMENTS = 4096

@@ -44,12 +44,11 @@ def row_product(x: Buffer, scales: Buffer | None, w: Coded, y: Buffer, chosen: C
         x: f32 [rows, depth], or int32 [rows, depth / 4], four signed bytes each, with `scales` f32 [rows, depth / 32].
     """
     rows, columns, run = (1 if chosen is not None else y.shape[0]), y.shape[-1], w.run
-    depth, per = w.shape[-1], w.kind.block // SIXTEEN
+    assert run is not None
+    depth = w.shape[-1]
     writer = Writer()
-    writer.head += [
-        *(line.format(package=__package__) for line in HEAD), f"run = {w.run_head}", "run_codes, run_scale = run.codes, run.scale",
-        "run_least, run_sixteen = run.least, run.sixteen",
-    ]
+    writer.head += [line.format(package=__package__) for line in HEAD]
+    run.head(writer, "w")
     for name, number in (("columns", columns), ("items", depth // SIXTEEN), ("wide", x.shape[-1]), ("outputs", columns * y.shape[0] // rows)):
         writer.parameter(name, number)
     for name, buffer in (("x", x), ("w", w.seen_by_runs()), ("y", y)):
@@ -65,25 +64,18 @@ def row_product(x: Buffer, scales: Buffer | None, w: Coded, y: Buffer, chosen: C
     )
     _choose(writer, chosen)
     writer.add(2, *(f"total{row} = np.float32(0)" for row in range(rows)), f"for item in range(thread, items, {threads}):")
-    writer.add(
-        3, f"block = (column * items + item) // {per} * {w.kind.block_nbytes // run.unit}", f"within = (column * items + item) % {per} * {SIXTEEN}",
-        f"part, side = within // {run.length}, within % {run.length} // {SIXTEEN}",
-    )
-    names = ", ".join(f"c{four}" for four in range(4))
-    if run.sixteen is not None:
-        writer.add(3, f"{names} = run_sixteen(w, block, part, side)")
-    else:
-        writer.add(3, *(f"c{four} = run_codes(w, block, part, side * 4 + {four})" for four in range(4)))
-    writer.add(3, "scale = run_scale(w, block, part)", *(["least = run_least(w, block, part)"] if run.least is not None else []))
+    writer.add(3, f"index = (column * items + item) * {SIXTEEN}", *run.find("index"), *run.sixteen("w"), f"scale = {run.scale('w')}")
+    if run.least:
+        writer.add(3, f"least = {run.subtracted('w')}")
     for row in range(rows):
-        _row(writer, row, scales is not None, run.least is not None)
+        _row(writer, row, scales is not None, run.least)
     _joined(writer, rows)
     for row in range(rows):
         text = " + ".join(f"shared[{warp * rows + row}]" for warp in range(WARPS))
         at = "output" if chosen is not None else f"{row} * columns + column"
         writer.add(2, f"if thread == {row}:", f"    y[{at}] = {stored(y.dtype).store.format(text)}")
     writer.add(2, "cuda.syncthreads()")
-    title = f"{'integers' if scales is not None else 'floats'} by rows of {w.kind.name}{' that are chosen' if chosen is not None else ''}"
+    title = f"{'integers' if scales is not None else 'floats'} by rows of {w.form.name}{' that are chosen' if chosen is not None else ''}"
     return Launch(generated.made(title, writer.text(), (threads,)), writer.values, max(1, min(BLOCKS, columns * y.shape[0] // rows)))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ....runtime.cuda.bits import from_bits, inlined
 from ....runtime.cuda.bits import half as of_half
+from ....runtime.cuda.bits import less as _less
 from ....runtime.cuda.warp import permuted, sixteen
 from ....runtime.record import dataclass
 from ..fp4 import VALUES as FP4
@@ -91,12 +92,6 @@ def _of_block(words: Any, block: int, run: int) -> Any:
 @inlined
 def _minus_second(words: Any, block: int, run: int) -> Any:
     return -_high(words, block)
-
-
-@inlined
-def _less(codes: Any, zero: int) -> Any:
-    """A number taken from each of four bytes below 128; no byte borrows from its neighbour."""
-    return np.int32(((codes | np.int64(0x80808080)) - np.int64(0x01010101) * np.int64(zero)) ^ np.int64(0x80808080))
 
 
 @inlined

@@ -38,6 +38,7 @@ from candle_convert.runtime.passes.linear import UseLinear
 from candle_convert.runtime.registry import operators
 from candle_convert.runtime.upgrade import upgrade
 from narrow_on_device import FED, kept
+from nbits_on_device import PRODUCTS, network
 from quantized_on_device import chosen, few, linear, taken, weight
 from single_node import model
 
@@ -61,6 +62,7 @@ def sources():
         yield f"blocks {name}", lambda name=name: of_blocks(name)
     for name in ("int4", "uint2", "float4_e2m1fn"):
         yield f"packed {name}", lambda name=name: of_packed(name)
+    yield "groups of few bits", of_groups
     yield "experts", of_experts
     for codec in codecs().values():
         if codec.encoder is not None:
@@ -92,6 +94,13 @@ def of_blocks(name):
 def of_packed(name):
     found = {}
     gather(kept(name), FED, found)
+    return list(found.values())
+
+
+def of_groups():
+    found = {}
+    for *case, _ in PRODUCTS:
+        gather(*network(*case), found)
     return list(found.values())
 
 
@@ -186,7 +195,7 @@ def wrong(kernel, kinds, encoder, chips=tuple(CHIPS)):
 @cache
 def toolkit(encoder=False, warp=True):
     """A digest of what turns texts into machine code: numba-cuda, and the sources that texts call; encoders' call others, many none of a warp."""
-    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "narrow", "zip", *(("warp",) if warp else ()))
+    names = ("lane", "exact", "bits") if encoder else ("bits", "coded", "element", "grouped", "narrow", "zip", *(("warp",) if warp else ()))
     called = [ROOT / "runtime" / "cuda" / f"{name}.py" for name in names]
     parts = [importlib.metadata.version("numba-cuda"), repr(CHIPS), *(path.read_text() for path in called)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -70,7 +70,7 @@ def integers(name, rows, columns, tiling=None):
     scales = np.abs(numbers(1, rows, 8)) / 127
     sums = codes.reshape(rows, -1, w.run.length).sum(2).astype(np.float32)
     y = np.zeros((rows, columns), np.float32)
-    given = buffer(codes.view(np.int32)), buffer(scales), buffer(sums) if w.run.least is not None else None
+    given = buffer(codes.view(np.int32)), buffer(scales), buffer(sums) if w.run.least else None
     expected = (codes * np.repeat(scales, 32, 1)) @ values.T
     if rows > 4:
         return integer_product(*given, w, buffer(y), tiling), y, expected, 1e-5

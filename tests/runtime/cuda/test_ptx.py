@@ -22,6 +22,7 @@ PATTERNS = [
     ("operator com.microsoft PagedAttention", "attention by tiles of keys in pages"), ("operator  NonZero", "places that are not zero"),
     ("operator  RandomNormal", "normal numbers"), ("operator  NonMaxSuppression", "boxes that others do not cover"),
     ("blocks q8_0", "floats by rows"), ("blocks q8_0", "integers by rows"), ("packed int4", "quantize_cuda._real"),
+    ("groups of few bits", "floats by rows of 4 bits"),
 ]  # fmt: skip
 """What kernels come from, and how the title begins of one for each way to launch; encoders and tensor cores are looked at beside their tests."""
 SAMPLE = 40

@@ -22,7 +22,7 @@ CHIPS = [(7, 5), (8, 0), (9, 0), (12, 1)]
 SAMPLE = {(7, 5): ["few rows"], (8, 0): ["brains"], (9, 0): [], (12, 1): []}
 
 
-@pytest.mark.parametrize("script", [f"{name}_on_device.py" for name in ("tensor", "attention", "cached", "narrow", "various")])
+@pytest.mark.parametrize("script", [f"{name}_on_device.py" for name in ("tensor", "attention", "cached", "narrow", "nbits", "various")])
 def test_kernels_compute_what_numpy_does(script):
     said(HERE / script)
 
