@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -216,10 +217,11 @@ class LanguageModel:
             self.session(output)
             dtypes = self._dtypes[output]
             for value in self._states:
-                shape, held = _shape(value, len(tokens), room, tokens.shape[1]), cache.states[value.name]
-                if held.shape != shape or held.dtype != dtypes[value.name]:
+                held, dtype = cache.states[value.name], dtypes[value.name]
+                shape = _shape(value, len(tokens), room, tokens.shape[1], held.shape)
+                if held.shape != shape or held.dtype != dtype:
                     array = held if isinstance(held, np.ndarray) else held.numpy()
-                    cache.states[value.name] = _fitted(array, value, shape, dtypes[value.name], before)
+                    cache.states[value.name] = _fitted(array.astype(dtype, copy=False), value, shape, before)
         places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {"input_ids": tokens, "attention_mask": cache.marks, "position_ids": places, PLACE: np.array(before, np.int64)}
         return {name: array for name, array in feeds.items() if name in self._names} | cache.states
@@ -302,28 +304,26 @@ def _room(length: int) -> int:
     return max(ROOM, 1 << (length - 1).bit_length()) if length <= MORE else -(-length // MORE) * MORE
 
 
-def _shape(value: Value, batch: int, room: int, count: int = MOST) -> tuple[int, ...]:
-    """Shape of a state that has room for so many tokens, or in a ring for what `count` tokens of a run see."""
+def _shape(value: Value, batch: int, room: int, count: int = MOST, held: Sequence[int] = ()) -> tuple[int, ...]:
+    """Shape of a state that has room for so many tokens; a ring has it for what `count` tokens of a run see, and stays as long as it is held."""
     assert value.shape is not None
     first, *rest = value.shape
-    return (batch if isinstance(first, str) else first or batch, *(_length(dim, room, count) for dim in rest))
+    lengths = (_length(dim, room, count, before) for dim, before in itertools.zip_longest(rest, held[1:], fillvalue=0))
+    return (batch if isinstance(first, str) else first or batch, *lengths)
 
 
-def _length(dim: Dim, room: int, count: int) -> int:
+def _length(dim: Dim, room: int, count: int, held: int) -> int:
     if isinstance(dim, int):
         return dim
     window = window_of(dim)
-    return room if window is None else min(room, needed(window, max(count, MOST)))
+    return room if window is None else max(held, min(room, needed(window, max(count, MOST))))
 
 
-def _fitted(held: np.ndarray, value: Value, shape: tuple[int, ...], dtype: np.dtype[Any], seen: int) -> np.ndarray:
-    """A state behind `seen` tokens with room for more; a ring that is longer than it has to be stays as it is."""
+def _fitted(held: np.ndarray, value: Value, shape: tuple[int, ...], seen: int) -> np.ndarray:
+    """A state behind `seen` tokens with room for more."""
     assert value.shape is not None
-    held = held.astype(dtype, copy=False)
     axis = next((axis for axis, dim in enumerate(value.shape) if axis and window_of(dim) is not None), None)
-    if axis is None:
-        return grown(held, shape)
-    return held if held.shape[axis] >= shape[axis] else turned(held, axis, shape[axis], seen)
+    return grown(held, shape) if axis is None else turned(held, axis, shape[axis], seen)
 
 
 def _present(name: str, results: set[str]) -> str:
