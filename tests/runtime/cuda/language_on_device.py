@@ -12,26 +12,28 @@ import numpy as np
 from candle_convert.convert.cli import run
 from candle_convert.convert.modelling import built, modelled
 from candle_convert.convert.opening import open_model
+from candle_convert.models.layers import window
 from candle_convert.runtime.cuda.array import DeviceArray
 from candle_convert.runtime.cuda.coded import Coded
 from candle_convert.runtime.cuda.kernel import Launch
 from candle_convert.runtime.cuda.plan import HostStep
 
-language.ROOM = 8
+language.ROOM, language.MOST, window.STEP = 8, 2, 4
 language_files.WIDTH = language_files.INNER = 32
 language_files.LAYERS, language_files.HEADS = 1, 2
 
 with tempfile.TemporaryDirectory() as folder:
-    language_files.written(Path(folder) / "f.gguf")
+    language_files.written(Path(folder) / "f.gguf", **{"llama.attention.sliding_window": np.uint32(2)})
     path = Path(folder) / "m.gguf"
     assert run(["quantize", str(Path(folder) / "f.gguf"), str(path), "q8_0", "--pure", "--quiet"]) == 0
-    host, device = (language.LanguageModel(built(modelled(open_model(path))), threads=1, device=name) for name in ("cpu", "cuda"))
+    host, device = (language.LanguageModel(built(modelled(open_model(path))), threads=1, activations="f32", device=name) for name in ("cpu", "cuda"))
     caches = host.start(1), device.start(1)
-    for tokens in ([5], [7]):
+    for tokens in ([5], [7], [6], [9], [8], [5]):  # around the ring of four
         expected, found = (model.advance([tokens], cache) for model, cache in zip((host, device), caches, strict=True))
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
         assert found.argmax() == expected.argmax()
     states = list(caches[1].states.values())
+    assert {state.shape[2] for state in states} == {4}
     assert all(isinstance(state, DeviceArray) for state in states)
     before = [id(state.bytes) for state in states]
     device.advance([[4]], caches[1])
