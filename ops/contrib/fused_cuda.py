@@ -8,13 +8,11 @@ import numpy as np
 
 from ...runtime.build import Builder
 from ...runtime.cuda.kernel import Launch
-from ...runtime.cuda.operand import Lookup, Operand, over
+from ...runtime.cuda.operand import over
 from ...runtime.cuda.place import Planned, Step, composed, cuda
-from ...runtime.cuda.zip import Apply, Chain, applied, copied, mapped, zipped
+from ...runtime.cuda.zip import Apply, Chain, applied, copied, mapped
 from ...runtime.graph import Node
-from ...runtime.launch import Buffer
-from ..attention.attention_cuda import Sight, attended, in_heads, joined, rotated
-from ..attention.flash_cuda import Heads
+from ..attention.attention_cuda import in_heads, rotated
 from ..nn.norm_cuda import MOMENTS, ROOT, _scaled, _shifted, _the_inverse, _the_mean, normalized, rooted, wide
 from ..nn.recurrent import ACTIVATIONS
 from ..nn.recurrent_cuda import OPERATORS
@@ -22,7 +20,6 @@ from ..term import Term, lowered
 from .fused import _order as order
 from .fused import fused_conv, fused_gemm, fused_matmul, nhwc_conv, nhwc_max_pool
 from .gelu import bias_gelu, fast_gelu, gelu, quick_gelu
-from .multi_head_attention import multi_head_attention
 from .norm import simplified_layer_normalization, skip_layer_normalization, skip_simplified_layer_normalization
 from .rotary_embedding import rotary_embedding
 
@@ -162,109 +159,3 @@ def rotary_on_device(step: Step) -> Planned:
     else:
         return "its positions do not fit"
     return [*launches, *rotated(step, one, two, cos, sin, table, bool(step.attributes["interleaved"]), 2 * half)]
-
-
-def _parts(query: Buffer, key: Buffer | None, value: Buffer | None, heads: int) -> list[Heads] | None:
-    """Queries, keys and values, None where they are not in a form that the operator knows."""
-    if len(query.shape) == 5:
-        return _packed(query)
-    if key is None:
-        return None
-    if len(key.shape) == 5:
-        return [in_heads(query, heads), *_packed(key)]
-    return None if value is None else [in_heads(query, heads), *(in_heads(item, heads) for item in (key, value))]
-
-
-def _packed(whole: Buffer) -> list[Heads]:
-    """The parts of [batch, length, heads, parts, size]."""
-    n, length, heads, parts, size = whole.shape
-    strides = (length * heads * parts * size, parts * size, heads * parts * size, 1)
-    return [Heads(whole.view((whole.count - part * size,), part * size), (n, heads, length, size), strides) for part in range(parts)]
-
-
-def _shifted_parts(step: Step, parts: list[Heads], fresh: bool, launches: list[Launch | Chain]) -> list[Heads]:
-    """Queries, and keys and values that are `fresh`, with their biases."""
-    bias, start = step.given(3), 0
-    if bias is None:
-        return parts
-    made = []
-    for part in parts[: 3 if fresh else 1]:
-        heads, size = part.shape[1], part.shape[3]
-        target = in_heads(step.temporary(part.buffer.dtype, part.shape), None)
-        apply = applied(_plus, [part.buffer, bias], part.buffer.dtype)
-        launches.append(zipped([apply], part.shape, [part.operand, Operand(bias, (0, size, 0, 1), start)], target.operand))
-        made.append(target)
-        start += heads * size
-    return [*made, *parts[len(made) :]]
-
-
-def _before(place: int, end: int, fill: float) -> float:
-    return 0 if place < end else fill
-
-
-def _between(place: int, end: int, start: int, fill: float) -> float:
-    return 0 if place < end and place >= start else fill
-
-
-def _visible(mask: int, fill: float) -> float:
-    return 0 if mask > 0 else fill
-
-
-def masked(
-    step: Step, mask: Buffer, batch: int, queries: int, keys: int, bias: Buffer | None, launches: list[Launch | Chain],
-) -> Buffer | None:
-    """What `heads.hidden_by` makes of a mask, `bias` added to it; None where the mask does not fit."""
-    shape, rows, fill = mask.shape, 1, step.attributes["mask_filter_value"]
-    places = step.held(np.arange(keys))
-    along = Operand(places, (0, 0, 0, 1))
-    function: Any = _visible
-    if len(shape) == 1 and shape[0] in (batch, 2 * batch, 3 * batch + 2):
-        operands = [along, Operand(mask, (1, 0, 0, 0)), *([Operand(mask, (1, 0, 0, 0), batch)] if shape[0] == 2 * batch else [])]
-        function = _between if shape[0] == 2 * batch else _before
-    elif len(shape) == 2 and shape[0] == batch and shape[1] <= keys:
-        operands = [Operand(mask, (shape[1], 0, 0, 0), lookups=(Lookup(places, (0, 0, 0, 1), 1, shape[1], wraps=False),))]
-    elif shape == (batch, queries, keys):
-        operands, rows = [Operand(mask, (queries * keys, 0, keys, 1))], queries
-    elif len(shape) == 4 and shape[:2] == (batch, 1) and min(shape[2:]) >= keys:
-        operands, rows = [Operand(mask, (shape[2] * shape[3], 0, shape[3], 1), (keys - queries) * shape[3])], queries
-    else:
-        return None
-    made = step.temporary(np.float32, (batch, 1, rows, keys))
-    apply = Apply(function, tuple(item.buffer for item in operands), (float(fill),), made.dtype, made.dtype)
-    launches.append(zipped([apply], made.shape, operands, over(made, made.shape)))
-    if bias is None:
-        return made
-    total = step.temporary(np.float32, np.broadcast_shapes(made.shape, bias.shape))
-    launches.append(mapped(_plus, [made, bias], total, compute=made.dtype))
-    return total
-
-
-@cuda(multi_head_attention)
-def multi_head_on_device(step: Step) -> Planned:
-    """Queries, keys and values in three tensors or packed in one or two, or keys and values in heads."""
-    heads = step.attributes["num_heads"]
-    query, key, mask = step.input(0), step.given(1), step.given(4)
-    if step.given(8) is not None or step.given(9) is not None:
-        return "a shared past is kept on the CPU"
-    parts = _parts(query, key, step.given(2), heads)
-    if parts is None:
-        return "its inputs do not fit together"
-    launches: list[Launch | Chain] = []
-    fresh = key is None or len(key.shape) != 4
-    q, k, v = _shifted_parts(step, parts, fresh, launches)
-    past = step.given(6) if fresh else None
-    k = joined(step, past, k, step.output(1) if step.wanted(1) else None, launches)
-    v = joined(step, step.given(7) if fresh else None, v, step.output(2) if step.wanted(2) else None, launches)
-    before = k.shape[2] - q.shape[2]
-    hidden = step.given(5)
-    if mask is not None:
-        found = masked(step, mask, q.shape[0], q.shape[2], k.shape[2], hidden, launches)
-        if found is None:
-            return "its mask does not fit"
-        hidden = found
-    sight = Sight(step.held(np.array([before])), bool(step.attributes["unidirectional"]), mask=hidden)
-    if step.wanted(3):
-        sight.captures[3] = step.output(3)
-    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (*query.shape[:2], heads * v.shape[3]))
-    scale = step.attributes["scale"] or 1 / max(1, q.shape[3]) ** 0.5
-    return [*launches, *attended(step, q, k, v, in_heads(y, heads), scale, 0.0, sight, wide(query.dtype))]

@@ -56,6 +56,8 @@ LENGTHS, TOTAL = np.array([4, 6], np.int32), np.array(7, np.int32)
              do_rotary=1, local_window_size=3, softcap=5.0),
         case("f32[1,3,16]", "f32[1,3,4]", "f32[1,3,4]", None, None, np.array([2], np.int32), np.array(3, np.int32), num_heads=4, kv_num_heads=1,
              scale=0.3, smooth_softmax=1),
+        case("f32[2,1,32]", None, None, "f32[2,2,5,4]", "f32[2,2,5,4]", LENGTHS, TOTAL, num_heads=4, kv_num_heads=2, local_window_size=3,
+             sliding_window_cache=1, outputs=3),
     ],
 )
 @widened_but_codes

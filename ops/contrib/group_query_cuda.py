@@ -6,9 +6,9 @@ import numpy as np
 
 from ...runtime.cuda.fold import Result, folded
 from ...runtime.cuda.kernel import Launch
-from ...runtime.cuda.operand import Lookup, Operand, over
+from ...runtime.cuda.operand import Operand, over
 from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, applied, copied, mapped, zipped
+from ...runtime.cuda.zip import Chain, applied, mapped, zipped
 from ...runtime.launch import Buffer
 from ..attention.attention_cuda import Sight, attended, in_heads, rotated
 from ..attention.flash_cuda import Heads, fits
@@ -16,6 +16,8 @@ from ..attention.scaled_dot import BIASED, PROBABILITIES
 from ..nn.norm_cuda import ROOT, rooted
 from .coded_cache_cuda import Coding, coding
 from .group_query_attention import group_query_attention
+from .sliding_cache_cuda import sliding
+from .written_cache_cuda import behind, cached
 
 CAPTURED = {1: BIASED, 2: PROBABILITIES}
 """Which scores the attribute ``qk_output`` asks for."""
@@ -33,11 +35,6 @@ def _count(last: int) -> int:
 
 def _all(last: int, length: int) -> int:
     return length
-
-
-def sum_of(start: int, place: int) -> int:
-    """The place of a new key."""
-    return start + place
 
 
 def _zero(place: int) -> float:
@@ -63,13 +60,11 @@ def packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]
 
 @cuda(group_query_attention)
 def group_query_on_device(step: Step) -> Planned:
-    """With a plain cache or none; what is left out runs on the CPU."""
+    """With a cache that grows, one of the last positions, or none; what is left out runs on the CPU."""
     given = step.attributes
     totals = step.constant(6)
     if totals is None:
         return "how many keys there are is computed while it runs"
-    if given["sliding_window_cache"]:
-        return "sliding caches are for the CPU"
     query, key, value = step.input(0), step.given(1), step.given(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
@@ -93,8 +88,12 @@ def group_query_on_device(step: Step) -> Planned:
     if sink is None and given["smooth_softmax"] == 1:
         sink = step.held(np.zeros(heads, np.float32))
     asked = CAPTURED.get(given["qk_output"]) if step.wanted(3) else None
-    if asked is not None and sink is not None:
-        return "scores beside sinks are for the CPU"
+    if asked is not None and (sink is not None or given["sliding_window_cache"]):
+        return "scores beside sinks, or of a cache that slides, are for the CPU"
+    pasts, window = (step.given(3), step.given(4)), given["local_window_size"]
+    capacity = _capacity(pasts, window, n) if given["sliding_window_cache"] else 0
+    if capacity is None:
+        return "its cache does not fit its window"
     gains = [step.given(index) for index in (14, 15)]
     if any(gain is not None and gain.count != size for gain in gains):
         return "its norms do not fit"
@@ -103,28 +102,38 @@ def group_query_on_device(step: Step) -> Planned:
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
     launches.append(mapped(_zero if first else _start, [last], starts, *([] if first else [length]), compute=INT64))
     launches.append(mapped(_all if first else _count, [last], counts, *([length] if first else []), compute=INT64))
-    places = step.temporary(INT64, (n, length))
-    launches.append(mapped(sum_of, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
+    places = behind(step, starts, length, launches)
     if gains[0] is not None and gains[1] is not None:
         q, k = (_normalized(step, part, gain, launches) for part, gain in ((q, gains[0]), (k, gains[1])))
     if given["do_rotary"]:
         turns = places
         if positions is not None and first:
-            turns = step.temporary(INT64, (n, length))
-            launches.append(mapped(sum_of, [positions.view((1, 1)), step.held(np.arange(length))], turns, compute=INT64))
+            turns = behind(step, positions.view((1,)), length, launches)
         elif positions is not None:
             turns = positions.view((n, length))
         q, k = (_turned(step, part, turns, launches) for part in (q, k))
-    pairs = enumerate(zip((k, v), forms, strict=True))
-    keys, values = (cached(step, step.given(3 + index), part, places, 1 + index, longest, launches, form) for index, (part, form) in pairs)
-    left = given["local_window_size"] - 1 if given["local_window_size"] > 0 else -1
-    sight = Sight(starts, bool(given["causal"]), left, -1, counts, bias, sink)
+    triples = list(zip(pasts, (k, v), forms, strict=True))
+    if capacity:
+        last_ones = sliding(step, starts, length, capacity, launches)
+        keys, values = (last_ones.extended(step, step.input(3 + at), part, 1 + at, launches, form) for at, (_, part, form) in enumerate(triples))
+        starts, counts = last_ones.counts, last_ones.totals
+        bias = None if bias is None else last_ones.seen(step, bias, length, launches)
+    else:
+        keys, values = (cached(step, past, part, places, 1 + at, longest, launches, form) for at, (past, part, form) in enumerate(triples))
+    sight = Sight(starts, bool(given["causal"]), window - 1 if window > 0 else -1, -1, counts, bias, sink)
     y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
     scale = given["scale"] or 1 / max(1, size) ** 0.5
     if asked is not None:
         sight.captures[asked] = step.temporary(query.dtype, (n, heads, length, keys.shape[2]))
     launches += attended(step, q, keys, values, in_heads(y, heads), scale, given["softcap"], sight, F32)
     return launches if asked is None else [*launches, _scores(step, sight.captures[asked], counts)]
+
+
+def _capacity(pasts: tuple[Buffer | None, Buffer | None], window: int, batch: int) -> int | None:
+    """Positions of caches that slide, None where these do not go with each other or with the window."""
+    keys, values = pasts
+    fits_window = keys is not None and values is not None and keys.shape[:3] == values.shape[:3] and 0 < window <= keys.shape[2]
+    return keys.shape[2] if keys is not None and fits_window and keys.shape[0] == batch else None
 
 
 def _scores(step: Step, found: Buffer, counts: Buffer) -> Launch:
@@ -147,29 +156,3 @@ def _turned(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]
     made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
     launches += rotated(step, x, made, cos, sin, places, bool(step.attributes["rotary_interleaved"]), 2 * cos.shape[-1])
     return made
-
-
-def cached(
-    step: Step, past: Buffer | None, new: Heads, places: Buffer, index: int, longest: int, launches: list[Launch | Chain], form: Coding | None = None,
-) -> Heads:
-    """Keys or values behind those of each sequence's past, where these are if nothing else needs them."""
-    n, groups, length, size = new.shape
-    room = max(longest, past.shape[2]) if past is not None else longest
-    dtype = past.dtype if past is not None else new.buffer.dtype
-    if past is not None and past.shape[2] == room and step.spare(past):
-        made = step.outputs[index] = past
-    else:
-        made = step.output(index) if step.wanted(index) else step.temporary(dtype, (n, groups, room, past.shape[3] if past is not None else size))
-        if room > (past.shape[2] if past is not None else length):
-            launches.append(mapped(_zero, [step.held(np.zeros(1, np.float32))], made))
-        if past is not None and past.count:
-            launches.append(copied(past.shape, over(past, past.shape), Operand(made, made.strides)))
-    lookup = Lookup(places, (length, 0, 1, 0), made.shape[3], room, flag=step.flag(f"a sequence of {step.node.op.name} is longer than its cache"))
-    if form is not None:
-        launches.append(form.written(new, made, lookup))
-        found, reading = form.read(step, made, new)
-        launches.append(reading)
-        return found
-    target = Operand(made, (made.strides[0], made.strides[1], 0, 1), lookups=(lookup,))
-    launches.append(copied(new.shape, new.operand, target))
-    return in_heads(made, None)

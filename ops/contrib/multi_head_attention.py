@@ -52,6 +52,8 @@ def _widths(q: Shape, k: Shape | None, v: Shape | None, heads: int) -> Shape:
         case("f32[2,3,2,3,4]", num_heads=2), case("f32[2,3,8]", "f32[2,5,2,2,4]", num_heads=2),
         case("f32[1,3,8]", "f32[1,2,5,4]", "f32[1,2,5,4]", None, None, "f32[1,2,3,5]", num_heads=2),
         case("f32[1,3,8]", "f32[1,3,8]", "f32[1,3,8]", "f32[24]", num_heads=2, unidirectional=1),
+        case("f32[2,1,8]", "f32[2,1,8]", "f32[2,1,8]", None, np.array([[1, 0, 1], [0, 1, 1]], np.int32), None, "f32[2,2,6,4]", "f32[2,2,6,4]",
+             np.array([2], np.int32), num_heads=2, outputs=3),
     ],
 )
 @widened

@@ -7,12 +7,13 @@ import numpy as np
 from ...runtime.cuda.each import each
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, mapped
+from ...runtime.cuda.zip import Chain
 from ...runtime.launch import Argument, Buffer
 from ..attention.attention_cuda import Sight, attended, in_heads, rotated
 from ..attention.flash_cuda import Heads
-from .group_query_cuda import F32, INT64, cached, packed, sum_of
+from .group_query_cuda import F32, INT64, packed
 from .sparse_attention import sparse_attention
+from .written_cache_cuda import behind, cached
 
 WHY = "SparseAttention: its lengths or its pattern do not fit its caches"
 CHECKED = """
@@ -75,8 +76,7 @@ def sparse_on_device(step: Step) -> Planned:
         each("blocks that are seen", layouts * blocks, {**pattern, "wrong": wrong}, TABLE),
         each("keys that are seen", seen.count, {**named, "heads": seen.shape[1], "layouts": layouts, "table": table, "seen": seen}, SEEN),
     ]
-    places = step.temporary(INT64, (n, length))
-    launches.append(mapped(sum_of, [starts.view((n, 1)), step.held(np.arange(length))], places, compute=INT64))
+    places = behind(step, starts, length, launches)
     if given["do_rotary"]:
         q, k = (_turned(step, part, places, launches) for part in (q, k))
     keys, values = (cached(step, step.given(3 + index), part, places, 1 + index, room, launches) for index, part in enumerate((k, v)))

@@ -62,6 +62,7 @@ CACHES = [floats(16, 2), floats(16, 2)]
 NONE = [None, None]
 SHARED = {"num_heads": 4, "kv_num_heads": 2}
 TURNED = {**SHARED, "do_rotary": 1}
+SLIDING = {**SHARED, "sliding_window_cache": 1, "local_window_size": 3}
 GROUPED = {
     "sinks of a prompt": ([*first(2, 3), *NONE, None, None, floats(4)], SHARED),
     "zero sinks": (first(1, 3), {**SHARED, "smooth_softmax": 1}),
@@ -88,12 +89,20 @@ GROUPED = {
     "scores": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 1}),
     "shares": ([*first(2, 3), *NONE, None, floats(2, 1, 3, 3)], {**SHARED, "qk_output": 2, "softcap": 3.0}),
     "shares in sight": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 2, "local_window_size": 3}),
+    "sliding": (grown(2, 2, 6, (20, 4), 21), SLIDING),
+    "sliding by one": ([*grown(3, 1, 6, (7, 5, 6), 8), *CACHES], {**SLIDING, "do_rotary": 1, "softcap": 3.0}),
+    "sliding, a bias": ([*grown(2, 2, 5, (9, 3), 11), *NONE, None, floats(1, 4, 2, 11)], {**SLIDING, "local_window_size": 5}),
+    "sliding, a bias for each and sinks": ([*grown(2, 3, 4, (9, 3), 10), *NONE, None, floats(2, 1, 3, 10), floats(4)], SLIDING),
+    "sliding, a prompt that is longer": (grown(1, 9, 5, (8,), 9), {**SLIDING, "causal": 1}),
+    "sliding, a prompt of halves": (grown(2, 5, 7, (4, 4), 5, np.float16), SLIDING),
+    "sliding codes": (coded(2, 2, 5, "uint8", 4, (1, 2, 1, 4)), {**SLIDING, **dict.fromkeys(("k_quant_type", "v_quant_type"), "PER_CHANNEL"),
+                                                                "kv_cache_bit_width": 4}),
     "sight ahead": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "causal": 0}),
 }
 HEADS, ALL, PAIR, WIDE = {"num_heads": 2}, (2, 3, 2, 3, 4), (2, 5, 2, 2, 4), (2, 3, 8)
 CROSS = [floats(*WIDE), floats(2, 5, 8), floats(2, 5, 12)]
 SELF = [floats(*WIDE) for _ in range(3)]
-PAST = [floats(2, 2, 2, 4), floats(2, 2, 2, 4)]
+PAST, ROOM = ([floats(2, 2, length, 4), floats(2, 2, length, 4)] for length in (2, 9))
 PACKED = {
     "all packed": ([floats(*ALL), None, None, floats(24)], {**HEADS, "unidirectional": 1}),
     "keys and values packed": ([floats(*WIDE), floats(*PAIR)], HEADS),
@@ -103,6 +112,11 @@ PACKED = {
     "seen keys": ([*SELF, None, RNG.integers(0, 2, (2, 4)).astype(I32), floats(1, 2, 3, 5), *PAST], HEADS),
     "nothing seen": ([*CROSS, None, np.zeros((2, 5), I32)], {**HEADS, "mask_filter_value": -3.0}),
     "for each query": ([*CROSS, None, RNG.integers(0, 2, (2, 3, 5)).astype(I32)], HEADS),
+    "written behind": ([*SELF, None, None, None, *ROOM, integers(3)], {**HEADS, "unidirectional": 1}),
+    "written first": ([*SELF, floats(24), None, None, *ROOM, integers(0)], {**HEADS, "unidirectional": 1}),
+    "written, seen keys": ([*SELF, None, RNG.integers(0, 2, (2, 5)).astype(I32), None, *ROOM, integers(2)], HEADS),
+    "written, a bias": ([*SELF, None, integers(4, 5), floats(1, 2, 3, 5), *ROOM, integers(2)], HEADS),
+    "written, for each query": ([floats(*ALL), None, None, None, RNG.integers(0, 2, (2, 3, 7)).astype(I32), None, *ROOM, integers(4)], HEADS),
     "for each place": ([*SELF, None, RNG.integers(0, 2, (2, 1, 6, 7)).astype(I32), None, *PAST], HEADS),
 }  # fmt: skip
 
