@@ -13,7 +13,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LONGEST = 0.1
-"""Seconds until threads are looked at again although none has said that it ended: an interrupt may have swallowed that."""
+"""Seconds until threads are looked at again although none has said that it ended: an interrupt may have swallowed that, and one that comes just
+before the waiting begins does not end it."""
 
 
 class Workers:
@@ -53,7 +54,7 @@ class Workers:
         """Whether all have ended, at most `seconds` later."""
         until = time.monotonic() + seconds
         while self._ended < self._threads and (left := until - time.monotonic()) > 0:
-            self._look(left)
+            self._look(min(left, LONGEST))
         return self._ended == self._threads
 
     def _look(self, seconds: float) -> None:

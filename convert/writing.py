@@ -127,12 +127,15 @@ class _Crew:
                 synced = time.monotonic()
 
     def _sync(self) -> None:
+        """Put what is finished on record; where an interrupt ends that, the next call does it."""
         with self.lock:
-            finished, self.finished = self.finished, []
+            finished = list(self.finished)
         if finished:
             for index in {job.file for job in finished}:
                 os.fdatasync(self.handles[index])
             self.staging.record(job.number for job in finished)
+            with self.lock:
+                del self.finished[: len(finished)]
 
     def _work(self) -> None:
         buffer = memoryview(bytearray(min(self.chunk, 1 << 20)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.errors import FileAccessError, UnsupportedError
 from ...runtime.record import dataclass
 from ..processes import start
+from ..resources import peak_rss
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -99,12 +99,12 @@ def measure(
         seconds: list[list[float]] = [[] for _ in engines]
         for run in range(warmup + runs):
             for pipe, engine, found in zip(pipes, engines, seconds, strict=True):
-                pipe.send("run")
+                _tell(pipe, "run")
                 taken = _answer(pipe, engine)
                 if run >= warmup:
                     found.append(taken)
         for pipe in pipes:
-            pipe.send("stop")
+            _tell(pipe, "stop")
         peaks = [_answer(pipe, engine) for pipe, engine in zip(pipes, engines, strict=True)]
     finally:
         for worker in workers:
@@ -113,10 +113,15 @@ def measure(
     return [Measured(engine, load, first, found, peak) for engine, (load, first), found, peak in times]
 
 
+def _tell(pipe: Connection, what: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # its answer says that it died
+        pipe.send(what)
+
+
 def _answer(pipe: Connection, engine: str) -> Any:
     try:
         answer = pipe.recv()
-    except EOFError as error:
+    except (EOFError, ConnectionResetError) as error:
         raise FileAccessError("E-BENCH-DIED", None, f"{engine} died", hint="Its messages are above, if it left any") from error
     if isinstance(answer, Exception):
         raise answer
@@ -135,7 +140,7 @@ def _serve(pipe: Connection, engine: str, path: str, feeds: dict[str, Any], thre
             start = time.perf_counter()
             runner(feeds)
             pipe.send(time.perf_counter() - start)
-        pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        pipe.send(peak_rss())
     except Exception as error:  # whatever the engine raises is the caller's to see
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the caller has ended
             pipe.send(error)

@@ -1,6 +1,7 @@
 """Threads that are waited for: through errors and interrupts."""
 
 import itertools
+import queue
 import signal
 import threading
 
@@ -12,12 +13,29 @@ def interrupt():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
+class Watched(Workers):
+    """Says, at each look, that somebody waits in `finish`, which takes all interrupts from there on."""
+
+    def __init__(self, work, threads):
+        super().__init__(work, threads)
+        self.finishing, self.waits = False, queue.SimpleQueue()
+
+    def finish(self):
+        self.finishing = True
+        super().finish()
+
+    def _look(self, seconds):
+        if self.finishing:
+            self.waits.put(None)
+        super()._look(seconds)
+
+
 class Crew:
-    """Two threads that begin, interrupt the main thread, wait until they may go on, interrupt it again and end."""
+    """Two threads that begin, interrupt the main thread, wait until it waits for them, interrupt it again and end."""
 
     def __init__(self):
-        self.begun, self.go_on, self.ended = threading.Barrier(2), threading.Event(), []
-        self.workers = Workers(self.work, 2)
+        self.begun, self.ended = threading.Barrier(2), []
+        self.workers = Watched(self.work, 2)
 
     def begin(self):
         self.workers.start()
@@ -26,7 +44,7 @@ class Crew:
     def work(self):
         if self.begun.wait() == 0:
             interrupt()
-        self.go_on.wait()
+        self.workers.waits.get()
         interrupt()
         self.ended.append(threading.get_ident())
 
@@ -36,7 +54,6 @@ def test_an_interrupt_does_not_make_running_threads_ended():
     with pytest.raises(KeyboardInterrupt):
         crew.begin()
     assert not crew.workers.wait(0)
-    crew.go_on.set()
     with pytest.raises(KeyboardInterrupt):
         crew.workers.finish()
     assert len(crew.ended) == 2

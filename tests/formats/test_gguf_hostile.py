@@ -113,7 +113,7 @@ def test_hostile(number, name, data, code, tmp_path, sandbox):
     path = tmp_path / "x.gguf"
     path.write_bytes(data)
     outcome = sandbox.outcome(path)
-    assert (outcome.code, outcome.seconds < 1) == (code, True), outcome
+    assert (outcome.code, outcome.quick) == (code, True), outcome
 
 
 def test_large_claims_within_real_bytes_hit_the_budget(tmp_path, sandbox):
@@ -279,7 +279,7 @@ def test_templates_are_looked_at_in_little_time_and_memory(name, tmp_path, sandb
     path = tmp_path / "x.gguf"
     path.write_bytes(M.file([M.pair("tokenizer.chat_template", "string", next(text for known, text, _ in TEMPLATES if known == name))]))
     outcome = sandbox.outcome(path, "scan")
-    assert (outcome.code, outcome.seconds < 1) == ("", True), outcome
+    assert (outcome.code, outcome.quick) == ("", True), outcome
 
 
 def test_what_the_sandbox_of_jinja_refuses_is_found():
