@@ -1,5 +1,6 @@
 """Opening: shard indexes, model directories, and things that are no regular files; every one within limits of memory and time."""
 
+import contextlib
 import json
 import os
 import socket
@@ -162,8 +163,7 @@ def _fifo(folder):
 
 
 def _socket(folder):
-    os.chdir(folder)  # the names of sockets are short
-    with socket.socket(socket.AF_UNIX) as made:
+    with contextlib.chdir(folder), socket.socket(socket.AF_UNIX) as made:  # the names of sockets are short
         made.bind("x.gguf")
     return folder / "x.gguf"
 

