@@ -64,6 +64,15 @@ class RankedModel(LanguageModel):
     def _run(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> Any:
         self._tell(RUN, output, tokens, self._labels[cache], mask, positions)
         try:
+            return self._together(output, tokens, cache, mask, positions)
+        except BaseException:
+            for pipe in self._others:  # the ranks are at different steps from here on, and would wait for each other, or add up what is not of one
+                pipe.close()
+            raise
+
+    def _together(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> Any:
+        """A run that the others have been told of."""
+        try:
             found = super()._run(output, tokens, cache, mask, positions)
         except Error as error:
             raise self._theirs() or error from error

@@ -14,6 +14,7 @@ import pytest
 from candle_convert.convert.cli import run
 from candle_convert.convert.modelling import built, modelled
 from candle_convert.convert.opening import open_model
+from candle_convert.models.language import ranked
 from candle_convert.models.language.model import LanguageModel
 from candle_convert.runtime.build import Builder
 from candle_convert.runtime.dtype import DTYPES, F32, I64
@@ -218,6 +219,26 @@ def test_a_rank_that_ends_or_is_elsewhere_is_an_error():
     _send(other._pipes[0], np.ones(2, np.float32))
     with pytest.raises(FileAccessError, match="not at the same step"):
         one.all_reduce(np.ones(3, np.float32))
+
+
+def test_a_process_that_dies_is_an_error_at_once(tmp_path):
+    before = set(multiprocessing.active_children())
+    model = cc.models.load(files(tmp_path), threads=1, tensor_parallel=2)
+    model.step([3, 4, 5])
+    (other,) = set(multiprocessing.active_children()) - before
+    other.kill()
+    other.join()
+    with pytest.raises(FileAccessError, match="E-RANK-DIED"):
+        model.step([3, 4, 5])
+
+
+def test_after_an_error_of_one_rank_nothing_is_added_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranked, "PATIENCE", 0)
+    model = cc.models.load(files(tmp_path), threads=1, tensor_parallel=2)
+    with cc.limits(memory="1KB"), pytest.raises(Error, match="E-RUN-MEMORY"):
+        model.step([3, 4, 5])
+    with pytest.raises(FileAccessError, match="E-RANK-DIED"):
+        model.step([3, 4, 5])
 
 
 def test_gathering():
