@@ -105,6 +105,10 @@ class Session:
                 IntegerOperators(contrib=True).run(made)
                 RealOperators().run(made)
                 HalfProducts().run(made)
+            else:
+                from .passes.few_bits import FewBits
+
+                FewBits().run(made)
             UseLinear().run(made)
             Simplify(min(MOST_FOLDED, (available() or MOST_FOLDED) // 8), deferred=device == "cpu").run(made)
             if device == "cpu":

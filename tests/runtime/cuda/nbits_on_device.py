@@ -93,7 +93,30 @@ def rows():
         compared(f"{name} {axis} {along}", name, given, {"gather_axis": axis, "quantize_axis": along, "block_size": 2}, 1)
 
 
+def behind():
+    """Codes behind a DequantizeLinear are not made floats, neither while a session is made nor while it runs."""
+    rng, graph = np.random.default_rng(2), Graph()
+    fed = {"x": rng.standard_normal((2, 64)).astype(F32), "ids": np.array([3, 0])}
+    graph.inputs = [Value(name, dtype_of(array), array.shape) for name, array in fed.items()]
+    graph.values = {value.name: value for value in graph.inputs}
+    b = Builder(graph)
+    x, ids = graph.inputs
+    real = [
+        b.add("DequantizeLinear", [b.constant(rng.integers(-8, 8, shape).astype(ml_dtypes.int4)), b.constant(rng.random(spread).astype(F32))],
+              {"axis": axis, "block_size": 16}) for shape, spread, axis in (((64, 24), (4, 24), 0), ((24, 64), (24, 4), 1))
+    ]  # fmt: skip
+    graph.outputs = [b.add("MatMul", [x, real[0]]), b.add("Gather", [real[1], ids])]
+    session = Session(graph, device="cuda", simplify=True)
+    for one, other in zip(session.run(None, fed), Session(graph, native=False).run(None, fed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    plan = session.program.plans[-1]
+    assert not host_steps(session.program)
+    assert sum(array.nbytes for array in plan.weights.values()) < 2 * 64 * 24
+    assert plan.arena < 4 * 64 * 24
+
+
 if __name__ == "__main__":
     products()
+    behind()
     rows()
     print(len(PRODUCTS))
