@@ -77,17 +77,18 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, say: Callable[
     HELPERS.dismiss()
     numbers, given = os.pipe()
     finished, ended = os.pipe()
+    os.set_blocking(given, False)  # those that find no room in the pipe are left to the moment when they are called
     os.write(given, b"".join(number.to_bytes(2, "little") for number in range(len(tasks))))
     os.close(given)
     workers: list[int] = []
-    with contextlib.suppress(OSError):  # no room for more processes
-        while len(workers) < count:
-            workers.append(_forked(tasks, numbers, ended))
-    os.close(numbers)
-    os.close(ended)
-    news = select.poll()
-    news.register(finished)
     try:
+        with contextlib.suppress(OSError):  # no room for more processes
+            while len(workers) < count:
+                workers.append(_forked(tasks, numbers, ended))
+        os.close(numbers)
+        os.close(ended)
+        news = select.poll()
+        news.register(finished)
         say(0, len(tasks))
         for number in range(1, len(tasks) + 1):
             if not news.poll(1000 * PATIENCE) or not os.read(finished, 1):

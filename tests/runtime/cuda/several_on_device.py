@@ -93,7 +93,7 @@ class Communicator:
     """Ranks that are threads: each brings an array, and all go on when it is there."""
 
     held, streams = dict.fromkeys(range(CARDS)), set()
-    barrier = threading.Barrier(CARDS, timeout=60)
+    barrier = threading.Barrier(CARDS)
 
     @classmethod
     def init(cls, size, rank, identity):
