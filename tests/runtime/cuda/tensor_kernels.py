@@ -8,6 +8,7 @@ from candle_convert.ops.attention.prompt_cuda import prompt, tensor_kind
 from candle_convert.runtime.blocks import held
 from candle_convert.runtime.cuda.coded import coded, seen_as
 from candle_convert.runtime.cuda.group import Axes
+from candle_convert.runtime.cuda.grouped import GroupForm, grouped
 from candle_convert.runtime.cuda.half_product import half_product
 from candle_convert.runtime.cuda.integer_product import integer_product
 from candle_convert.runtime.cuda.row_product import row_product
@@ -77,6 +78,23 @@ def integers(name, rows, columns, tiling=None):
     return row_product(given[0], given[1], w, buffer(y)), y, expected, 1e-5
 
 
+def groups(rows, columns, bits, dtype=None):
+    """Rows by packed codes in groups of 32 with zero points: halves, or where there is no dtype rows of 8 bits."""
+    made = GroupForm(bits, 32, 8, buffer(np.zeros((columns, 8), np.float32)), buffer(np.zeros((columns, bits), np.uint8)))
+    w = grouped(buffer(np.zeros((columns, 32 * bits), np.uint8)), columns, made)
+    y = np.zeros((rows, columns), np.float32)
+    if dtype is None:
+        given = buffer(np.zeros((rows, 64), np.int32)), buffer(np.zeros((rows, 8), np.float32))
+        if rows > 4:
+            return integer_product(*given, given[1], w, buffer(y)), y, y, 0
+        return row_product(buffer(np.zeros((rows, 256), np.float32)), None, w, buffer(y)), y, y, 0
+    launch = half_product(
+        buffer(np.zeros((rows, 256), dtype)), w, buffer(y), Axes([], [], [], []), Axes([rows], [256], None, [columns]),
+        Axes([columns], None, [256], [1]), Axes([256], [1], [1], None), (0, 0, 0), "f16" if dtype is np.float16 else "bf16",
+    )
+    return launch, y, y, 0
+
+
 def attention(queries, keys, size, dtype, pages=0):
     """Attention of four heads over two, causal: prompts on tensor cores, others by tiles of keys, in pages of so many slots where given."""
     shapes = ((4, queries), (2, keys), (2, keys), (4, queries))
@@ -107,6 +125,9 @@ KERNELS = {
 LARGE = {
     "halves": lambda: dense(256, 256, 64, np.float16), "brains": lambda: dense(256, 256, 64, BRAIN),
     "decoded": lambda: decoded("q4_k", 256, 8), "integers": lambda: integers("q4_k", 256, 8), "integers of 16": lambda: integers("q2_k", 256, 8),
+    "groups of 4 bits": lambda: groups(256, 8, 4, np.float16), "groups of 2 bits": lambda: groups(256, 8, 2, BRAIN),
+    "integers in groups": lambda: groups(256, 8, 4), "integers of 8 bits in groups": lambda: groups(256, 8, 8),
+    "few rows of groups": lambda: groups(4, 8, 4),
     "few rows": lambda: integers("q4_k", 4, 8),
     "prompt": lambda: attention(256, 256, 128, np.float16), "prompt of brains": lambda: attention(99, 99, 64, BRAIN),
     "decoding": lambda: attention(1, 4096, 128, np.float32), "decoding in pages": lambda: attention(1, 4096, 128, np.float16, 16),
