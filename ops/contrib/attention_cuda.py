@@ -36,19 +36,27 @@ def hidden_by(form: Form, mask: Term, batch: int, queries: int, keys: int, fill:
 
 def _self_attention(form: Form, projected: Term, sizes: list[int], mask: Term | None, past: Term | None, bias: Term | None) -> None:
     given, heads = form.attributes, form.attributes["num_heads"]
-    if given["do_rotary"] or given["past_present_share_buffer"]:
-        raise Stays("positions of its own and a shared past are kept on the CPU")
+    if given["do_rotary"]:
+        raise Stays("positions of its own are kept on the CPU")
     batch, length, _ = lengths(projected)
-    before = 0 if past is None else lengths(past)[3]
+    keys = length + (0 if past is None else lengths(past)[3])
+    shared = given["past_present_share_buffer"] and past is not None
+    filled = form.given(6) if shared and form.node.op is attention else None
+    if shared and filled is None:
+        raise Stays("how much of a shared past is filled is not said")
+    if filled is not None:
+        if mask is not None and len(lengths(mask)) > 2:
+            raise Stays("how many keys a shared buffer holds is not known where a mask has all places")
+        keys = keys - length if bias is None or lengths(bias)[-1] == 1 else lengths(bias)[-1]
     starts = [0, sizes[0], sizes[0] + sizes[1]]
     q, k, v = (form.part(projected, 2, start, start + size) for start, size in zip(starts, sizes, strict=True))
     if mask is not None:
-        hidden = form.cast(hidden_by(form, mask, batch, length, before + length, given["mask_filter_value"]), dtype_of(projected))
+        hidden = form.cast(hidden_by(form, mask, batch, length, keys, given["mask_filter_value"]), dtype_of(projected))
         bias = hidden if bias is None else bias + hidden
-    if bias is not None and lengths(bias)[-2:] != [length, before + length]:
-        bias = bias.call("Expand", form.constant([*lengths(bias)[:-2], length, before + length]))
+    if bias is not None and lengths(bias)[-2:] != [length, keys]:
+        bias = bias.call("Expand", form.constant([*lengths(bias)[:-2], length, keys]))
     old = [None if past is None else form.part(past, 0, index, index + 1).call("Squeeze", form.constant([0])) for index in (0, 1)]
-    inputs = [q, k, v, None, None, bias, *old]
+    inputs = [q, k, v, None, None, bias, *old, filled]
     scale = given["scale"] or 1 / math.sqrt(max(1, sizes[0] // heads))
     alike = sizes[0] == sizes[2]
     y, key, value = form.node_of(

@@ -121,6 +121,14 @@ PACKED = {
 }  # fmt: skip
 
 
+BUFFER, PROJECTION = floats(2, 2, 2, 9, 4), [floats(2, 3, 6), floats(6, 24), floats(24)]
+BESIDE = {
+    "in a buffer": ([*PROJECTION, None, BUFFER, None, integers(4)], {**HEADS, "unidirectional": 1}),
+    "in a buffer, seen keys": ([*PROJECTION, RNG.integers(0, 2, (2, 5)).astype(I32), BUFFER, None, integers(2)], HEADS),
+    "in a buffer, a bias": ([*PROJECTION, integers(4, 5), BUFFER, floats(1, 2, 3, 5), integers(2)], HEADS),
+}
+
+
 def compared(name, operator, inputs, attributes, count, where=lambda array: array, domain="com.microsoft"):
     fed = {f"x{index}": array for index, array in enumerate(inputs) if array is not None}
 
@@ -147,5 +155,7 @@ if __name__ == "__main__":
         compared(name, "GroupQueryAttention", inputs, attributes, 4 if "qk_output" in attributes else 3)
     for name, (inputs, attributes) in PACKED.items():
         compared(name, "MultiHeadAttention", inputs, attributes, 3)
+    for name, (inputs, attributes) in BESIDE.items():
+        compared(name, "Attention", inputs, {**attributes, "past_present_share_buffer": 1}, 2)
     compared("total on the device", "GroupQueryAttention", *GROUPED["bias"], 3, lambda array: DeviceArray.taken(cuda.to_device(array)))
     print(len(GROUPED) + len(PACKED))
