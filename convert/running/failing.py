@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...runtime.errors import Error, UnsupportedError
+from ...runtime.errors import Error, UnsupportedError, UsageError
 from ...runtime.graph import Graph
 from ...runtime.session import Session
 from ..options import Options
@@ -20,6 +20,7 @@ from .feeds import feeds as made_up
 
 Fails = Callable[[Graph], bool]
 TIMEOUT = 600
+"""Seconds after which a command that has not ended has failed."""
 
 
 def by_onnxruntime(feeds: Mapping[str, Any], rtol: float, atol: float, placed: Mapping[str, Any] | None = None) -> Fails:
@@ -46,13 +47,25 @@ def by_onnxruntime(feeds: Mapping[str, Any], rtol: float, atol: float, placed: M
 
 
 def by_command(command: str) -> Fails:
-    """Fails when the command, with the path of a model file in place of ``{}``, exits with anything but 0."""
-    words = shlex.split(command)
+    """Fails when the command, with the path of a model file in place of ``{}``, exits with anything but 0, or not within `TIMEOUT`.
+
+    Raises UsageError for what is no command, then or when it is started.
+    """
+    try:
+        program, *words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError("E-GRAPH-COMMAND", None, "--fails has no command, or quotes that are not closed", found=command) from error
 
     def fails(graph: Graph) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             path = _saved(graph, Path(folder))
-            return subprocess.run([word.replace("{}", str(path)) for word in words], capture_output=True, timeout=TIMEOUT).returncode != 0
+            try:
+                filled = [program, *(word.replace("{}", str(path)) for word in words)]
+                return subprocess.run(filled, capture_output=True, timeout=TIMEOUT).returncode != 0
+            except subprocess.TimeoutExpired:
+                return True
+            except OSError as error:
+                raise UsageError("E-GRAPH-COMMAND", None, f"the command of --fails cannot be started: {error.strerror}", found=command) from error
 
     return fails
 

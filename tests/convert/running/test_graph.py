@@ -91,6 +91,19 @@ def test_a_command_decides_what_fails(tmp_path, capsys):
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Sin"]
 
 
+def test_a_command_that_does_not_end_fails(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("candle_convert.convert.running.failing.TIMEOUT", 0.2)
+    model, out = chain(tmp_path / "m.onnx", ["Exp", "Neg"]), tmp_path / "out.onnx"
+    graph(capsys, "reduce", model, out, "--fails", shlex.join([sys.executable, "-c", "import time\nwhile True: time.sleep(9)", "{}"]))
+    assert len(onnx.load(out).graph.node) == 1
+
+
+@pytest.mark.parametrize("command", ["there-is-no-such-command {}", "'check {}", " "])
+def test_what_is_no_command_is_told(command, tmp_path, capsys):
+    model = chain(tmp_path / "m.onnx", ["Exp"])
+    assert graph(capsys, "reduce", model, tmp_path / "out.onnx", "--fails", command, code=2)["error"]["code"] == "E-GRAPH-COMMAND"
+
+
 def test_a_model_that_agrees_with_onnxruntime_does_not_fail(tmp_path, capsys):
     told = graph(capsys, "reduce", perceptron(tmp_path / "m.onnx"), tmp_path / "out.onnx", code=2)
     assert told["error"]["code"] == "E-GRAPH-WORKS"
