@@ -22,54 +22,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
-    """A quantized array.
+class StoredArray:
+    """An array as files have it.
 
     Attributes:
-        dtype: the block type.
-        shape: lengths in elements; blocks lie along the last one.
-        data: the blocks, uint8 ``[*shape[:-1], bytes of a row]``.
-    """
-
-    dtype: BlockType
-    shape: tuple[int, ...]
-    data: np.ndarray
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the blocks."""
-        return int(self.data.nbytes)
-
-    def __getitem__(self, rows: slice) -> Blocks:
-        """Entries of the first dimension."""
-        part = self.data[rows]
-        return Blocks(self.dtype, (len(part), *self.shape[1:]), part)
-
-    def take(self, indices: np.ndarray) -> np.ndarray:
-        """Entries of the first dimension by index, decoded: float32 ``[*indices.shape, *shape[1:]]``."""
-        return _numbers(self.dtype, self.data[indices], (*indices.shape, *self.shape[1:]))
-
-    def numpy(self) -> np.ndarray:
-        """All values, float32."""
-        return _numbers(self.dtype, self.data, self.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """An array whose elements have fewer than 8 bits, as files have it.
-
-    Attributes:
-        data: uint8, the first element in the lowest bits, rows one behind another.
+        shape: lengths in elements.
+        data: uint8.
     """
 
     dtype: DType
@@ -88,8 +46,33 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes as they are packed."""
+        """Bytes as they are stored."""
         return int(self.data.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(StoredArray):
+    """A quantized array: blocks lie along the last dimension, `data` is ``[*shape[:-1], bytes of a row]``."""
+
+    dtype: BlockType
+
+    def __getitem__(self, rows: slice) -> Blocks:
+        """Entries of the first dimension."""
+        part = self.data[rows]
+        return Blocks(self.dtype, (len(part), *self.shape[1:]), part)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Entries of the first dimension by index, decoded: float32 ``[*indices.shape, *shape[1:]]``."""
+        return _numbers(self.dtype, self.data[indices], (*indices.shape, *self.shape[1:]))
+
+    def numpy(self) -> np.ndarray:
+        """All values, float32."""
+        return _numbers(self.dtype, self.data, self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Packed(StoredArray):
+    """An array whose elements have fewer than 8 bits: the first one in the lowest bits of a byte, rows one behind another."""
 
     def numpy(self) -> np.ndarray:
         """The elements, each in a byte of its own."""
