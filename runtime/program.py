@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 import re
 import threading
@@ -37,6 +38,8 @@ from .workspace import Workspace
 
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
+RECENT, IDLE = 2, 16 << 20
+"""Plans that keep the memory that they have run in, and bytes of such memory that all the older ones may keep: what is made again in milliseconds."""
 UNATTENDED = 0.005
 """Seconds for which a loop may repeat before Python looks at the clock again."""
 ENDLESS = (1 << 63) - 1
@@ -95,6 +98,7 @@ class Program:
         self.lent = frozenset(lent)
         self.expecting = Expecting(self)
         self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._newest: Runner | None = None
         self._last: tuple[Any, ...] = ()
         self._steering = steering(self.nodes, self.inputs) if steered else frozenset()
         self._values: set[tuple[int, ...]] = set()
@@ -117,14 +121,24 @@ class Program:
         runner = self._plans.get(key)
         if runner is None:
             others = functools.partial(self.expecting.kernels, feeds, run)
-            made = Runner(Planner(self, key[0], run.threads, run.native, run.taps).made(others), self.packed)
+            runner = Runner(Planner(self, key[0], run.threads, run.native, run.taps).made(others), self.packed)
             self.expecting.note()
-            with self._lock:
-                runner = self._plans.setdefault(key, made)
-                while len(self._plans) > PLANS:
-                    self._plans.popitem(last=False)
         elif current().chosen:
             check(runner.plan, run.threads)
+        return runner if runner is self._newest else self._used(key, runner)
+
+    def _used(self, key: Any, runner: Runner) -> Runner:
+        """Note that a plan is the one used last; the one that is kept, where another thread has made the same."""
+        with self._lock:
+            self._newest = runner = self._plans.setdefault(key, runner)
+            self._plans.move_to_end(key)
+            while len(self._plans) > PLANS:
+                self._plans.popitem(last=False)
+            room = IDLE
+            for older in itertools.islice(reversed(self._plans.values()), RECENT, None):
+                room -= older.idle
+                if room < 0:
+                    older.rest()
         return runner
 
     def signatures(self, feeds: Sequence[Any]) -> tuple[Any, ...]:
@@ -222,6 +236,15 @@ class Runner:
         self.packed = packed
         self._free: list[Workspace] = []
         self._subprograms: dict[int, Program] = {}
+
+    @property
+    def idle(self) -> int:
+        """Bytes that are kept for the next run."""
+        return sum(memory.arena.nbytes for memory in tuple(self._free))
+
+    def rest(self) -> None:
+        """Let them go."""
+        self._free.clear()
 
     def run(self, feeds: Sequence[Any], run: Run) -> list[Any]:
         """Outputs, which share no memory with anything else."""

@@ -11,6 +11,7 @@ from .blocks import numbers
 from .graph import Value
 from .launch import Buffer
 from .plan import Plan
+from .reserve import returned
 
 
 class Workspace:
@@ -18,7 +19,7 @@ class Workspace:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.arena = np.empty(plan.arena + 64, np.uint8)
+        self.arena = returned(plan.arena + 64)
         self.start = -self.arena.ctypes.data % 64
         words = plan.words.copy()
         words[plan.arena_words[0]] = plan.arena_words[1] + (self.arena.ctypes.data + self.start)

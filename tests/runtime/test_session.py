@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import gc
+from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
@@ -77,6 +78,27 @@ def test_a_network_for_several_shapes(threads):
         assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
     (only,) = session.run(["p"], feeds)
     assert np.array_equal(only, found[1])
+
+
+def held():
+    """Bytes of this process that no file is behind."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what a process holds")
+def test_shapes_that_came_before_hold_no_memory_to_run_in():
+    session = cc.InferenceSession(network().SerializeToString(), threads=1)
+    feeds = [{"x": normal(1, 3, 500 + 8 * number, 500)} for number in range(10)]
+    first = session.run(["p"], feeds[0])[0]
+    session.run(["p"], feeds[1])
+    gc.collect()
+    before = held()
+    for each in feeds[2:]:
+        session.run(["p"], each)
+    gc.collect()
+    assert held() - before < 3 * 13 * 500 * 500 * 4, "eight shapes more, of which each needs two such pictures"
+    assert np.array_equal(session.run(["p"], feeds[0])[0], first)
 
 
 def test_shapes_share_the_kernels_of_the_first():
