@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PAST, PRESENT = "past_", "present_"
 LAST = "last_logits"
-ROOM, MORE = 256, 2048
+ROOM, MORE = 256, 1024
 """Tokens that a cache of fixed room has room for at first; it grows by doubling, and by `MORE` from there on."""
 
 
