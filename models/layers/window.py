@@ -19,7 +19,8 @@ def ring(window: int) -> str:
 
 def window_of(dim: Dim) -> int | None:
     """The window that a length is a ring's of."""
-    return int(dim.removeprefix(NAME)) if isinstance(dim, str) and dim.startswith(NAME) else None
+    size = dim.removeprefix(NAME) if isinstance(dim, str) and dim.startswith(NAME) else ""
+    return int(size) if size.isascii() and size.isdigit() else None
 
 
 def needed(window: int, count: int) -> int:

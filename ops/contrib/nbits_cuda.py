@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.cuda.coded import Coded
+from ...runtime.cuda.fold import add
 from ...runtime.cuda.grouped import GroupForm, grouped
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
@@ -26,10 +27,6 @@ WORD = 16
 """Bytes that codes begin at a multiple of where words of them are read."""
 ROUNDED = 4
 """The accuracy level that allows rows of 8 bits."""
-
-
-def _plus(x: float, bias: float) -> float:
-    return x + bias
 
 
 @cuda(matmul_nbits)
@@ -54,7 +51,7 @@ def matmul_nbits_on_device(step: Step) -> Planned:
     target = y.view((rows, columns)) if bias is None else step.temporary(F32, (rows, columns))
     rounded = given["accuracy_level"] == ROUNDED and not few and x.dtype == F32 and w.run is not None and wide % GROUP == 0
     launches += rows_by(step, x, w, target, rounded)
-    return launches if bias is None else [*launches, Chain((applied(_plus, [target, bias], y.dtype),), y.view((rows, columns)))]
+    return launches if bias is None else [*launches, Chain((applied(add, [target, bias], y.dtype),), y.view((rows, columns)))]
 
 
 def _weight(step: Step) -> Coded | str:

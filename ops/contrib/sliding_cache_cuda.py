@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.cuda.fold import add
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Step
@@ -20,10 +21,6 @@ INT64 = np.dtype(np.int64)
 def _resident(total: int, capacity: int, run: int) -> int:
     """As `_Cache.resident`: whole runs are dropped at a time."""
     return total if total <= capacity else total - run * ((total - capacity + run - 1) // run)
-
-
-def _sum(one: int, other: int) -> int:
-    return one + other
 
 
 def _from_end(place: int, kept: int, total: int) -> int:
@@ -82,7 +79,7 @@ def sliding(step: Step, starts: Buffer, length: int, capacity: int, launches: li
     run = capacity - step.attributes["local_window_size"] + 1
     counts, ends, totals, kept = (step.temporary(INT64, starts.shape) for _ in range(4))
     launches += [
-        mapped(_resident, [starts], counts, capacity, run, compute=INT64), mapped(_sum, [starts, step.held(np.array(length))], ends, compute=INT64),
-        mapped(_sum, [counts, step.held(np.array(length))], totals, compute=INT64), mapped(_resident, [ends], kept, capacity, run, compute=INT64),
+        mapped(_resident, [starts], counts, capacity, run, compute=INT64), mapped(add, [starts, step.held(np.array(length))], ends, compute=INT64),
+        mapped(add, [counts, step.held(np.array(length))], totals, compute=INT64), mapped(_resident, [ends], kept, capacity, run, compute=INT64),
     ]
     return Sliding(capacity, starts, counts, totals, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.cuda.fold import add
 from ...runtime.cuda.kernel import Launch
 from ...runtime.cuda.operand import Lookup, Operand, over
 from ...runtime.cuda.place import Step
@@ -16,11 +17,6 @@ from .coded_cache_cuda import Coding
 INT64 = np.dtype(np.int64)
 
 
-def sum_of(start: int, place: int) -> int:
-    """The place of a new key."""
-    return start + place
-
-
 def _zero(place: int) -> float:
     return 0
 
@@ -28,7 +24,7 @@ def _zero(place: int) -> float:
 def behind(step: Step, starts: Buffer, length: int, launches: list[Launch | Chain]) -> Buffer:
     """Places [batch, length] from `starts` on, one for each of the batch."""
     made = step.temporary(INT64, (starts.count, length))
-    launches.append(mapped(sum_of, [starts.view((starts.count, 1)), step.held(np.arange(length))], made, compute=INT64))
+    launches.append(mapped(add, [starts.view((starts.count, 1)), step.held(np.arange(length))], made, compute=INT64))
     return made
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.models.language.cache import turned
-from candle_convert.models.layers.window import needed
+from candle_convert.models.layers.window import needed, ring, window_of
 from checkpoints import Case, difference, expected, made
 
 WINDOWS = {"sliding_window": (8, 300), "max_position_embeddings": 4096}
@@ -59,3 +59,9 @@ def test_a_ring_of_another_length_holds_the_same(held, length, count):
     assert made.shape == (2, length, 3)
     for number in range(max(0, count - min(held, length)), count):
         assert (made[:, number % length] == number).all()
+
+
+@pytest.mark.parametrize("dim", [512, "window_size", "window_", "window_²", "a_window_4", "total_sequence_length"])
+def test_lengths_of_other_models_are_no_rings(dim):
+    assert window_of(ring(512)) == 512
+    assert window_of(dim) is None
