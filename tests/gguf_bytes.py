@@ -2,7 +2,6 @@
 
 import struct
 
-import libggml
 import numpy as np
 from candle_convert.formats.gguf import FORMAT
 from candle_convert.runtime.dtype import BLOCK_TYPES, DTYPES
@@ -11,6 +10,7 @@ from candle_convert.runtime.graph import Graph
 from candle_convert.runtime.metadata import to_json
 from candle_convert.runtime.storage import Held
 from candle_convert.runtime.tensor import Tensor
+from oracles import libggml
 
 NAMES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64")
 TYPES = {name: number for number, name in enumerate(NAMES)}

@@ -6,7 +6,7 @@ import pytest
 from candle_convert import models
 from candle_convert.runtime.errors import FormatError, UnsupportedError
 from checkpoints import Case, cases, difference, expected, made
-from libllama import NAME, Libllama
+from oracles.libllama import NAME, Libllama
 
 GEMMA3 = {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8, "rope_local_base_freq": 10000, "rope_theta": 1e6, "num_hidden_layers": 3}
 ONE_WHOLE = ["sliding_attention", "full_attention", "sliding_attention"]

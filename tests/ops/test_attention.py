@@ -11,7 +11,7 @@ from candle_convert.runtime.errors import FormatError, LimitError
 from candle_convert.runtime.op import Example
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from oracles import compared, ours, single
+from oracles.onnxruntime import compared, ours, single
 
 DRAWS = 60
 

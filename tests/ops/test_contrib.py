@@ -7,7 +7,7 @@ import pytest
 from candle_convert.ops.contrib.packed import unpacked
 from candle_convert.runtime.errors import FormatError
 from candle_convert.runtime.op import Example
-from oracles import compared, ours, single
+from oracles.onnxruntime import compared, ours, single
 
 RNG = np.random.default_rng(11)
 MS = "com.microsoft"

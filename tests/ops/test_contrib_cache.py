@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from candle_convert.runtime.errors import FormatError
 from candle_convert.runtime.op import Example
-from oracles import ours, single, theirs
+from oracles.onnxruntime import ours, single, theirs
 
 RNG = np.random.default_rng(13)
 MS = "com.microsoft"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from candle_convert.runtime.errors import FormatError
 from candle_convert.runtime.op import Example
-from oracles import compared, ours, single
+from oracles.onnxruntime import compared, ours, single
 
 RNG = np.random.default_rng(17)
 MS = "com.microsoft"

@@ -12,7 +12,7 @@ from candle_convert.ops.image.resize import resize
 from candle_convert.ops.image.roi_align import roi_align
 from candle_convert.runtime.errors import FormatError, LimitError
 from onnx import TensorProto, helper
-from oracles import compared, ours, theirs
+from oracles.onnxruntime import compared, ours, theirs
 
 RNG = np.random.default_rng(9)
 IMAGE = RNG.normal(size=(2, 3, 7, 10)).astype(np.float32)

@@ -15,7 +15,7 @@ from candle_convert.runtime.infer import infer
 from candle_convert.runtime.op import Example
 from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument, NotImplemented, RuntimeException
-from oracles import compared, ours, single, theirs
+from oracles.onnxruntime import compared, ours, single, theirs
 
 DRAWS = 60
 RNG = np.random.default_rng

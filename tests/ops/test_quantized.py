@@ -9,7 +9,7 @@ from candle_convert.runtime.dtype import BY_ONNX
 from candle_convert.runtime.errors import FormatError
 from candle_convert.runtime.op import Example
 from onnx.reference import ReferenceEvaluator
-from oracles import compared, ours, single
+from oracles.onnxruntime import compared, ours, single
 
 RNG = np.random.default_rng(5)
 SPECIAL = np.array([[0.5, 1.5, 2.5, -0.5, -2.5], [np.inf, -np.inf, 1e30, -1e30, 0.0], [300, -300, 127.5, -128.5, 254.5]], np.float32)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import gguf
-import libggml
 import numpy as np
 import pytest
 from candle_convert.ops.quants import codec_of, codecs, dequantized
@@ -12,6 +11,7 @@ from candle_convert.runtime.errors import FormatError, UnsupportedError
 from candle_convert.runtime.quant import SLICE, block_type, decoded, encoded
 from candle_convert.runtime.storage import Derived, Held
 from candle_convert.runtime.tensor import Tensor
+from oracles import libggml
 
 TYPES = sorted((codec.dtype for codec in codecs().values() if codec.dtype.ggml is not None), key=lambda dtype: dtype.name)
 GGML = libggml.load()

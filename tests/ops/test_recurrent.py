@@ -5,7 +5,7 @@ import pytest
 from candle_convert.ops.nn.recurrent import ACTIVATIONS
 from candle_convert.runtime.errors import FormatError
 from candle_convert.runtime.op import Example
-from oracles import compared, ours, single
+from oracles.onnxruntime import compared, ours, single
 
 CELLS = {"RNN": (1, 1, 2), "GRU": (3, 2, 2), "LSTM": (4, 3, 3)}
 """Gates, activations and outputs."""

@@ -1,17 +1,15 @@
-"""Whole files against llama-quantize: by the digests of what it wrote (vectors/make_files.py), and by itself where CANDLE_LLAMA_QUANTIZE names it."""
+"""Whole files against llama-quantize: by the digests of what it wrote (vectors/make_files.py), and by what it writes here."""
 
 import hashlib
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from candle_convert.convert.cli import run
-from noise_models import LISTED, MODELS, RUNS, name_of, write_importance, write_model
+from noise_models import LISTED, MODELS, NEED_IMPORTANCE, RUNS, name_of, write_importance, write_model
+from oracles.llama_quantize import LATER, TOOL, quantized
 
 DIGESTS = json.loads((Path(__file__).parent / "vectors" / "files.json").read_text())
-TOOL = os.environ.get("CANDLE_LLAMA_QUANTIZE")
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +34,10 @@ def test_every_run_has_a_digest():
     assert [name_of(case) for case in RUNS] == list(DIGESTS)
 
 
-@pytest.mark.skipif(TOOL is None, reason="CANDLE_LLAMA_QUANTIZE does not name llama-quantize")
-@pytest.mark.parametrize("file_type", LISTED)
+@pytest.mark.parametrize("file_type", LISTED if TOOL else [name for name in LISTED if name not in (*NEED_IMPORTANCE, *LATER)])
 def test_files_are_those_of_this_llama_quantize(models, monkeypatch, file_type):
     monkeypatch.chdir(models / "moe")
-    subprocess.run([TOOL, "--imatrix", "imatrix.gguf", "model.gguf", "theirs.gguf", file_type, "2"], check=True, capture_output=True)
-    assert run(["quantize", "model.gguf", "ours.gguf", file_type, "--imatrix", "imatrix.gguf", "-q", "-f"]) == 0
+    importance = ("--imatrix", "imatrix.gguf") if TOOL else ()
+    quantized("model.gguf", "theirs.gguf", file_type, *importance)
+    assert run(["quantize", "model.gguf", "ours.gguf", file_type, *importance, "-q", "-f"]) == 0
     assert Path("ours.gguf").read_bytes() == Path("theirs.gguf").read_bytes()

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from candle_convert import models
-from libllama import NAME, Libllama
+from oracles.libllama import NAME, Libllama
 
 FILE = os.environ.get("CANDLE_GEMMA3_GGUF")
 COUNT = 64

@@ -5,10 +5,10 @@
 
 from pathlib import Path
 
-import libggml
 import numpy as np
 import torch
 from candle_convert.ops.quants import codecs
+from oracles import libggml
 
 COLUMNS = 512
 HERE = Path(__file__).parent

@@ -1,13 +1,22 @@
-"""libggml through ctypes, the oracle for block types. CANDLE_LIBGGML names the directory of libggml-base.so and libggml-cpu.so, or the first."""
+"""libggml through ctypes, the oracle for block types.
+
+CANDLE_LIBGGML names the directory of libggml-base.so and libggml-cpu.so, or the first; without it the library is the wheel's (`llama_cpp`).
+"""
 
 import ctypes
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from .llama_cpp import fits, located
+
 INTERMEDIATE = {"q8_1": "quantize_row_q8_1_ref", "q8_k": "quantize_row_q8_K_ref"}
-NAME = os.environ.get("CANDLE_LIBGGML")
+NAME = located("CANDLE_LIBGGML")
+Q4_K = 12
+EMPTY = b"GGUF" + (3).to_bytes(4, "little") + bytes(16)
+"""A file of version 3 without keys and tensors."""
 
 
 class Traits(ctypes.Structure):
@@ -26,7 +35,7 @@ class Traits(ctypes.Structure):
 class GgufParams(ctypes.Structure):
     """gguf_init_params."""
 
-    _fields_ = [("no_alloc", ctypes.c_bool), ("context", ctypes.c_void_p)]
+    _fields_ = [("no_alloc", ctypes.c_bool), ("context", ctypes.POINTER(ctypes.c_void_p))]
 
 
 class Libggml:
@@ -40,6 +49,32 @@ class Libggml:
         self._base.ggml_validate_row_data.restype = ctypes.c_bool
         self._base.ggml_validate_row_data.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
         self._base.ggml_get_type_traits.restype = ctypes.POINTER(Traits)
+        self._check_traits(path)
+        self._check_params(path)
+
+    def _check_traits(self, path):
+        base = self._base
+        base.ggml_type_name.restype, base.ggml_type_size.restype = ctypes.c_char_p, ctypes.c_size_t
+        base.ggml_blck_size.restype, base.ggml_is_quantized.restype = ctypes.c_int64, ctypes.c_bool
+        said = base.ggml_type_name(Q4_K), base.ggml_blck_size(Q4_K), base.ggml_type_size(Q4_K), base.ggml_is_quantized(Q4_K)
+        traits = base.ggml_get_type_traits(Q4_K).contents
+        decoder = ctypes.cast(base.dequantize_row_q4_K, ctypes.c_void_p).value
+        numbers = traits.block, traits.size, traits.quantized, ctypes.cast(traits.to_float, ctypes.c_void_p).value
+        fits(path, "ggml_type_traits", numbers, (*said[1:], decoder))
+        fits(path, "ggml_type_traits", traits.name, said[0])
+
+    def _check_params(self, path):
+        self._base.ggml_get_no_alloc.restype = ctypes.c_bool
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(EMPTY)
+            file.flush()
+            for no_alloc in (True, False):
+                context = ctypes.c_void_p()
+                held = self._gguf("init_from_file", ctypes.c_void_p)(os.fsencode(file.name), GgufParams(no_alloc, ctypes.pointer(context)))
+                found = bool(context) and self._base.ggml_get_no_alloc(context)
+                fits(path, "gguf_init_params", (bool(held), bool(context), found), (True, True, no_alloc))
+                self._base.ggml_free(context)
+                self._gguf("free", None)(ctypes.c_void_p(held))
 
     def traits(self, dtype):
         """The type's traits; what it cannot do is None."""
@@ -89,5 +124,5 @@ class Libggml:
 
 
 def load():
-    """The library, None when the environment does not name one."""
+    """The library, None if the environment names none and the wheel is not installed."""
     return Libggml(NAME) if NAME else None

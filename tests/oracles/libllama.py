@@ -1,22 +1,26 @@
-"""libllama through ctypes, the oracle for whole models. CANDLE_LIBLLAMA names libllama.so.
+"""libllama through ctypes, the oracle for whole models. CANDLE_LIBLLAMA names libllama.so; without it the library is the wheel's (`llama_cpp`).
 
-Its structures grow from version to version: they come and go as memory that is large enough, and nothing in them is touched.
+Parameters grow from version to version: they come and go as memory that is large enough, of which only the length of the context is touched.
 """
 
 import ctypes
+import functools
 import os
+import platform
 
 import numpy as np
 
-NAME = os.environ.get("CANDLE_LIBLLAMA")
+from .llama_cpp import fits, located
+
+NAME = located("CANDLE_LIBLLAMA")
 _LOG = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 _SILENT = _LOG(lambda level, text, data: None)
 
 
 class Memory(ctypes.Structure):
-    """Parameters or a batch: more bytes than any version has."""
+    """Parameters: more bytes than any version has. Those of a context begin with its length."""
 
-    _fields_ = [("bytes", ctypes.c_char * 512)]
+    _fields_ = [("context", ctypes.c_uint32), ("bytes", ctypes.c_char * 508)]
 
 
 class Batch(ctypes.Structure):
@@ -25,15 +29,38 @@ class Batch(ctypes.Structure):
     _fields_ = [("count", ctypes.c_int32), *[(name, ctypes.c_void_p) for name in ("tokens", "embeddings", "places", "counts", "sequences", "logits")]]
 
 
-class Libllama:
-    """A model of a GGUF file and one sequence of tokens."""
+@functools.cache
+def loaded():
+    """The library, whose structures have the declared sizes; those are known where a function gets the result's address as its first argument."""
+    library = ctypes.CDLL(str(NAME))
+    if platform.machine() == "x86_64":
+        for name in ("llama_model_default_params", "llama_context_default_params"):
+            fits(NAME, f"the result of {name}", _written(library, name) <= ctypes.sizeof(Memory), True)
+        fits(NAME, "llama_batch", _written(library, "llama_batch_get_one"), ctypes.sizeof(Batch))
+    library.llama_context_default_params.restype = Memory
+    fits(NAME, "llama_context_params", library.llama_context_default_params().context, 512)
+    return library
 
-    def __init__(self, path, threads=1):
-        self._library = ctypes.CDLL(NAME)
+
+def _written(library, name):
+    """The bytes of the structure that a function returns. A batch is asked for two tokens at an address, which is not read."""
+    unwritten = 0xA5
+    memory = (ctypes.c_ubyte * 4096)(*[unwritten] * 4096)
+    function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)((name, library))
+    function(ctypes.addressof(memory), ctypes.addressof(memory), 2)
+    return len(bytes(memory).rstrip(bytes([unwritten])))
+
+
+class Libllama:
+    """A model of a GGUF file and one sequence of tokens, at most `context` of them."""
+
+    def __init__(self, path, threads=1, context=512):
+        self._library = loaded()
         address, number = ctypes.c_void_p, ctypes.c_int
         kinds = {
             "llama_model_default_params": (Memory, []), "llama_context_default_params": (Memory, []), "llama_log_set": (None, [_LOG, address]),
             "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]), "llama_init_from_model": (address, [address, Memory]),
+            "llama_free": (None, [address]), "llama_model_free": (None, [address]),
             "llama_get_memory": (address, [address]), "llama_memory_clear": (None, [address, ctypes.c_bool]),
             "llama_set_n_threads": (None, [address, number, number]), "llama_model_get_vocab": (address, [address]),
             "llama_vocab_n_tokens": (number, [address]), "llama_batch_get_one": (Batch, [address, number]),
@@ -46,9 +73,16 @@ class Libllama:
         self._library.llama_log_set(_SILENT, None)
         self._model = self._library.llama_model_load_from_file(os.fsencode(path), self._library.llama_model_default_params())
         assert self._model, "libllama does not load it"
-        self._context = self._library.llama_init_from_model(self._model, self._library.llama_context_default_params())
+        params = self._library.llama_context_default_params()
+        params.context = context
+        self._context = self._library.llama_init_from_model(self._model, params)
         self._library.llama_set_n_threads(self._context, threads, threads)
         self.vocabulary = self._library.llama_vocab_n_tokens(self._library.llama_model_get_vocab(self._model))
+
+    def close(self):
+        """Release the model's memory."""
+        self._library.llama_free(self._context)
+        self._library.llama_model_free(self._model)
 
     def clear(self):
         """Forget the sequence."""

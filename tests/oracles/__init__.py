@@ -1,0 +1,1 @@
+"""Other implementations, which results are compared with."""
