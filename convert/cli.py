@@ -110,7 +110,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _report_bug() -> int:
-    with tempfile.NamedTemporaryFile("w", prefix="candle-convert-", suffix=".txt", delete=False) as report:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", errors="backslashreplace", prefix="candle-convert-", suffix=".txt", delete=False,
+    ) as report:
         report.write(f"candle-convert {__version__}, Python {sys.version}\n{sys.argv}\n{traceback.format_exc()}")
     last = traceback.format_exc().strip().splitlines()[-1]
     current().bug(last, report.name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from ..runtime.errors import Error, printable
+from ..runtime.errors import Error
+from ..runtime.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from ..runtime.graph import Note
@@ -42,41 +42,59 @@ class Output:
                 stream.reconfigure(errors="backslashreplace")
 
     def say(self, text: str = "") -> None:
-        """A line for people; control characters of the text should have been made visible with `printable`."""
+        """One line for people, with line breaks and control characters made visible."""
         if not self.json and not self.quiet:
-            print(text)
+            print(printable(text))
+
+    def lines(self, text: str) -> None:
+        """Lines for people, of which none begins within a name: those of a table or of a script of ours."""
+        for line in text.split("\n"):
+            self.say(line)
+
+    def content(self, text: str, end: str = "\n") -> None:
+        """Text that the user asked for, of many lines: whole in a pipe, and on a terminal with control characters made visible."""
+        if not self.json and not self.quiet:
+            print(printable_lines(text) if sys.stdout.isatty() else text, end=end, flush=True)
+
+    def note(self, text: str) -> None:
+        """One line on standard error, apart from what was asked for."""
+        if not self.json and not self.quiet:
+            print(printable(text), file=sys.stderr)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> None:
         """Rows under columns, those whose number is in `right` flushed right."""
-        if not self.json and not self.quiet:
-            for line in aligned(columns, rows, right):
-                print(line)
+        for line in aligned(columns, rows, right):
+            self.say(line)
 
     def warn(self, notes: Iterable[Note]) -> None:
         """Notes on standard error, unless they go into the JSON object."""
-        if not self.json and not self.quiet:
-            for note in notes:
-                subject = f"{printable(note.tensor)}: " if note.tensor is not None else ""
-                print(f"! {note.code}  {subject}{printable(note.message)}", file=sys.stderr)
+        for note in notes:
+            self.note(f"! {note.code}  {'' if note.tensor is None else f'{note.tensor}: '}{note.message}")
 
     def emit(self, payload: dict[str, Any], *, ok: bool = True) -> None:
         """The command's JSON object, in JSON mode."""
         if self.json:
             plain = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
-            print(json.dumps({"schema": f"candle-convert/{self.command}/{SCHEMA}", "ok": ok, **payload}, ensure_ascii=plain))
+            print(printable_json({"schema": f"candle-convert/{self.command}/{SCHEMA}", "ok": ok, **payload}, ascii_only=plain))
 
     def fail(self, error: Error) -> None:
         """One line on standard error; in JSON mode the error object."""
         self.emit({"error": error.to_json()}, ok=False)
         if not self.json:
-            print(f"✗ {error}", file=sys.stderr)
+            self.complain(str(error))
 
-    def refuse(self, message: str, show: Callable[[], None]) -> None:
-        """A command line that cannot be understood: `show` says so to people."""
+    def complain(self, text: str) -> None:
+        """A line on standard error about what went wrong, in quiet mode too."""
+        print(f"✗ {printable(text)}", file=sys.stderr)
+
+    def refuse(self, message: str, show: Callable[[IO[str]], None]) -> None:
+        """A command line that cannot be understood: `show` writes for people what is wrong with it."""
         if self.json:
             self.emit({"error": {"code": "E-USAGE", "message": message, "hint": "See --help"}}, ok=False)
         else:
-            show()
+            shown = io.StringIO()
+            show(shown)
+            print("\n".join(map(printable, shown.getvalue().rstrip("\n").split("\n"))), file=sys.stderr)
 
     def interrupted(self) -> None:
         """Say what there is of the output, and how to go on."""
@@ -84,13 +102,13 @@ class Output:
         hint = None if self.complete else self.resume_hint
         self.emit({"error": {"code": "E-INTERRUPTED", "message": message, "hint": hint}}, ok=False)
         if not self.json:
-            print(f"✗ {message}{f'; to go on: {hint}' if hint else ''}", file=sys.stderr)
+            self.complain(f"{message}{f'; to go on: {hint}' if hint else ''}")
 
     def bug(self, what: str, report: str) -> None:
         """Say that this is our fault and where the details are."""
         self.emit({"error": {"code": "E-BUG", "message": what, "hint": f"Please report it with {report}"}}, ok=False)
         if not self.json:
-            print(f"✗ E-BUG  {printable(what)}. This is a bug of candle-convert; please report it with {report}", file=sys.stderr)
+            self.complain(f"E-BUG  {what}. This is a bug of candle-convert; please report it with {report}")
 
 
 _current = Output()

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ..runtime.printable import printable
+
 BYTES = "bytes"
 
 
@@ -55,9 +57,9 @@ class RichProgress:
         from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
         amounts = (DownloadColumn(binary_units=True), TransferSpeedColumn()) if unit == BYTES else (MofNCompleteColumn(), TextColumn(unit))
-        columns = (TextColumn("{task.description:<9}"), BarColumn(), *amounts, TimeRemainingColumn())
+        columns = (TextColumn("{task.description:<9}", markup=False), BarColumn(), *amounts, TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
-        self._task = self._bar.add_task(self._name, total=total, completed=skipped)
+        self._task = self._bar.add_task(printable(self._name), total=total, completed=skipped)
         self._bar.start()
 
     def advance(self, count: int) -> None:
@@ -103,7 +105,7 @@ class PlainProgress(_Lines):
         left = (self._total - self._done) / rate if rate else 0
         share = f"{self._done * 100 // self._total}% {self._done}/{self._total} {self._unit}"
         speed = f"{rate / 2**20:.0f} MiB/s" if self._unit == BYTES else f"{rate:.0f} {self._unit}/s"
-        print(f"{self._name} {share} {speed} {left:.0f} s left", file=sys.stderr)
+        print(printable(f"{self._name} {share} {speed} {left:.0f} s left"), file=sys.stderr)
 
 
 class JsonProgress(_Lines):

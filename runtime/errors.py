@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .printable import printable as printable
+
 
 class Error(Exception):
     """Base of all errors; the subclass decides the exit code.
@@ -113,10 +115,3 @@ class FileAccessError(Error):
 
     exit_code = 7
     usual_hint = "Check the path, its permissions and the disk"
-
-
-def printable(text: str) -> str:
-    """`text` with control characters and terminal escapes made visible, for tables and messages."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

@@ -37,7 +37,7 @@ def COMMAND(path: str, strict: bool, **values: Any) -> int:  # noqa: N802 (the n
     code = checked.exit_code or int(strict and any(finding.severity == "warning" for finding in checked.findings))
     out = current()
     if checked.findings:
-        out.say(checked.table())
+        out.lines(checked.table())
     read = f"{checked.tensors} tensors, {human_size(checked.nbytes)} read"
     out.say(f"{'✗' if code else '✓'} {printable(path)}: {read}; {counts(checked.findings)}")
     out.emit(checked.to_json(), ok=not code)

@@ -29,5 +29,5 @@ def COMMAND(shell: str) -> None:  # noqa: N802 (the name that the registry looks
     made = kind(cli, {}, PROGRAM, f"_{PROGRAM.upper().replace('-', '_')}_COMPLETE")
     script = made.source_template % made.source_vars()
     out = current()
-    out.say(script)
+    out.lines(script)
     out.emit({"shell": shell, "script": script})

@@ -63,7 +63,7 @@ def show(found: Difference, *, all_rows: bool) -> None:
     """The result as text."""
     say = current().say
     if found.differing or (all_rows and found.rows):
-        say(found.table(all_rows=all_rows))
+        current().lines(found.table(all_rows=all_rows))
     for title, changes in (("metadata", found.metadata), ("files", found.files), ("graph", found.graph)):
         for change in changes:
             say(f"{title}  {printable(str(change.name))}  {change.status}{_sides(change)}")

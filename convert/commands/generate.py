@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
+from ...runtime.errors import UsageError
 from .. import arguments
 from ..output import current, notes_json
 
@@ -25,8 +24,6 @@ Examples
   candle-convert generate model.gguf -p Once --device cuda --gpu-layers auto
 """
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would take for orders."""
 
 
 @click.command("generate", epilog=EPILOG)
@@ -85,7 +82,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     shown = not out.json and not out.quiet
     made = found.generate_batch(
         [ids], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
-        on_text=(lambda _, text: _show(text)) if shown else None, **sampling,
+        on_text=(lambda _, text: out.content(text, end="")) if shown else None, **sampling,
     )[0]  # fmt: skip
     _end(made, timing, loaded)
     out.emit({
@@ -120,10 +117,6 @@ def _notes(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, 
     return notes
 
 
-def _show(text: str) -> None:
-    print(CONTROLS.sub(lambda found: printable(found[0]), text), end="", flush=True)
-
-
 def _end(made: Generation, timing: Timing, loaded: float) -> None:
     """Say how it ended and how fast it was, apart from the text."""
     out, said = current(), timing.to_json()
@@ -131,8 +124,8 @@ def _end(made: Generation, timing: Timing, loaded: float) -> None:
         return
     ends = {"end": "the model ended it", "stop": "a stop text came", "length": "as many as asked for", "context": "the context is full"}
     out.say("")
-    print(
-        f"\n{len(made.prompt):,} prompt tokens at {said['prompt_per_second']:.1f}/s, {len(made.tokens):,} generated at "
-        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s",
-        file=sys.stderr,
+    out.note("")
+    out.note(
+        f"{len(made.prompt):,} prompt tokens at {said['prompt_per_second']:.1f}/s, {len(made.tokens):,} generated at "
+        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s"
     )

@@ -60,11 +60,13 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
         ("files", [f"{printable(name)}  {human_size(storage.nbytes)}" for name, storage in graph.attachments.items()]),
     ):
         if lines:
-            out.say(f"\n{title}")
+            out.say()
+            out.say(title)
         for line in lines:
             out.say(f"  {line}")
     if stored is not None:
-        out.say(f"\n{summary(stored)}, dequantized where the model is read")
+        out.say()
+        out.say(f"{summary(stored)}, dequantized where the model is read")
     if out.json:
         out.emit(
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,11 +98,10 @@ def get(path: str, name: str, **values: Any) -> int:
     found = name in graph.metadata
     value = graph.metadata.get(name)
     out = current()
-    if found and not out.json and not out.quiet:
-        text = _text(value, True, raw=True)
-        print("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)
-    elif not found and not out.json:
-        print(f"✗ there is no metadata key {name!r}", file=sys.stderr)
+    if found:
+        out.content(_text(value, True, raw=True))
+    elif not out.json:
+        out.complain(f"there is no metadata key {name!r}")
     out.emit({"inputs": [path], "key": name, "type": kind_of(value) if found else None, "value": readable(value)}, ok=found)
     return 0 if found else 1
 

@@ -62,7 +62,7 @@ def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the n
     shown = selection.values() if full else selection.edges(SHOWN)
     if selection.plain().dtype.kind in ("int", "uint") and shown.dtype.kind == "V":
         shown = shown.astype("i2")
-    out.say(_text(shown, values["precision"], full=full))
+    out.lines(_text(shown, values["precision"], full=full))
     if out.json:
         out.emit(_payload(path, selection, found, shown if full else None))
 

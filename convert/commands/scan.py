@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -49,8 +48,9 @@ def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) ->
         paths, allow_globals=values["allow_global"], revision=values["revision"], offline=values["offline"], progress=arguments.progress(values)
     )
     code = found.exit_code or int(strict and any(finding.severity == "warning" for finding in found.findings))
-    out.say(found.table())
+    out.lines(found.table())
     if code and out.quiet:
-        print(found.table(), file=sys.stderr)
+        for line in found.table().split("\n"):
+            out.complain(line)
     out.emit({"inputs": list(paths), **found.to_json()}, ok=not code)
     return code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FormatError, UsageError, printable
+from ...runtime.errors import FormatError, UsageError
 from .. import arguments
 from ..output import current
 
@@ -72,10 +72,9 @@ def render(
         text = prompt(tokenizer, chat, name=name, tools=functions, answer=answer, path=path, **given)
     unknown = [] if tokenizer is None else tokenizer.unknown_markers(text)
     out = current()
-    if unknown and not out.json:
-        print(f"! W-TOKENIZER-MARKER  {printable(', '.join(unknown))} look like special tokens, and the vocabulary has none of them", file=sys.stderr)
-    if not out.json and not out.quiet:
-        print("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)
+    if unknown:
+        out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens that are not in the vocabulary")
+    out.content(text)
     out.emit({"inputs": [path], "template": name, "messages": chat, "text": text, "unknown_markers": unknown})
 
 

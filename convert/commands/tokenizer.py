@@ -76,7 +76,9 @@ def show(path: str, tokens: str | None, template: bool, **values: Any) -> None:
         out.table(("id", "type", "score", "text"), lines, right=(0, 2))
     if template:
         for name, text in tokenizer.templates.items():
-            out.say(f"\n{name}:\n" + "\n".join(map(printable, text.split("\n"))))
+            out.say()
+            out.say(f"{name}:")
+            out.content(text)
     out.emit({"inputs": [path], **facts, "listed": listed, **({"template_texts": tokenizer.templates} if template else {})})
 
 
@@ -122,8 +124,8 @@ def encode(path: str, text: str | None, file: str | None, special: bool, bos: bo
     found = tokenizer.encode(content, special=special, add_bos=bos, add_eos=eos)
     out = current()
     unknown = tokenizer.unknown_markers(content) if special else []
-    if unknown and not out.json:
-        print(f"! W-TOKENIZER-MARKER  {printable(', '.join(unknown))} look like special tokens, and the vocabulary has none of them", file=sys.stderr)
+    if unknown:
+        out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens that are not in the vocabulary")
     texts = [tokenizer.vocabulary.texts[token] for token in found]
     if ids:
         out.say(" ".join(map(str, found)))
@@ -159,7 +161,7 @@ def decode(path: str, ids: tuple[str, ...], special: bool, **values: Any) -> Non
     _, tokenizer = _opened(path, values)
     numbers = parsed_ids(ids)
     text = tokenizer.decode(numbers, special=special)
-    current().say("\n".join(map(printable, text.split("\n"))))
+    current().content(text)
     current().emit({"inputs": [path], "ids": numbers, "text": text})
 
 

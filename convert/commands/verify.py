@@ -100,7 +100,7 @@ def _write(found: Verification, values: dict[str, Any]) -> None:
         from ..replacing import replacing
 
         with replacing(path, force=values["force"]) as file:
-            file.write(json.dumps(found.certificate(), indent=2, ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(found.certificate(), indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
         current().say(f"  certificate {path}")
 
 
@@ -109,7 +109,7 @@ def show(found: Verification, *, all_rows: bool) -> None:
     worst = [row for row in found.worst(SHOWN if found.failed else FEW) if row.snr_db is not None or not row.ok]
     rows = found.tensors if all_rows else worst
     if rows:
-        current().say(found.table(rows))
+        current().lines(found.table(rows))
     count = len(found.tensors)
     equal = sum(row.status == "equal" for row in found.tensors)
     within = sum(row.status == "within" for row in found.tensors)

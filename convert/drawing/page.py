@@ -10,6 +10,7 @@ from typing import Any
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import infer
 from ...runtime.metadata import to_json
+from ...runtime.printable import printable
 from ..graph_facts import type_text
 from ..progress import ignored
 from ..selection import select
@@ -35,8 +36,17 @@ def page(graph: Graph, title: str, advance: Callable[[int], object] = ignored) -
         "metadata": [[str(key), _text(to_json(value))] for key, value in graph.metadata.items()],
         "notes": [[note.code, note.tensor or "", note.message] for note in graph.notes],
     }
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_visible(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _visible(value: Any) -> Any:
+    """`data` with its texts as a page may show them: what would reorder or hide what stands beside it is escaped."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: _visible(item) for key, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def take_types(graph: Graph, newest: Graph) -> None:

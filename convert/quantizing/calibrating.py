@@ -156,4 +156,4 @@ def _from_npz(path: Path, needed: list[str]) -> dict[str, np.ndarray]:
 
 def dump(made: Calibration) -> bytes:
     """The bytes of ranges.json."""
-    return (json.dumps(made.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    return (json.dumps(made.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

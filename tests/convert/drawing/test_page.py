@@ -9,6 +9,7 @@ from candle_convert.convert.drawing.page import page
 from candle_convert.runtime.build import Builder
 from candle_convert.runtime.dtype import F32
 from candle_convert.runtime.graph import Graph, Value
+from candle_convert.runtime.printable import printable
 from candle_convert.runtime.tensor import Tensor
 
 HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\u2028\u2029", '"};alert(1);//', "]]>", "<!--<script>"]
@@ -29,9 +30,10 @@ def test_names_stay_text(name):
     assert text.count("</script>") == 2
     assert text.count("<script") == 2
     data = data_of(text)
-    assert data["title"] == name
-    assert data["weights"][0]["name"] == name
-    assert data["metadata"] == [[name, name]]
+    shown = printable(name)
+    assert data["title"] == shown
+    assert data["weights"][0]["name"] == shown
+    assert data["metadata"] == [[shown, shown]]
 
 
 def test_nodes_edges_and_statistics():
