@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ..runtime.arch import Architecture, Key
+from ..runtime.arch import Architecture
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import plain
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, VALUE_DIM, act, matrix
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, TOKENS, VALUE_DIM, WHOLE_ROTARY, act, matrix
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("relu2"),
-    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim), Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM,

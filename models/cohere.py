@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..runtime.arch import Architecture, Config, Key, Row
+from ..runtime.parameter import COUNT, REAL, flag, word
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated
 from .layers.norm import bias_norm, own_head_norm
-from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYER_EPS, THETA, VALUE_DIM, Windows, act, matrix
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import (
+    DECODER,
+    HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    LAYER_EPS,
+    OWN_HEAD_DIM,
+    THETA,
+    TOKENS,
+    VALUE_DIM,
+    WHOLE_ROTARY,
+    Windows,
+    act,
+    matrix,
+)
 
 
 def _scaled(config: Config) -> str:
@@ -23,24 +37,28 @@ def _scaled(config: Config) -> str:
 
 
 KEYS: tuple[Row, ...] = (
-    *(row for row in DECODER if row.name != "context"), Key("longest", ("model_max_length", "max_position_embeddings"), "context_length", 8192),
-    Key("context", "max_position_embeddings", (), lambda config: config.longest),
-    KV_HEADS, INTERMEDIATE, LAYER_EPS, Scaling(), Key("scaled", (), "rope.scaling.type", _scaled, str), act("silu"),
-    Key("logits", "logit_scale", "logit_scale", 0.0625, float),
+    *(row for row in DECODER if row.name != "context"), Key("longest", ("model_max_length", "max_position_embeddings"),
+                                                            "context_length", 8192, COUNT),
+    Key("context", "max_position_embeddings", (), lambda config: config.longest, COUNT),
+    KV_HEADS, INTERMEDIATE, LAYER_EPS, Scaling(), Key("scaled", (), "rope.scaling.type", _scaled, word), act("silu"),
+    Key("logits", "logit_scale", "logit_scale", 0.0625, REAL),
 )  # fmt: skip
 COHERE_KEYS: tuple[Row, ...] = (
-    *KEYS, Key("theta", THETA.hf, THETA.gguf, 5e5, positive), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
-    Key("normed", "use_qk_norm", (), lambda config: config.names != "hf", bool),
+    *KEYS, Key("theta", THETA.hf, THETA.gguf, 5e5, FREQUENCY_BASE), OWN_HEAD_DIM,
+    Key("normed", "use_qk_norm", (), lambda config: config.names != "hf", flag),
 )  # fmt: skip
 COHERE2_KEYS: tuple[Row, ...] = (
-    *KEYS, THETA, HEAD_DIM, VALUE_DIM, Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 4),
+    *KEYS, THETA, HEAD_DIM, VALUE_DIM, Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 4,
+                                           COUNT),
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=4),
-    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim), Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *GATED, *NORM, *HEAD)
 NORMS = tuple(
     row for part in "qk" for row in matrix(
-        f"layers.{{i}}.attn.{part}_norm", f"model.layers.{{i}}.self_attn.{part}_norm", f"blk.{{i}}.attn_{part}_norm", optional=True)
+        f"layers.{{i}}.attn.{part}_norm", f"model.layers.{{i}}.self_attn.{part}_norm", f"blk.{{i}}.attn_{part}_norm",
+        optional=True,
+        shape=("heads" if part == "q" else "kv_heads", "head_dim"))
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..runtime.arch import HF, Architecture, Config, Key, Row, Stored, Weight
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, EVEN, Choice, Integer, checked, flag
 from ..runtime.record import dataclass
 from .layers.decoder import Decoder
 from .layers.linear import linear
@@ -21,7 +22,7 @@ from .layers.norm import norm, rms_norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.pieces import Latent
 from .layers.rope import Magnitude, Rotary, Scaling
-from .layers.rows import DECODER, RMS_EPS, THETA, act, matrix
+from .layers.rows import DECODER, INTERMEDIATE, RMS_EPS, THETA, TOKENS, act, matrix
 
 LATENT_EPS = 1e-6
 """Of the norms of latent vectors, whatever that of the others is."""
@@ -36,9 +37,9 @@ class KeySize:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         if names == HF:
-            return int(source["qk_nope_head_dim"])
-        size = source.get("attention.key_length_mla") or source["attention.key_length"]
-        return int(size) - int(config.turned)
+            return int(checked("qk_nope_head_dim", source["qk_nope_head_dim"], COUNT))
+        key = "attention.key_length_mla" if source.get("attention.key_length_mla") else "attention.key_length"
+        return int(checked(key, source[key], Integer(config.turned + 1))) - int(config.turned)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names == HF:
@@ -55,7 +56,7 @@ class Interleaved:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> bool:
         said = source.get("rope_interleave") if names == HF else None
-        return True if said is None else bool(said)
+        return True if said is None else bool(checked("rope_interleave", said, flag))
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names == HF:
@@ -65,26 +66,24 @@ class Interleaved:
         return {}
 
 
-def _method(name: Any) -> str:
-    if name not in METHODS:
-        raise ValueError(f"the choice of experts {name!r} is not known")
-    return str(name)
-
-
 KEYS: tuple[Row, ...] = (
-    *DECODER, Key("kv_heads", "num_key_value_heads", (), lambda config: config.heads), Key("cached_heads", (), "attention.head_count_kv", 1),
-    Key("intermediate", "intermediate_size", "feed_forward_length"), RMS_EPS, THETA, Scaling(), Magnitude(0.1), act("silu"),
-    Key("q_rank", "q_lora_rank", "attention.q_lora_rank", None), Key("rank", "kv_lora_rank", "attention.kv_lora_rank"),
-    Key("turned", "qk_rope_head_dim", "rope.dimension_count"),
-    Key("value_dim", "v_head_dim", ("attention.value_length_mla", "attention.value_length")), KeySize(), Interleaved(),
+    *DECODER, Key("kv_heads", "num_key_value_heads", (), lambda config: config.heads, COUNT),
+    Key("cached_heads", (), "attention.head_count_kv", 1),
+    INTERMEDIATE, RMS_EPS, THETA, Scaling(), Magnitude(0.1), act("silu"),
+    Key("q_rank", "q_lora_rank", "attention.q_lora_rank", None, COUNT),
+    Key("rank", "kv_lora_rank", "attention.kv_lora_rank", kind=COUNT),
+    Key("turned", "qk_rope_head_dim", "rope.dimension_count", kind=EVEN),
+    Key("value_dim", "v_head_dim", ("attention.value_length_mla", "attention.value_length"), kind=COUNT), KeySize(),
+    Interleaved(),
     Key("key_dim", (), (), lambda config: config.nope + config.turned), Key("latent", (), (), lambda config: config.rank + config.turned),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    TOKENS,
 )  # fmt: skip
 V2_KEYS: tuple[Row, ...] = (
     *KEYS, Gating("softmax"), *mixture_keys(False),
-    Key("method", "topk_method", (), lambda config: METHODS[config.groups > 1], _method),
+    Key("method", "topk_method", (), lambda config: METHODS[config.groups > 1], Choice(METHODS)),
 )
-V3_KEYS: tuple[Row, ...] = (*KEYS, Gating("sigmoid"), *mixture_keys(True), Key("method", "topk_method", (), "noaux_tc", _method))
+V3_KEYS: tuple[Row, ...] = (*KEYS, Gating("sigmoid"), *mixture_keys(True),
+                            Key("method", "topk_method", (), "noaux_tc", Choice(METHODS)))
 
 
 def _whole(config: Config, i: int) -> bool:
@@ -107,10 +106,10 @@ WEIGHTS = (
     *EMBED, *ATTN_NORM,
     *matrix(f"{OURS}q", f"{ATTENTION}q_proj", f"{GGUF_NAMES}q", shape=("heads*key_dim", "hidden"), when=_whole),
     *matrix(f"{OURS}q_a", f"{ATTENTION}q_a_proj", f"{GGUF_NAMES}q_a", shape=("q_rank", "hidden"), when=_ranked),
-    *matrix(f"{OURS}q_a_norm", f"{ATTENTION}q_a_layernorm", f"{GGUF_NAMES}q_a_norm", when=_ranked),
+    *matrix(f"{OURS}q_a_norm", f"{ATTENTION}q_a_layernorm", f"{GGUF_NAMES}q_a_norm", shape=("q_rank",), when=_ranked),
     *matrix(f"{OURS}q_b", f"{ATTENTION}q_b_proj", f"{GGUF_NAMES}q_b", shape=("heads*key_dim", "q_rank"), when=_ranked),
     *matrix(f"{OURS}kv_a", f"{ATTENTION}kv_a_proj_with_mqa", f"{GGUF_NAMES}kv_a_mqa", shape=("latent", "hidden")),
-    *matrix(f"{OURS}kv_a_norm", f"{ATTENTION}kv_a_layernorm", f"{GGUF_NAMES}kv_a_norm"),
+    *matrix(f"{OURS}kv_a_norm", f"{ATTENTION}kv_a_layernorm", f"{GGUF_NAMES}kv_a_norm", shape=("rank",)),
     _latent("k_b", True, ("heads", "rank", "nope")), _latent("v_b", False, ("heads", "value_dim", "rank")),
     *matrix(f"{OURS}o", f"{ATTENTION}o_proj", f"{GGUF_NAMES}output", shape=("hidden", "heads*value_dim")),
     *MLP_NORM, *MIXTURE, *NORM, *HEAD,

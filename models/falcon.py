@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.parameter import COUNT, Integer, flag, word
 from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
 from .layers.alibi import biased, slopes
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
-from .layers.layouts import Ordered, grouped
+from .layers.layouts import GROUPED
 from .layers.mlp import plain
 from .layers.norm import bias_norm
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, FUSED, LAYER_EPS, THETA, act, matrix
+from .layers.rows import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, THETA, act, matrix, shared_heads
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,10 @@ class KeyHeads:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         if names != HF:
-            return int(source.get("attention.head_count_kv") or config.heads)
+            return shared_heads("attention.head_count_kv", source.get("attention.head_count_kv") or config.heads, config)
         if source.get("new_decoder_architecture"):
-            return int(source.get("num_kv_heads") or source.get("n_head_kv") or config.heads)
+            key = "num_kv_heads" if source.get("num_kv_heads") else "n_head_kv"
+            return shared_heads(key, source.get(key) or config.heads, config)
         return 1 if source.get("multi_query", True) else int(config.heads)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
@@ -43,27 +45,33 @@ class KeyHeads:
 
 
 KEYS = (
-    *DECODER, KeyHeads(), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
-    Key("grouped", "new_decoder_architecture", (), lambda config: config.names != HF and config.kv_heads > 1, bool),
-    Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
-    act("gelu", "activation"), Key("alibi", "alibi", (), False, bool), Key("parallel", "parallel_attn", (), True, bool),
-    Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1),
-    Key("qkv_layout", (), "tensor_data_layout", "jploski", str), FUSED,
+    *DECODER, KeyHeads(), OWN_HEAD_DIM,
+    Key("grouped", "new_decoder_architecture", (), lambda config: config.names != HF and config.kv_heads > 1, flag),
+    Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden, COUNT), LAYER_EPS,
+    THETA, Scaling(),
+    act("gelu", "activation"), Key("alibi", "alibi", (), False, flag), Key("parallel", "parallel_attn", (), True, flag),
+    Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1, Integer(1, 2)),
+    Key("qkv_layout", (), "tensor_data_layout", "jploski", word), FUSED,
 )  # fmt: skip
 HF_LAYER, GGUF_LAYER = "transformer.h.{i}.", "blk.{i}."
 WEIGHTS = (
     *matrix("embed", "transformer.word_embeddings", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", f"{HF_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm", when=lambda config, i: config.norms == 1),
-    *matrix("layers.{i}.attn_norm", f"{HF_LAYER}ln_mlp", f"{GGUF_LAYER}attn_norm", when=lambda config, i: config.norms == 2),
-    *matrix("layers.{i}.attn_norm_2", f"{HF_LAYER}ln_attn", f"{GGUF_LAYER}attn_norm_2", optional=True),
-    *matrix("layers.{i}.attn.qkv", f"{HF_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", hf_layout=Ordered(grouped),
+    *matrix("layers.{i}.attn_norm", f"{HF_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm", when=lambda config,
+            i: config.norms == 1, shape=("hidden",)),
+    *matrix("layers.{i}.attn_norm", f"{HF_LAYER}ln_mlp", f"{GGUF_LAYER}attn_norm", when=lambda config,
+            i: config.norms == 2, shape=("hidden",)),
+    *matrix("layers.{i}.attn_norm_2", f"{HF_LAYER}ln_attn", f"{GGUF_LAYER}attn_norm_2", optional=True,
+            shape=("hidden",)),
+    *matrix("layers.{i}.attn.qkv", f"{HF_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", hf_layout=GROUPED,
             shape=("fused", "hidden")),
-    *matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output"),
-    *matrix("layers.{i}.mlp_norm", f"{HF_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm", when=lambda config, i: not config.parallel),
+    *matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output",
+            shape=("hidden", "heads*head_dim")),
+    *matrix("layers.{i}.mlp_norm", f"{HF_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm", when=lambda config,
+            i: not config.parallel, shape=("hidden",)),
     *matrix("layers.{i}.mlp.up", f"{HF_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up", shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.down", f"{HF_LAYER}mlp.dense_4h_to_h", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
-    *matrix("norm", "transformer.ln_f", "output_norm"),
-    *matrix("head", "lm_head", "output", optional=True),
+    *matrix("norm", "transformer.ln_f", "output_norm", shape=("hidden",)),
+    *matrix("head", "lm_head", "output", optional=True, shape=("vocab", "hidden")),
 )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.parameter import COUNT, NOT_NEGATIVE, POSITIVE
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Plus
 from .layers.mlp import gated
 from .layers.norm import norm
-from .layers.numbers import positive
 from .layers.parts import EMBED, GATED, HEAD, attention
-from .layers.rope import PLAIN, Rotary, Scaling
+from .layers.rope import FREQUENCY_BASE, PLAIN, Rotary, Scaling
 from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, matrix
 
 
@@ -28,37 +28,44 @@ KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS)
 ACT = act("gelu_tanh", "hidden_activation")
 GEMMA2_KEYS = (
     *KEYS, ACT, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
-    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), float),
-    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, float, null=0.0),
-    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, float, null=0.0),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), POSITIVE),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
 GEMMA3_KEYS = (
     *KEYS, ACT,
-    Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6),
+    Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
-    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, positive),
+    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
     Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
-        ("rope.freq_base_swa", "rope.local.freq_base"), 1e4, float),
+        ("rope.freq_base_swa", "rope.local.freq_base"), 1e4, FREQUENCY_BASE),
     Scaling(section="full_attention"),
-    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), float),
-    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, float),
-    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, float),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), POSITIVE),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
 )
 
-LAYER = (*matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", hf_layout=Plus(1)), *attention(), *GATED)
-END = (*matrix("norm", "model.norm", "output_norm", hf_layout=Plus(1)), *HEAD)
-WEIGHTS = (*EMBED, *LAYER, *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1)), *END)
+LAYER = (*matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", hf_layout=Plus(1),
+                 shape=("hidden",)), *attention(), *GATED)
+END = (*matrix("norm", "model.norm", "output_norm", hf_layout=Plus(1), shape=("hidden",)), *HEAD)
+WEIGHTS = (*EMBED, *LAYER, *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm",
+                                   "blk.{i}.ffn_norm", hf_layout=Plus(1), shape=("hidden",)), *END)
 GEMMA2_WEIGHTS = (
     *EMBED, *LAYER,
-    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm", hf_layout=Plus(1)),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.pre_feedforward_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1)),
-    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm", hf_layout=Plus(1)),
+    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            hf_layout=Plus(1), shape=("hidden",)),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.pre_feedforward_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1),
+            shape=("hidden",)),
+    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm",
+            hf_layout=Plus(1), shape=("hidden",)),
     *END,
 )  # fmt: skip
 GEMMA3_WEIGHTS = (
     *GEMMA2_WEIGHTS,
-    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", hf_layout=Plus(1)),
-    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", hf_layout=Plus(1)),
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", hf_layout=Plus(1),
+            shape=("head_dim",)),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", hf_layout=Plus(1),
+            shape=("head_dim",)),
 )
 
 

@@ -11,18 +11,35 @@ from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, NOT_NEGATIVE, Real, checked, flag, word
 from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated_both
 from .layers.norm import norm
-from .layers.numbers import not_negative, positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from .layers.pieces import heads_rows
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, DOUBLE, FUSED, HEAD_DIM, INTERMEDIATE, KV_HEADS, ROTARY, THETA, VALUE_DIM, Vocabulary, act, matrix, partial
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import (
+    DECODER,
+    DOUBLE,
+    FUSED,
+    HEAD_DIM,
+    HF_HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    ROTARY,
+    THETA,
+    VALUE_DIM,
+    Vocabulary,
+    act,
+    matrix,
+    partial,
+    shared_heads,
+)
 
 BASE = 10000.0
+RATIO = Real(1e-3, 1e9)
 
 
 @dataclass(frozen=True)
@@ -32,9 +49,9 @@ class Ratio:
     name: str = "theta"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
-        said = source.get("rope_ratio" if names == HF else "rope.freq_base")
-        base = BASE if names == HF else 1.0
-        return BASE if said is None else base * positive(said)
+        key, kind, factor = ("rope_ratio", RATIO, BASE) if names == HF else ("rope.freq_base", FREQUENCY_BASE, 1.0)
+        said = source.get(key)
+        return BASE if said is None else factor * checked(key, said, kind)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {"rope_ratio": config.theta / BASE} if names == HF else {"rope.freq_base": config.theta}
@@ -48,8 +65,9 @@ class Groups:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         if names != HF:
-            return int(source.get("attention.head_count_kv") or config.heads)
-        return int(source["multi_query_group_num"]) if source.get("multi_query_attention") else int(config.heads)
+            return shared_heads("attention.head_count_kv", source.get("attention.head_count_kv") or config.heads, config)
+        key = "multi_query_group_num"
+        return shared_heads(key, source[key], config) if source.get("multi_query_attention") else int(config.heads)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names != HF:
@@ -61,23 +79,22 @@ def _plain(name: str) -> Key:
     """Row of a switch of ChatGLM's files that no published model turns on."""
 
     def off(value: Any) -> bool:
-        if value:
+        if flag(value):
             raise ValueError(f"{name} is not supported")
         return False
 
     return Key(name, name, (), False, off)
 
 
-HEAD_SIZE = Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads)
-EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, not_negative)
+EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, NOT_NEGATIVE)
 REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY, DOUBLE)
-KEYS = (*DECODER, KV_HEADS, HEAD_SIZE, EPS, *REST)
+KEYS = (*DECODER, KV_HEADS, HF_HEAD_DIM, EPS, *REST)
 GLM4_KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, EPS, *REST)
 CHAT_KEYS = (
-    Key("task", (), (), "lm", str), Vocabulary(key="padded_vocab_size"), *DECODER[2:], Groups(),
-    Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads),
-    Key("intermediate", "ffn_hidden_size", "feed_forward_length"),
-    Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, not_negative),
+    Key("task", (), (), "lm", word), Vocabulary(key="padded_vocab_size"), *DECODER[2:], Groups(),
+    Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads, COUNT),
+    Key("intermediate", "ffn_hidden_size", "feed_forward_length", kind=COUNT),
+    Key("eps", "layernorm_epsilon", "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE),
     Ratio(), Scaling(), act("silu"), partial(0.5), ROTARY, FUSED, DOUBLE,
     _plain("apply_residual_connection_post_layernorm"), _plain("add_bias_linear"),
 )  # fmt: skip
@@ -103,21 +120,22 @@ OUTPUT = matrix("layers.{i}.attn.o", f"{HF_LAYER}self_attn.o_proj", f"{GGUF_LAYE
 WEIGHTS = (*EMBED, *ATTN_NORM, *_queries(), *OUTPUT, *MLP_NORM, *MLP, *NORM, *HEAD)
 GLM4_WEIGHTS = (
     *EMBED, *ATTN_NORM, *_queries(), *OUTPUT,
-    *matrix("layers.{i}.after_attn", f"{HF_LAYER}post_self_attn_layernorm", f"{GGUF_LAYER}post_attention_norm"),
+    *matrix("layers.{i}.after_attn", f"{HF_LAYER}post_self_attn_layernorm", f"{GGUF_LAYER}post_attention_norm",
+            shape=("hidden",)),
     *MLP_NORM, *MLP,
-    *matrix("layers.{i}.after_mlp", f"{HF_LAYER}post_mlp_layernorm", f"{GGUF_LAYER}post_ffw_norm"),
+    *matrix("layers.{i}.after_mlp", f"{HF_LAYER}post_mlp_layernorm", f"{GGUF_LAYER}post_ffw_norm", shape=("hidden",)),
     *NORM, *HEAD,
 )  # fmt: skip
 CHAT_WEIGHTS = (
     *matrix("embed", "transformer.embedding.word_embeddings", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", f"{CHAT_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm"),
+    *matrix("layers.{i}.attn_norm", f"{CHAT_LAYER}input_layernorm", f"{GGUF_LAYER}attn_norm", shape=("hidden",)),
     *matrix("layers.{i}.attn.qkv", f"{CHAT_LAYER}self_attention.query_key_value", f"{GGUF_LAYER}attn_qkv", shape=("fused", "hidden")),
     *matrix("layers.{i}.attn.o", f"{CHAT_LAYER}self_attention.dense", f"{GGUF_LAYER}attn_output", shape=("hidden", "heads*head_dim")),
-    *matrix("layers.{i}.mlp_norm", f"{CHAT_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm"),
+    *matrix("layers.{i}.mlp_norm", f"{CHAT_LAYER}post_attention_layernorm", f"{GGUF_LAYER}ffn_norm", shape=("hidden",)),
     *matrix("layers.{i}.mlp.both", f"{CHAT_LAYER}mlp.dense_h_to_4h", f"{GGUF_LAYER}ffn_up", shape=("double", "hidden")),
     *matrix("layers.{i}.mlp.down", f"{CHAT_LAYER}mlp.dense_4h_to_h", f"{GGUF_LAYER}ffn_down", shape=("hidden", "intermediate")),
-    *matrix("norm", "transformer.encoder.final_layernorm", "output_norm"),
-    *matrix("head", "transformer.output_layer", "output", optional=True),
+    *matrix("norm", "transformer.encoder.final_layernorm", "output_norm", shape=("hidden",)),
+    *matrix("head", "transformer.output_layer", "output", optional=True, shape=("vocab", "hidden")),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.parameter import Integer, checked, flag
 from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
@@ -13,7 +14,7 @@ from .layers.mixture import MIXTURE, Gating, mixed, mixture_keys
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, KV_HEADS, RMS_EPS_5, ROTARY, THETA, VALUE_DIM, act, matrix, partial
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYERS, RMS_EPS_5, ROTARY, THETA, VALUE_DIM, act, matrix, partial
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Blocks:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         if names == HF:
-            return int(source["num_hidden_layers"])
-        return int(source["block_count"]) - int(source.get("nextn_predict_layers") or 0)
+            return int(checked("num_hidden_layers", source["num_hidden_layers"], LAYERS))
+        further: int = checked("nextn_predict_layers", source.get("nextn_predict_layers") or 0, Integer(0, LAYERS.high))
+        return int(checked("block_count", source["block_count"], Integer(further + 1, LAYERS.high + further))) - further
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names == HF:
@@ -35,8 +37,8 @@ class Blocks:
 
 KEYS = (
     *(row for row in DECODER if row.name != "layers"), Blocks(), KV_HEADS, HEAD_DIM, VALUE_DIM,
-    Key("intermediate", "intermediate_size", "feed_forward_length"), RMS_EPS_5, THETA, Scaling(), act("silu"), partial(0.5), ROTARY,
-    Gating("sigmoid", said=False), *mixture_keys(True), Key("normed", "use_qk_norm", (), False, bool),
+    INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), partial(0.5), ROTARY,
+    Gating("sigmoid", said=False), *mixture_keys(True), Key("normed", "use_qk_norm", (), False, flag),
 )  # fmt: skip
 
 
@@ -46,9 +48,12 @@ def _normed(config: Config, i: int) -> bool:
 
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(),
-    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", when=_normed, optional=True),
-    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", when=_normed, optional=True),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm"),
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", shape=("head_dim",),
+            when=_normed, optional=True),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", shape=("head_dim",),
+            when=_normed, optional=True),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            shape=("hidden",)),
     *MIXTURE, *NORM, *HEAD,
 )  # fmt: skip
 

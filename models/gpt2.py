@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from ..runtime.arch import SAME, Architecture, Key, Layout, Weight
+from ..runtime.parameter import COUNT, flag
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
-from .layers.layouts import Ordered, Transposed, grouped
+from .layers.layouts import GROUPED, Transposed
 from .layers.linear import embedding
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.rows import DECODER, FUSED, LAYER_EPS, act, matrix
+from .layers.rows import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, act, key_heads, matrix
 
 KEYS = (
-    *DECODER, Key("head_dim", (), (), lambda config: config.hidden // config.heads), LAYER_EPS,
-    Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden),
+    *DECODER, OWN_HEAD_DIM, LAYER_EPS,
+    Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
 )  # fmt: skip
 GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh", "activation_function"), FUSED)
 BIGCODE_KEYS = (
-    *KEYS, Key("multi_query", "multi_query", (), True, bool), act("gelu_tanh", "activation_function"),
-    Key("kv_heads", (), "attention.head_count_kv", lambda config: 1 if config.multi_query else config.heads), FUSED,
+    *KEYS, Key("multi_query", "multi_query", (), True, flag), act("gelu_tanh", "activation_function"),
+    key_heads((), lambda config: 1 if config.multi_query else config.heads), FUSED,
 )  # fmt: skip
 
 
@@ -28,14 +29,15 @@ def weights(layout: Layout, fused: Layout) -> tuple[Weight, ...]:
     return (
         *matrix("embed", "transformer.wte", "token_embd", shape=("vocab", "hidden")),
         *matrix("positions", "transformer.wpe", "position_embd", shape=("context", "hidden")),
-        *matrix(f"{name}attn_norm", f"{hf}ln_1", f"{gguf}attn_norm"),
+        *matrix(f"{name}attn_norm", f"{hf}ln_1", f"{gguf}attn_norm", shape=("hidden",)),
         *matrix(f"{name}attn.qkv", f"{hf}attn.c_attn", f"{gguf}attn_qkv", hf_layout=fused, shape=("fused", "hidden")),
-        *matrix(f"{name}attn.o", f"{hf}attn.c_proj", f"{gguf}attn_output", hf_layout=layout),
-        *matrix(f"{name}mlp_norm", f"{hf}ln_2", f"{gguf}ffn_norm"),
+        *matrix(f"{name}attn.o", f"{hf}attn.c_proj", f"{gguf}attn_output", hf_layout=layout,
+                shape=("hidden", "heads*head_dim")),
+        *matrix(f"{name}mlp_norm", f"{hf}ln_2", f"{gguf}ffn_norm", shape=("hidden",)),
         *matrix(f"{name}mlp.up", f"{hf}mlp.c_fc", f"{gguf}ffn_up", hf_layout=layout, shape=("intermediate", "hidden")),
         *matrix(f"{name}mlp.down", f"{hf}mlp.c_proj", f"{gguf}ffn_down", hf_layout=layout, shape=("hidden", "intermediate")),
-        *matrix("norm", "transformer.ln_f", "output_norm"),
-        *matrix("head", "lm_head", "output", optional=True),
+        *matrix("norm", "transformer.ln_f", "output_norm", shape=("hidden",)),
+        *matrix("head", "lm_head", "output", optional=True, shape=("vocab", "hidden")),
     )
 
 
@@ -51,5 +53,5 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("gpt2", "GPT-2", ("gpt2",), ("gpt2",), GPT2_KEYS, weights(Transposed(), Transposed()), build),
-    Architecture("gpt_bigcode", "StarCoder", ("gpt_bigcode",), ("starcoder",), BIGCODE_KEYS, weights(SAME, Ordered(grouped)), build),
+    Architecture("gpt_bigcode", "StarCoder", ("gpt_bigcode",), ("starcoder",), BIGCODE_KEYS, weights(SAME, GROUPED), build),
 )

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key
+from ..runtime.parameter import REAL, flag
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
-from .layers.layouts import Ordered, grouped
+from .layers.layouts import GROUPED
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.numbers import positive
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, FUSED, INTERMEDIATE, LAYER_EPS, ROTARY, act, matrix, partial
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import DECODER, FUSED, INTERMEDIATE, LAYER_EPS, OWN_HEAD_DIM, ROTARY, act, matrix, partial
 
 KEYS = (
-    *DECODER, Key("kv_heads", (), (), lambda config: config.heads), Key("head_dim", (), (), lambda config: config.hidden // config.heads),
-    INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, positive),
-    Scaling(), act("gelu"), partial(0.25), ROTARY, Key("part", "rotary_pct", (), lambda config: config.turned, float),
-    Key("parallel", "use_parallel_residual", "use_parallel_residual", True, bool), FUSED,
+    *DECODER, Key("kv_heads", (), (), lambda config: config.heads), OWN_HEAD_DIM,
+    INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"),
+                                 "rope.freq_base", 10000.0, FREQUENCY_BASE),
+    Scaling(), act("gelu"), partial(0.25), ROTARY, Key("part", "rotary_pct", (), lambda config: config.turned, REAL),
+    Key("parallel", "use_parallel_residual", "use_parallel_residual", True, flag), FUSED,
 )  # fmt: skip
 HF, GGUF, OURS = "gpt_neox.layers.{i}.", "blk.{i}.", "layers.{i}."
 WEIGHTS = (
     *matrix("embed", "gpt_neox.embed_in", "token_embd", shape=("vocab", "hidden")),
-    *matrix(f"{OURS}attn_norm", f"{HF}input_layernorm", f"{GGUF}attn_norm"),
-    *matrix(f"{OURS}attn.qkv", f"{HF}attention.query_key_value", f"{GGUF}attn_qkv", hf_layout=Ordered(grouped), shape=("fused", "hidden")),
+    *matrix(f"{OURS}attn_norm", f"{HF}input_layernorm", f"{GGUF}attn_norm", shape=("hidden",)),
+    *matrix(f"{OURS}attn.qkv", f"{HF}attention.query_key_value", f"{GGUF}attn_qkv", hf_layout=GROUPED, shape=("fused", "hidden")),
     *matrix(f"{OURS}attn.o", f"{HF}attention.dense", f"{GGUF}attn_output", shape=("hidden", "hidden")),
-    *matrix(f"{OURS}mlp_norm", f"{HF}post_attention_layernorm", f"{GGUF}ffn_norm"),
+    *matrix(f"{OURS}mlp_norm", f"{HF}post_attention_layernorm", f"{GGUF}ffn_norm", shape=("hidden",)),
     *matrix(f"{OURS}mlp.up", f"{HF}mlp.dense_h_to_4h", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),
     *matrix(f"{OURS}mlp.down", f"{HF}mlp.dense_4h_to_h", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
-    *matrix("norm", "gpt_neox.final_layer_norm", "output_norm"),
-    *matrix("head", "embed_out", "output", optional=True),
+    *matrix("norm", "gpt_neox.final_layer_norm", "output_norm", shape=("hidden",)),
+    *matrix("head", "embed_out", "output", optional=True, shape=("vocab", "hidden")),
 )
 
 

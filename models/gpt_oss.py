@@ -12,17 +12,17 @@ from typing import Any
 from ..runtime.arch import HF, Architecture, Config, Key, Row, Stored, Weight
 from ..runtime.errors import UnsupportedError
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, POSITIVE, checked
 from ..runtime.record import dataclass
 from .layers.attention import projected
 from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.moe import matmul_experts, top
 from .layers.norm import norm
-from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, NORM, attention
 from .layers.pieces import Every, Upright
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, KV_HEADS, RMS_EPS_5, VALUE_DIM, Windows, matrix
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import DECODER, EXPERTS_USED, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, VALUE_DIM, Windows, matrix
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Fixed:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
         said = source.get(self.hf) if names == HF else None
-        return self.value if said is None else float(said)
+        return self.value if said is None else float(checked(self.hf, said, POSITIVE))
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         value = getattr(config, self.name)
@@ -45,11 +45,11 @@ class Fixed:
 
 
 KEYS: tuple[Row, ...] = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, Key("intermediate", "intermediate_size", "feed_forward_length"),
-    Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate), RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, positive), Scaling(),
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE,
+    Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate, COUNT), RMS_EPS_5,
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, FREQUENCY_BASE), Scaling(),
     Windows(lambda config, i: i % 2 == 0, period=2),
-    Key("experts", "num_local_experts", "expert_count"), Key("experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count"),
+    Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
     Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),
 )  # fmt: skip
 EXPERTS, GGUF_NAMES, OURS = "model.layers.{i}.mlp.experts.", "blk.{i}.ffn_", "layers.{i}.mlp.experts."
@@ -57,7 +57,8 @@ INNER, OUTER = ("experts", "intermediate", "hidden"), ("experts", "hidden", "int
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(),
     Weight("layers.{i}.attn.sinks", "model.layers.{i}.self_attn.sinks", "blk.{i}.attn_sinks.weight", shape=("heads",)),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm"),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            shape=("hidden",)),
     *matrix("layers.{i}.mlp.router", "model.layers.{i}.mlp.router", f"{GGUF_NAMES}gate_inp", shape=("experts", "hidden")),
     *(Weight(f"{OURS}{part}.{kind}", Stored((f"{EXPERTS}gate_up_proj{ending}",), Every(index)), f"{GGUF_NAMES}{part}_exps.{kind}", shape=shape)
       for index, part in enumerate(("gate", "up")) for kind, ending, shape in (("weight", "", INNER), ("bias", "_bias", INNER[:2]))),

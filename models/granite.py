@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, EVEN, POSITIVE, REAL
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Part
@@ -12,18 +13,18 @@ from .layers.moe import gated_experts, top
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, act, matrix
+from .layers.rows import DECODER, EXPERTS_USED, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, TOKENS, act, matrix
 
 KEYS = (
     *DECODER, KV_HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
-    Key("head_dim", (), "rope.dimension_count", lambda config: config.hidden // config.heads),
-    Key("scores", "attention_multiplier", "attention.scale", 1.0, float),
-    Key("embeddings", "embedding_multiplier", "embedding_scale", 1.0, float),
-    Key("residual", "residual_multiplier", "residual_scale", 1.0, float),
-    Key("logits", "logits_scaling", "logit_scale", 1.0, float),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    Key("head_dim", (), "rope.dimension_count", lambda config: config.hidden // config.heads, EVEN),
+    Key("scores", "attention_multiplier", "attention.scale", 1.0, REAL),
+    Key("embeddings", "embedding_multiplier", "embedding_scale", 1.0, REAL),
+    Key("residual", "residual_multiplier", "residual_scale", 1.0, REAL),
+    Key("logits", "logits_scaling", "logit_scale", 1.0, POSITIVE),
+    TOKENS,
 )  # fmt: skip
-MOE_KEYS = (*KEYS, Key("experts", "num_local_experts", "expert_count"), Key("experts_used", "num_experts_per_tok", "expert_used_count"))
+MOE_KEYS = (*KEYS, Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED)
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD)
 MIXTURE, EXPERTS = "model.layers.{i}.block_sparse_moe.", "layers.{i}.mlp.experts."
 INNER = ("experts", "intermediate", "hidden")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, NOT_NEGATIVE, POSITIVE, SIZE, Listed, checked, flag, word
 from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
@@ -14,11 +15,12 @@ from .layers.layouts import Reshaped
 from .layers.linear import linear
 from .layers.mlp import gated
 from .layers.norm import norm
-from .layers.numbers import not_negative, positive
 from .layers.parts import EMBED, HEAD
 from .layers.recurrence import own_mask, short_conv
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, matrix
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import DECODER, HF_HEAD_DIM, TOKENS, matrix, shared_heads
+
+HEADS_KEY = "attention.head_count_kv"
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,16 @@ class Attending:
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int]:
         kinds = source.get("layer_types") if names == HF else None
         if kinds is not None:
-            return [i for i, kind in enumerate(kinds) if kind != "conv"]
+            words = checked("layer_types", kinds, Listed(word, config.layers))[: config.layers]
+            return [i for i, kind in enumerate(words) if kind != "conv"]
         if names == HF:
-            return list(source.get("full_attn_idxs") or range(config.layers))
-        heads = source["attention.head_count_kv"]
-        return [i for i in range(config.layers) if (heads[i] if hasattr(heads, "__len__") else heads)]
+            indices: list[int] = checked("full_attn_idxs", source.get("full_attn_idxs") or list(range(config.layers)),
+                                         Listed(SIZE, 1, config.layers))
+            return indices
+        heads = source[HEADS_KEY]
+        counts = checked(HEADS_KEY, heads if isinstance(heads, list) else [heads] * config.layers,
+                         Listed(SIZE, config.layers))
+        return [i for i in range(config.layers) if counts[i]]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         kinds = [config.kv_heads if i in config.attending else 0 for i in range(config.layers)]
@@ -50,8 +57,9 @@ class KeyHeads:
     name: str = "kv_heads"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        said = source.get("num_key_value_heads", config.heads) if names == HF else source["attention.head_count_kv"]
-        return int(max(said)) if hasattr(said, "__len__") else int(said)
+        key = "num_key_value_heads" if names == HF else HEADS_KEY
+        said = source.get(key, config.heads) if names == HF else source[key]
+        return shared_heads(key, max(checked(key, said, Listed(SIZE, 1))) if isinstance(said, list) else said, config)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {"num_key_value_heads": config.kv_heads} if names == HF else {}
@@ -65,13 +73,17 @@ class FeedForward:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         if names != HF:
-            return int(source["feed_forward_length"])
-        width = int(source["block_ff_dim"] if "block_ff_dim" in source else source["intermediate_size"])
-        if not source.get("block_auto_adjust_ff_dim", True):
+            return int(checked("feed_forward_length", source["feed_forward_length"], COUNT))
+        key = "block_ff_dim" if "block_ff_dim" in source else "intermediate_size"
+        width: int = checked(key, source[key], COUNT)
+        if not checked("block_auto_adjust_ff_dim", source.get("block_auto_adjust_ff_dim", True), flag):
             return width
         width = int(2 * width / 3)
-        factor, multiple = source.get("block_ffn_dim_multiplier", 1.0), int(source.get("block_multiple_of", 256))
-        return width if factor is None else -(-int(factor * width) // multiple) * multiple
+        factor = source.get("block_ffn_dim_multiplier", 1.0)
+        multiple: int = checked("block_multiple_of", source.get("block_multiple_of", 256), COUNT)
+        if factor is None:
+            return width
+        return -(-int(checked("block_ffn_dim_multiplier", factor, POSITIVE) * width) // multiple) * multiple
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names != HF:
@@ -81,12 +93,12 @@ class FeedForward:
 
 KEYS = (
     *DECODER, Attending(), KeyHeads(), FeedForward(), Scaling(),
-    Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
-    Key("eps", "norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, not_negative),
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, positive),
-    Key("taps", "conv_L_cache", "shortconv.l_cache", 3),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
-    Key("act", (), (), "silu", str),
+    HF_HEAD_DIM,
+    Key("eps", "norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
+    Key("taps", "conv_L_cache", "shortconv.l_cache", 3, COUNT),
+    TOKENS,
+    Key("act", (), (), "silu", word),
 )  # fmt: skip
 
 
@@ -105,7 +117,8 @@ FLAT = Reshaped(("hidden", 1, "taps"), ("hidden", "taps"))
 WEIGHTS = (
     *EMBED,
     *matrix("layers.{i}.norm", f"{LAYER}operator_norm", "blk.{i}.attn_norm", shape=("hidden",)),
-    *matrix("layers.{i}.conv.in", f"{LAYER}conv.in_proj", "blk.{i}.shortconv.in_proj", when=convolves),
+    *matrix("layers.{i}.conv.in", f"{LAYER}conv.in_proj", "blk.{i}.shortconv.in_proj", shape=("3*hidden", "hidden"),
+            when=convolves),
     Weight("layers.{i}.conv.weight", f"{LAYER}conv.conv.weight", Stored(("blk.{i}.shortconv.conv.weight",), FLAT), shape=("hidden", 1, "taps"),
            when=convolves),
     Weight("layers.{i}.conv.bias", f"{LAYER}conv.conv.bias", "blk.{i}.shortconv.conv.bias", shape=("hidden",), when=convolves, optional=True),

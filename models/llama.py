@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..runtime.arch import Architecture, Config, Key, Weight
+from ..runtime.arch import Architecture, Config, Weight
 from ..runtime.errors import FormatError
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
@@ -15,12 +15,11 @@ from .layers.mlp import gated
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling, llama3_factors, llama3_scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, ROTARY_PAIRS, THETA, TOKENS, VALUE_DIM, WHOLE_ROTARY, Windows, act
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
-    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    WHOLE_ROTARY, ROTARY_PAIRS, TOKENS,
 )  # fmt: skip
 
 
@@ -41,7 +40,7 @@ def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
 
 
 WEIGHTS = (
-    Weight("rope.factors", (), "rope_freqs.weight", optional=True, made=rope_factors),
+    Weight("rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, made=rope_factors),
     *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
 )  # fmt: skip
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight
+from ..runtime.arch import HF, Architecture, Config, Key, Stored, Weight, dig
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, NOT_NEGATIVE, checked, flag
 from ..runtime.record import dataclass
 from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import ACTIVATIONS
 from .layers.net import Net
 from .layers.norm import norm
-from .layers.numbers import not_negative
 from .layers.recurrence import own_mask, scan
 from .layers.rows import matrix
 from .layers.state_space import INNER, MIXER, NEGATED, PREFIXES, STATE_SPACE, convolved, named, weights
@@ -28,28 +28,31 @@ class Rank:
     name: str = "rank"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        said = source.get("time_step_rank", dict(source.get("ssm_cfg") or {}).get("dt_rank")) if names == HF else source["ssm.time_step_rank"]
-        return -(-config.hidden // 16) if said in (None, "auto") else int(said)
+        key = "time_step_rank" if names == HF else "ssm.time_step_rank"
+        said = source.get(key, dig(source, "ssm_cfg.dt_rank")) if names == HF else source[key]
+        rank: int = -(-config.hidden // 16) if said is None or said == "auto" else checked(key, said, COUNT)
+        return rank
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {"time_step_rank" if names == HF else "ssm.time_step_rank": config.rank}
 
 
 KEYS = (
-    *STATE_SPACE, INNER, Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 16), Rank(),
-    Key("normed", (), "ssm.dt_b_c_rms", False, bool),
+    *STATE_SPACE, INNER, Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 16, COUNT), Rank(),
+    Key("steps", (), (), lambda config: config.rank + 2 * config.state),
+    Key("normed", (), "ssm.dt_b_c_rms", False, flag),
 )  # fmt: skip
 FALCON_KEYS = (
-    *KEYS[:-1], Key("normed", (), "ssm.dt_b_c_rms", True, bool),
-    Key("inner_eps", "mixer_rms_eps", (), lambda config: 1e-6 if config.names == HF else config.eps, not_negative),
+    *KEYS[:-1], Key("normed", (), "ssm.dt_b_c_rms", True, flag),
+    Key("inner_eps", "mixer_rms_eps", (), lambda config: 1e-6 if config.names == HF else config.eps, NOT_NEGATIVE),
 )  # fmt: skip
 
 WEIGHTS = weights(
-    *matrix("layers.{i}.x", f"{MIXER}x_proj", "blk.{i}.ssm_x"),
+    *matrix("layers.{i}.x", f"{MIXER}x_proj", "blk.{i}.ssm_x", shape=("steps", "inner")),
     *matrix("layers.{i}.dt", f"{MIXER}dt_proj", "blk.{i}.ssm_dt", shape=("inner", "rank")),
     Weight("layers.{i}.decay", Stored((f"{MIXER}A_log",), NEGATED), "blk.{i}.ssm_a", shape=("inner", "state")),
     Weight("layers.{i}.skip", f"{MIXER}D", "blk.{i}.ssm_d", shape=("inner",)),
-    channels="inner",
+    channels="inner", entries="2*inner",
 )
 
 

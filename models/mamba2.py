@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..runtime.arch import Architecture, Key, Stored, Weight
+from ..runtime.arch import Architecture, Config, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, NOT_NEGATIVE, Listed
 from .layers.decoder import Decoder
 from .layers.layouts import Reshaped
 from .layers.linear import linear
@@ -20,33 +22,47 @@ from .layers.rows import matrix
 from .layers.state_space import MIXER, NEGATED, PREFIXES, STATE_SPACE, convolved, named, weights
 
 
-def limits(value: Sequence[Any]) -> list[float]:
-    """The least and the largest width of a step; transformers 5 writes infinity as an object."""
-    low, high = (float(each["__float__"] if isinstance(each, dict) else each) for each in value)
-    return [low, high]
+def step_limit(value: Any) -> float:
+    """The least or the largest width of a step; transformers 5 writes infinity as an object."""
+    said = value.get("__float__") if isinstance(value, dict) else value
+    return math.inf if said in (math.inf, "Infinity", "inf") else NOT_NEGATIVE(said)
+
+
+def parts_of(whole: str, count: str) -> Callable[[Config], int]:
+    """How many of parameter `whole` each of parameter `count` has. ValueError where they cannot be shared evenly."""
+
+    def share(config: Config) -> int:
+        total, number = getattr(config, whole), getattr(config, count)
+        if total % number:
+            raise ValueError(f"{total:,} cannot be shared evenly by {number:,}")
+        return int(total // number)
+
+    return share
 
 
 KEYS = (
     *STATE_SPACE,
-    Key("inner", (), "ssm.inner_size", lambda config: config.expand * config.hidden),
-    Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 128),
-    Key("mixers", "num_heads", "ssm.time_step_rank", None),
-    Key("head_dim", ("head_dim", "ssm_cfg.headdim"), (), lambda config: config.inner // config.mixers if config.mixers else 64),
-    Key("mixers", "num_heads", "ssm.time_step_rank", lambda config: config.inner // config.head_dim),
-    Key("groups", ("n_groups", "ssm_cfg.ngroups"), "ssm.group_count", 1),
-    Key("group_heads", (), (), lambda config: config.mixers // config.groups),
-    Key("group_width", (), (), lambda config: config.inner // config.groups),
+    Key("inner", (), "ssm.inner_size", lambda config: config.expand * config.hidden, COUNT),
+    Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 128, COUNT),
+    Key("mixers", "num_heads", "ssm.time_step_rank", None, COUNT),
+    Key("head_dim", ("head_dim", "ssm_cfg.headdim"), (),
+        lambda config: config.inner // config.mixers if config.mixers else 64, COUNT),
+    Key("mixers", "num_heads", "ssm.time_step_rank", parts_of("inner", "head_dim"), COUNT),
+    Key("groups", ("n_groups", "ssm_cfg.ngroups"), "ssm.group_count", 1, COUNT),
+    Key("group_heads", (), (), parts_of("mixers", "groups")),
+    Key("group_width", (), (), parts_of("inner", "groups")),
     Key("channels", (), (), lambda config: config.inner + 2 * config.groups * config.state),
-    Key("widths", "time_step_limit", (), [0.0, float("inf")], limits),
+    Key("entries", (), (), lambda config: config.inner + config.channels + config.mixers),
+    Key("widths", "time_step_limit", (), [0.0, math.inf], Listed(step_limit, 2, 2)),
 )
 EACH = Reshaped(("mixers",), ("mixers", 1))
 WEIGHTS = weights(
     Weight("layers.{i}.dt.bias", f"{MIXER}dt_bias", "blk.{i}.ssm_dt.bias", shape=("mixers",)),
     Weight("layers.{i}.decay", Stored((f"{MIXER}A_log",), NEGATED), Stored(("blk.{i}.ssm_a",), EACH), shape=("mixers",)),
     Weight("layers.{i}.skip", f"{MIXER}D", Stored(("blk.{i}.ssm_d",), EACH), shape=("mixers",)),
-    *matrix("layers.{i}.inner_norm", f"{MIXER}norm", "blk.{i}.ssm_norm", shape=("inner",),
+    *matrix("layers.{i}.inner_norm", f"{MIXER}norm", "blk.{i}.ssm_norm", shape=("mixers*head_dim",),
             gguf_layout=Reshaped(("inner",), ("groups", "group_width"))),
-    channels="channels",
+    channels="channels", entries="entries",
 )  # fmt: skip
 
 

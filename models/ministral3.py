@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.arch import HF, Architecture, Config
 from ..runtime.graph import Value
+from ..runtime.parameter import NOT_NEGATIVE, checked
 from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
@@ -14,7 +15,7 @@ from .layers.mlp import gated
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Magnitude, Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, VALUE_DIM, Windows, act
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, TOKENS, VALUE_DIM, WHOLE_ROTARY, Windows, act
 
 BETA = "llama_4_scaling_beta"
 
@@ -27,7 +28,8 @@ class Growth:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
         if names != HF:
-            config.scaling[BETA] = float(source.get("attention.temperature_scale") or 0)
+            key = "attention.temperature_scale"
+            config.scaling[BETA] = checked(key, source.get(key) or 0, NOT_NEGATIVE)
         return float(config.scaling.get(BETA) or 0)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
@@ -36,8 +38,7 @@ class Growth:
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), Magnitude(1.0), Growth(), Windows(), act("silu"),
-    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD)
 

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.moe import gated_experts, softmax_router
 from .layers.norm import norm
-from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, VALUE_DIM, Windows, act, experts, matrix
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import (
+    DECODER,
+    EXPERTS_USED,
+    HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    RMS_EPS_5,
+    TOKENS,
+    VALUE_DIM,
+    WHOLE_ROTARY,
+    Windows,
+    act,
+    experts,
+    matrix,
+)
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), Windows(), act("silu"),
     RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, positive),
-    Key("experts", "num_local_experts", "expert_count"),
-    Key("experts_used", "num_experts_per_tok", "expert_used_count"),
-    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
+    Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
+    WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 EXPERT = "model.layers.{i}.block_sparse_moe.experts.{e}."
 WEIGHTS = (

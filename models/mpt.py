@@ -7,6 +7,7 @@ from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key, dig
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, NOT_NEGATIVE, POSITIVE, Choice, checked, flag
 from ..runtime.record import dataclass
 from .layers.alibi import biased, slopes
 from .layers.attention import attend
@@ -14,8 +15,7 @@ from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.numbers import count, not_negative
-from .layers.rows import CLASSES, Task, Vocabulary, layers, matrix
+from .layers.rows import CLASSES, LAYERS, OWN_HEAD_DIM, Task, Vocabulary, matrix, shared_heads
 
 KINDS = {"multihead_attention": None, "grouped_query_attention": None, "multiquery_attention": 1}
 """Kinds of attention, and how many heads of keys each has where that is fixed."""
@@ -29,11 +29,10 @@ class KeyHeads:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         if names != HF:
-            return int(source.get("attention.head_count_kv", config.heads))
-        kind = dig(source, "attn_config.attn_type") or "multihead_attention"
-        if kind not in KINDS:
-            raise ValueError(f"the attention {kind!r} is not known")
-        return int(KINDS[kind] or dig(source, "attn_config.kv_n_heads") or config.heads)
+            return shared_heads("attention.head_count_kv", source.get("attention.head_count_kv", config.heads), config)
+        kind = checked("attn_config.attn_type", dig(source, "attn_config.attn_type") or "multihead_attention", Choice(tuple(KINDS)))
+        key = "attn_config.kv_n_heads"
+        return shared_heads(key, KINDS[kind] or dig(source, key) or config.heads, config)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if config.kv_heads == config.heads:
@@ -43,11 +42,11 @@ class KeyHeads:
         return {"attn_config.attn_type": "grouped_query_attention", "attn_config.kv_n_heads": config.kv_heads}
 
 
-def needed(value: Any) -> Any:
-    """What says that there is ALiBi. ValueError where there is none."""
-    if not value:
-        raise ValueError("only models with ALiBi are known")
-    return value
+def needed(value: Any) -> bool:
+    """The switch of ALiBi. ValueError where it is off."""
+    if not flag(value):
+        raise ValueError("only models with ALiBi are supported")
+    return True
 
 
 @dataclass(frozen=True)
@@ -60,18 +59,18 @@ class Steepest(Key):
 
 
 KEYS = (
-    Task(), *CLASSES, Vocabulary(), Key("context", "max_seq_len", "context_length", 2048),
-    Key("hidden", "d_model", "embedding_length"), Key("layers", "n_layers", "block_count", kind=layers),
-    Key("heads", "n_heads", "attention.head_count", kind=count),
-    Key("ratio", "expansion_ratio", (), 4),
-    Key("intermediate", (), "feed_forward_length", lambda config: config.ratio * config.hidden), KeyHeads(),
-    Key("head_dim", (), (), lambda config: config.hidden // config.heads),
+    Task(), *CLASSES, Vocabulary(), Key("context", "max_seq_len", "context_length", 2048, COUNT),
+    Key("hidden", "d_model", "embedding_length", kind=COUNT), Key("layers", "n_layers", "block_count", kind=LAYERS),
+    Key("heads", "n_heads", "attention.head_count", kind=COUNT),
+    Key("ratio", "expansion_ratio", (), 4, COUNT),
+    Key("intermediate", (), "feed_forward_length", lambda config: config.ratio * config.hidden, COUNT), KeyHeads(),
+    OWN_HEAD_DIM,
     Key("qkv", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim),
     Key("alibi", "attn_config.alibi", (), True, needed),
-    Steepest("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, lambda value: float(needed(value))),
-    Key("clip", "attn_config.clip_qkv", "attention.clamp_kqv", None, float),
-    Key("scale", "attn_config.softmax_scale", (), None, float),
-    Key("eps", "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, not_negative),
+    Steepest("steepest", "attn_config.alibi_bias_max", "attention.max_alibi_bias", 8.0, POSITIVE),
+    Key("clip", "attn_config.clip_qkv", "attention.clamp_kqv", None, POSITIVE),
+    Key("scale", "attn_config.softmax_scale", (), None, POSITIVE),
+    Key("eps", "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
 )  # fmt: skip
 BLOCK = "transformer.blocks.{i}."
 WEIGHTS = (
@@ -83,7 +82,7 @@ WEIGHTS = (
     *matrix("layers.{i}.mlp.up", f"{BLOCK}ffn.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.down", f"{BLOCK}ffn.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
     *matrix("norm", "transformer.norm_f", "output_norm", shape=("hidden",)),
-    *matrix("head", "lm_head", "output", optional=True),
+    *matrix("head", "lm_head", "output", optional=True, shape=("vocab", "hidden")),
 )
 
 

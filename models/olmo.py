@@ -4,35 +4,41 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key
 from ..runtime.graph import Value
+from ..runtime.parameter import NOT_NEGATIVE
 from .layers.attention import attend, self_attention
 from .layers.decoder import Decoder
 from .layers.linear import linear
 from .layers.mlp import gated
 from .layers.net import Net
 from .layers.norm import layer_norm, norm
-from .layers.numbers import not_negative, positive
-from .layers.parts import EMBED, GATED, HEAD, NORM, QK_NORM, attention
-from .layers.rope import PLAIN, Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, Windows, act, matrix
+from .layers.parts import EMBED, GATED, HEAD, NORM, attention
+from .layers.rope import FREQUENCY_BASE, PLAIN, Rotary, Scaling
+from .layers.rows import DECODER, HF_HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, Windows, act, matrix
 
 KEYS = (
-    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, Scaling(), act("silu"),
+    *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, Scaling(), act("silu"),
 )  # fmt: skip
 OLMO_KEYS = (
-    *KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, float), Key("eps", (), "attention.layer_norm_epsilon", 1e-5, not_negative),
+    *KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, NOT_NEGATIVE),
+    Key("eps", (), "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
 )  # fmt: skip
 OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
 OLMO3_KEYS = (
-    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, positive),
+    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"),
+               "rope.freq_base", 5e5, FREQUENCY_BASE),
     RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, told=True),
-    Key("local_theta", (), "rope.freq_base_swa", lambda config: config.theta, positive),
+    Key("local_theta", (), "rope.freq_base_swa", lambda config: config.theta, FREQUENCY_BASE),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
 OLMO2_WEIGHTS = (
-    *EMBED, *attention(), *QK_NORM,
-    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm"),
+    *EMBED, *attention(), *(row for part, heads in (("q", "heads"), ("k", "kv_heads")) for row in matrix(
+        f"layers.{{i}}.attn.{part}_norm", f"model.layers.{{i}}.self_attn.{part}_norm", f"blk.{{i}}.attn_{part}_norm",
+        shape=(f"{heads}*head_dim",))),
+    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            shape=("hidden",)),
     *GATED,
-    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm"),
+    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm",
+            shape=("hidden",)),
     *NORM, *HEAD,
 )  # fmt: skip
 

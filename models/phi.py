@@ -4,42 +4,50 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, EVEN
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import plain
 from .layers.norm import bias_norm
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, LAYER_EPS, ROTARY, THETA, act, matrix, partial
+from .layers.rows import DECODER, FUSED, HF_HEAD_DIM, LAYER_EPS, ROTARY, THETA, act, key_heads, matrix, partial
 
 KEYS = (
-    *DECODER, Key("kv_heads", ("num_key_value_heads", "n_head_kv"), "attention.head_count_kv", lambda config: config.heads),
-    Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
-    Key("intermediate", ("intermediate_size", "n_inner"), "feed_forward_length", lambda config: 4 * config.hidden), LAYER_EPS, THETA, Scaling(),
+    *DECODER, key_heads(("num_key_value_heads", "n_head_kv")),
+    HF_HEAD_DIM,
+    Key("intermediate", ("intermediate_size", "n_inner"), "feed_forward_length", lambda config: 4 * config.hidden,
+        COUNT), LAYER_EPS, THETA, Scaling(),
     act("gelu_tanh"), partial(0.5),
 )  # fmt: skip
 PHI_KEYS = (*KEYS, ROTARY)
-MSFT_KEYS = (*KEYS, Key("rotary", "rotary_dim", "rope.dimension_count"))
+MSFT_KEYS = (*KEYS, Key("rotary", "rotary_dim", "rope.dimension_count", kind=EVEN, most=("head_dim",)), FUSED)
 WEIGHTS = (
     *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm"),
-    *(row for part in "qkv" for row in matrix(f"layers.{{i}}.attn.{part}", f"model.layers.{{i}}.self_attn.{part}_proj", f"blk.{{i}}.attn_{part}")),
-    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_layernorm", "blk.{i}.attn_q_norm", optional=True),
-    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_layernorm", "blk.{i}.attn_k_norm", optional=True),
-    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.dense", "blk.{i}.attn_output"),
+    *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", shape=("hidden",)),
+    *(row for part, heads in (("q", "heads"), ("k", "kv_heads"), ("v", "kv_heads")) for row in matrix(
+        f"layers.{{i}}.attn.{part}", f"model.layers.{{i}}.self_attn.{part}_proj", f"blk.{{i}}.attn_{part}",
+        shape=(f"{heads}*head_dim", "hidden"))),
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_layernorm", "blk.{i}.attn_q_norm",
+            shape=("head_dim",), optional=True),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_layernorm", "blk.{i}.attn_k_norm",
+            shape=("head_dim",), optional=True),
+    *matrix("layers.{i}.attn.o", "model.layers.{i}.self_attn.dense", "blk.{i}.attn_output",
+            shape=("hidden", "heads*head_dim")),
     *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.fc1", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.fc2", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
-    *matrix("norm", "model.final_layernorm", "output_norm"),
-    *matrix("head", "lm_head", "output"),
+    *matrix("norm", "model.final_layernorm", "output_norm", shape=("hidden",)),
+    *matrix("head", "lm_head", "output", shape=("vocab", "hidden")),
 )
 MSFT_WEIGHTS = (
     *matrix("embed", "transformer.embd.wte", "token_embd", shape=("vocab", "hidden")),
-    *matrix("layers.{i}.attn_norm", "transformer.h.{i}.ln", "blk.{i}.attn_norm"),
-    *matrix("layers.{i}.attn.qkv", "transformer.h.{i}.mixer.Wqkv", "blk.{i}.attn_qkv"),
-    *matrix("layers.{i}.attn.o", "transformer.h.{i}.mixer.out_proj", "blk.{i}.attn_output"),
-    *matrix("layers.{i}.mlp.up", "transformer.h.{i}.mlp.fc1", "blk.{i}.ffn_up"),
-    *matrix("layers.{i}.mlp.down", "transformer.h.{i}.mlp.fc2", "blk.{i}.ffn_down"),
-    *matrix("norm", "lm_head.ln", "output_norm"),
-    *matrix("head", "lm_head.linear", "output"),
+    *matrix("layers.{i}.attn_norm", "transformer.h.{i}.ln", "blk.{i}.attn_norm", shape=("hidden",)),
+    *matrix("layers.{i}.attn.qkv", "transformer.h.{i}.mixer.Wqkv", "blk.{i}.attn_qkv", shape=("fused", "hidden")),
+    *matrix("layers.{i}.attn.o", "transformer.h.{i}.mixer.out_proj", "blk.{i}.attn_output",
+            shape=("hidden", "heads*head_dim")),
+    *matrix("layers.{i}.mlp.up", "transformer.h.{i}.mlp.fc1", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+    *matrix("layers.{i}.mlp.down", "transformer.h.{i}.mlp.fc2", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+    *matrix("norm", "lm_head.ln", "output_norm", shape=("hidden",)),
+    *matrix("head", "lm_head.linear", "output", shape=("vocab", "hidden")),
 )
 
 

@@ -8,14 +8,31 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..runtime.arch import Architecture, Config, Key, Weight
+from ..runtime.errors import FormatError
+from ..runtime.parameter import POSITIVE
 from ..runtime.tensor import Tensor
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated_both
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, DOUBLE, FUSED, INTERMEDIATE, KV_HEADS, RMS_EPS_5, ROTARY, THETA, Windows, act, matrix, partial
+from .layers.rope import ORIGINAL, Rotary, Scaling
+from .layers.rows import (
+    DECODER,
+    DOUBLE,
+    FUSED,
+    HF_HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    RMS_EPS_5,
+    ROTARY,
+    ROTARY_PAIRS,
+    THETA,
+    Windows,
+    act,
+    matrix,
+    partial,
+)
 
 
 def _attention_factor(config: Config) -> float | None:
@@ -27,11 +44,11 @@ def _attention_factor(config: Config) -> float | None:
 
 
 KEYS = (
-    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, RMS_EPS_5, THETA, act("silu"),
-    Scaling(), partial(), ROTARY, FUSED, DOUBLE, Windows(always=True),
+    *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, RMS_EPS_5, THETA, act("silu"),
+    Scaling(), partial(), ROTARY, ROTARY_PAIRS, FUSED, DOUBLE, Windows(always=True),
     Key("original", ("original_max_position_embeddings", "rope_parameters.original_max_position_embeddings"), "rope.scaling.original_context_length",
-        lambda config: config.context),
-    Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, float),
+        lambda config: config.context, ORIGINAL),
+    Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, POSITIVE),
 )  # fmt: skip
 
 
@@ -40,12 +57,15 @@ def _factors(kind: str) -> Weight:
         factors = config.scaling.get(f"{kind}_factor")
         return None if factors is None else Tensor.of(np.asarray(factors, np.float32))
 
-    return Weight(f"rope.{kind}", (), f"rope_factors_{kind}.weight", optional=True, made=made)
+    return Weight(f"rope.{kind}", (), f"rope_factors_{kind}.weight", shape=("rotary_pairs",), optional=True, made=made)
 
 
 def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
     """Take the scaling from the factors."""
-    if "rope.long" in weights and "long_factor" not in config.scaling:
+    there = [name for name in ("rope.long", "rope.short") if name in weights]
+    if len(there) == 1 or (config.scaling["type"] == "longrope" and not there):
+        raise FormatError("E-ARCH-ROPE", config.path, "longrope needs both rope_factors_long.weight and rope_factors_short.weight")
+    if there and "long_factor" not in config.scaling:
         lists = {f"{kind}_factor": weights[f"rope.{kind}"].numpy().tolist() for kind in ("long", "short")}
         config.values["scaling"] = {"type": "longrope", "original_max_position_embeddings": config.original, **lists}
 

@@ -9,14 +9,14 @@ from .layers.mlp import gated
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act
+from .layers.rows import DECODER, HEAD_DIM, HF_HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act
 
 KEYS = (
     *DECODER, KV_HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
     Key("full_layers", "max_window_layers", (), lambda config: config.layers),
     Windows(lambda config, i: i >= config.full_layers),
 )  # fmt: skip
-QWEN2_KEYS = (*KEYS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads))
+QWEN2_KEYS = (*KEYS, HF_HEAD_DIM)
 QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM)
 
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *GATED, *NORM, *HEAD)

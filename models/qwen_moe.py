@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Config, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, SIZE, Listed, flag
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Flat
@@ -13,7 +14,21 @@ from .layers.moe import gated_experts, softmax_router
 from .layers.norm import norm
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, Windows, act, experts, matrix
+from .layers.rows import (
+    DECODER,
+    EXPERTS_USED,
+    HEAD_DIM,
+    HF_HEAD_DIM,
+    KV_HEADS,
+    LAYERS,
+    RMS_EPS,
+    THETA,
+    VALUE_DIM,
+    Windows,
+    act,
+    experts,
+    matrix,
+)
 
 KEYS = (
     *DECODER, KV_HEADS, RMS_EPS, THETA, Scaling(), act("silu"),
@@ -21,17 +36,18 @@ KEYS = (
     Windows(lambda config, i: i >= config.full_layers),
     Key("intermediate", "intermediate_size", "feed_forward_length", 0),
     Key("experts", ("num_experts", "num_local_experts"), "expert_count"),
-    Key("experts_used", "num_experts_per_tok", "expert_used_count"),
-    Key("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length"),
-    Key("sparse_step", "decoder_sparse_step", (), 1),
-    Key("dense_layers", "mlp_only_layers", (), [], kind=list),
+    EXPERTS_USED,
+    Key("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length", kind=COUNT),
+    Key("sparse_step", "decoder_sparse_step", (), 1, COUNT),
+    Key("dense_layers", "mlp_only_layers", (), [], Listed(SIZE, most=LAYERS.high)),
 )  # fmt: skip
 QWEN2_KEYS = (
-    *KEYS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
-    Key("shared_intermediate", "shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
-    Key("normalize", "norm_topk_prob", (), False, bool),
+    *KEYS, HF_HEAD_DIM,
+    Key("shared_intermediate", "shared_expert_intermediate_size", "expert_shared_feed_forward_length", kind=COUNT),
+    Key("normalize", "norm_topk_prob", (), False, flag),
 )  # fmt: skip
-QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM, Key("normalize", "norm_topk_prob", (), lambda config: config.names == "gguf", bool))
+QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM, Key("normalize", "norm_topk_prob", (), lambda config: config.names == "gguf",
+                                              flag))
 
 
 def sparse(config: Config, i: int) -> bool:
@@ -58,7 +74,9 @@ SHARED = (
     *matrix(f"{OURS}shared.gate", f"{HF}shared_expert.gate_proj", f"{GGUF}gate_shexp", shape=("shared_intermediate", "hidden"), when=sparse),
     *matrix(f"{OURS}shared.up", f"{HF}shared_expert.up_proj", f"{GGUF}up_shexp", shape=("shared_intermediate", "hidden"), when=sparse),
     *matrix(f"{OURS}shared.down", f"{HF}shared_expert.down_proj", f"{GGUF}down_shexp", shape=("hidden", "shared_intermediate"), when=sparse),
-    Weight(f"{OURS}shared_gate.weight", f"{HF}shared_expert_gate.weight", Stored((f"{GGUF}gate_inp_shexp.weight",), Flat()), when=sparse),
+    Weight(f"{OURS}shared_gate.weight", f"{HF}shared_expert_gate.weight",
+           Stored((f"{GGUF}gate_inp_shexp.weight",), Flat()), shape=(1, "hidden"),
+           when=sparse),
 )
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *MIXTURE, *NORM, *HEAD)
 

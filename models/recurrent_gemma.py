@@ -8,6 +8,7 @@ import numpy as np
 
 from ..runtime.arch import Architecture, Config, Key, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, EVEN, NOT_NEGATIVE, Choice, Listed
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Plus
@@ -17,31 +18,24 @@ from .layers.net import Net
 from .layers.norm import norm
 from .layers.recurrence import own_mask, scan, short_conv
 from .layers.rope import PLAIN, Rotary
-from .layers.rows import DECODER, KV_HEADS, RMS_EPS, THETA, act, matrix, partial
+from .layers.rows import DECODER, KV_HEADS, OWN_HEAD_DIM, RMS_EPS, THETA, act, matrix, partial
 
 DECAY = -8.0
 """The constant of the recurrence."""
 
 
-def kinds(value: list[str]) -> list[str]:
-    """Kinds of layers, in turns. ValueError where one is not known."""
-    unknown = set(value) - {"recurrent", "attention"}
-    if unknown or not value:
-        raise ValueError(f"layers of the kinds {value} are not known")
-    return list(value)
-
-
 KEYS = (
     *DECODER, KV_HEADS, RMS_EPS, THETA, act("gelu_tanh", "hidden_activation"), partial(0.5),
-    Key("head_dim", (), (), lambda config: config.hidden // config.heads),
-    Key("rotary", (), (), lambda config: int(config.turned * config.head_dim)),
-    Key("doubled", "intermediate_size"), Key("intermediate", (), (), lambda config: config.doubled // 2),
-    Key("width", "lru_width", (), lambda config: config.hidden),
-    Key("block", (), (), lambda config: config.width // config.heads),
-    Key("taps", "conv1d_width", (), 4),
-    Key("window", ("attention_window_size", "sliding_window"), (), 2048),
-    Key("blocks", "block_types", (), ["recurrent", "recurrent", "attention"], kinds),
-    Key("logit_cap", "logits_soft_cap", (), 30.0, float, null=0.0),
+    OWN_HEAD_DIM,
+    Key("rotary", (), (), lambda config: int(config.turned * config.head_dim), EVEN, most=("head_dim",)),
+    Key("doubled", "intermediate_size", kind=EVEN), Key("intermediate", (), (), lambda config: config.doubled // 2),
+    Key("width", "lru_width", (), lambda config: config.hidden, COUNT),
+    Key("block", (), (), lambda config: config.width // config.heads, COUNT),
+    Key("taps", "conv1d_width", (), 4, COUNT),
+    Key("window", ("attention_window_size", "sliding_window"), (), 2048, COUNT),
+    Key("blocks", "block_types", (), ["recurrent", "recurrent", "attention"],
+        Listed(Choice(("recurrent", "attention")), 1)),
+    Key("logit_cap", "logits_soft_cap", (), 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
 
 
@@ -59,7 +53,7 @@ LAYER = "model.layers.{i}."
 GATE = ("heads", "block", "block")
 WEIGHTS = (
     *matrix("embed", "model.embed_tokens", None, shape=("vocab", "hidden")),
-    *matrix("layers.{i}.norm", f"{LAYER}temporal_pre_norm", None, hf_layout=Plus(1)),
+    *matrix("layers.{i}.norm", f"{LAYER}temporal_pre_norm", None, hf_layout=Plus(1), shape=("hidden",)),
     *matrix("layers.{i}.y", f"{LAYER}temporal_block.linear_y", None, shape=("width", "hidden"), when=recurrent),
     *matrix("layers.{i}.x", f"{LAYER}temporal_block.linear_x", None, shape=("width", "hidden"), when=recurrent),
     *matrix("layers.{i}.out", f"{LAYER}temporal_block.linear_out", None, shape=("hidden", "width"), when=recurrent),
@@ -73,12 +67,12 @@ WEIGHTS = (
     *matrix("layers.{i}.attn.k", f"{LAYER}temporal_block.k_proj", None, shape=("kv_heads*head_dim", "hidden"), when=attends),
     *matrix("layers.{i}.attn.v", f"{LAYER}temporal_block.v_proj", None, shape=("kv_heads*head_dim", "hidden"), when=attends),
     *matrix("layers.{i}.attn.o", f"{LAYER}temporal_block.o_proj", None, shape=("hidden", "heads*head_dim"), when=attends),
-    *matrix("layers.{i}.mlp_norm", f"{LAYER}channel_pre_norm", None, hf_layout=Plus(1)),
+    *matrix("layers.{i}.mlp_norm", f"{LAYER}channel_pre_norm", None, hf_layout=Plus(1), shape=("hidden",)),
     *matrix("layers.{i}.mlp.gate", f"{LAYER}mlp_block.gate_proj", None, shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.up", f"{LAYER}mlp_block.up_proj", None, shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.down", f"{LAYER}mlp_block.down_proj", None, shape=("hidden", "intermediate")),
-    *matrix("norm", "model.final_norm", None, hf_layout=Plus(1)),
-    *matrix("head", "lm_head", None, optional=True),
+    *matrix("norm", "model.final_norm", None, hf_layout=Plus(1), shape=("hidden",)),
+    *matrix("head", "lm_head", None, optional=True, shape=("vocab", "hidden")),
 )
 
 

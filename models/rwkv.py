@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..runtime.arch import Architecture, Key, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT
 from .layers.decoder import Decoder
 from .layers.layouts import Permuted, Reshaped, Stacked, Transposed
 from .layers.linear import embedding, linear
@@ -15,8 +16,10 @@ from .layers.recurrence import scan
 from .layers.wkv import ALONE, DIVISOR, KEYS, either, halved, heads_normed, implied, lerp, part, shifted, split_heads, squared
 
 LONG = {"k": "key", "v": "value", "r": "receptance", "g": "gate"}
-KEYS_5 = (*KEYS, Key("intermediate", "intermediate_size", "feed_forward_length", lambda config: int(config.hidden * 3.5) // 32 * 32), *DIVISOR)
-KEYS_6 = (*KEYS_5, Key("mix_rank", (), "time_mix_extra_dim", None), Key("decay_rank", (), "time_decay_extra_dim", None))
+KEYS_5 = (*KEYS, Key("intermediate", "intermediate_size", "feed_forward_length",
+                     lambda config: int(config.hidden * 3.5) // 32 * 32, COUNT), *DIVISOR)
+KEYS_6 = (*KEYS_5, Key("mix_rank", (), "time_mix_extra_dim", None, COUNT),
+          Key("decay_rank", (), "time_decay_extra_dim", None, COUNT))
 BLOCK, GGUF = ("rwkv.blocks.{i}.", "blocks.{i}."), "blk.{i}."
 ATT, FFN = ("rwkv.blocks.{i}.attention.", "blocks.{i}.att."), ("rwkv.blocks.{i}.feed_forward.", "blocks.{i}.ffn.")
 
@@ -39,7 +42,7 @@ SHARED = (
     *(row for name in ("receptance", "key", "value", "gate", "output") for row in part(
         f"layers.{{i}}.att.{name}", _all(ATT, name), f"{GGUF}time_mix_{name}", shape=("hidden", "hidden"),
         factor=halved if name == "output" else None)),
-    *part("layers.{i}.att.norm", _all(ATT, "ln_x"), f"{GGUF}time_mix_ln", shape=("hidden",), biased=True),
+    *part("layers.{i}.att.norm", _all(ATT, "ln_x"), f"{GGUF}time_mix_ln", shape=("heads*head_size",), biased=True),
     Weight("layers.{i}.att.first", either(*_all(ATT, "time_faaaa")), f"{GGUF}time_mix_first.weight", shape=("heads", "head_size")),
     *part("layers.{i}.ffn.receptance", _all(FFN, "receptance"), f"{GGUF}channel_mix_receptance", shape=("hidden", "hidden")),
     *part("layers.{i}.ffn.key", _all(FFN, "key"), f"{GGUF}channel_mix_key", shape=("intermediate", "hidden")),
@@ -64,7 +67,7 @@ WEIGHTS_6 = (
     Weight("layers.{i}.att.mix_up", either(*_all(ATT, "time_maa_w2"), f"{ATT[0]}time_mix_w2"),
            Stored((f"{GGUF}time_mix_w2.weight",), Permuted((0, 2, 1))), shape=(5, "mix_rank", "hidden")),
     Weight("layers.{i}.att.mix_down.weight", either(*_all(ATT, "time_maa_w1"), f"{ATT[0]}time_mix_w1", layout=Transposed()),
-           f"{GGUF}time_mix_w1.weight"),
+           f"{GGUF}time_mix_w1.weight", shape=("5*mix_rank", "hidden")),
     Weight("layers.{i}.att.decay", either(*_all(ATT, "time_decay"), layout=ALONE), Stored((f"{GGUF}time_mix_decay.weight",), VECTOR),
            shape=("hidden",)),
     Weight("layers.{i}.att.decay_down.weight", either(*_all(ATT, "time_decay_w1"), layout=Transposed()), f"{GGUF}time_mix_decay_w1.weight",

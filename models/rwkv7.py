@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..runtime.arch import Architecture, Config, Key, Row, Stored, Weight
 from ..runtime.graph import Value
+from ..runtime.parameter import COUNT, REAL
 from ..runtime.tensor import Tensor
 from .layers.decoder import Decoder
 from .layers.layouts import Reshaped, Stacked, Transposed
@@ -20,9 +21,10 @@ MIXED = "rwkvag"
 MOST = -0.606531
 """The logarithm of the strongest decay, -exp(-1/2), in the digits that the model was trained with."""
 KEYS_7: tuple[Row, ...] = (
-    *KEYS, Key("intermediate", "intermediate_size", "feed_forward_length", lambda config: 4 * config.hidden),
-    *(Key(f"rank_{letter}", f"{RANKS[letter]}_low_rank_dim", f"attention.{word}_lora_rank", None) for letter, word in RATES.items()),
-    Key("head_eps", (), (), 64e-5, float),
+    *KEYS, Key("intermediate", "intermediate_size", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
+    *(Key(f"rank_{letter}", f"{RANKS[letter]}_low_rank_dim", f"attention.{word}_lora_rank", None, COUNT) for letter,
+      word in RATES.items()),
+    Key("head_eps", (), (), 64e-5, REAL),
 )  # fmt: skip
 PLACES, GGUF = ("blocks.{i}.att.", "model.layers.{i}.attention.", "model.layers.{i}.attn."), "blk.{i}."
 FFN = ("blocks.{i}.ffn.", "model.layers.{i}.feed_forward.", "model.layers.{i}.ffn.")
@@ -86,7 +88,8 @@ WEIGHTS = (
     *(row for name, other in MATRICES.items() for row in part(
         f"layers.{{i}}.att.{name}", (*(place + name for place in PLACES[:2]), PLACES[2] + other), f"{GGUF}time_mix_{name}",
         shape=("hidden", "hidden"))),
-    *part("layers.{i}.att.norm", (*(f"{place}ln_x" for place in PLACES[:2]), f"{PLACES[2]}g_norm"), f"{GGUF}time_mix_ln", shape=("hidden",),
+    *part("layers.{i}.att.norm", (*(f"{place}ln_x" for place in PLACES[:2]), f"{PLACES[2]}g_norm"),
+          f"{GGUF}time_mix_ln", shape=("heads*head_size",),
           biased=True),
     Weight("layers.{i}.ffn.mix", either(*(f"{place}x_k" for place in FFN), layout=ALONE), Stored((f"{GGUF}channel_mix_lerp_k.weight",), VECTOR),
            shape=("hidden",)),

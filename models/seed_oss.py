@@ -14,7 +14,8 @@ from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THE
 KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"))
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm"),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            shape=("hidden",)),
     *GATED, *NORM, *HEAD,
 )  # fmt: skip
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
+from ..runtime.parameter import COUNT, Listed, checked, flag
 from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import gated
 from .layers.norm import norm
-from .layers.numbers import positive
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
-from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, RMS_EPS, VALUE_DIM, Windows, act
+from .layers.rope import FREQUENCY_BASE, Rotary, Scaling
+from .layers.rows import DECODER, HEAD_DIM, INTERMEDIATE, RMS_EPS, TOKENS, VALUE_DIM, WHOLE_ROTARY, Windows, act, key_heads
 
 EVERY = 4
 
@@ -26,19 +26,22 @@ class Turned:
     name: str = "turned"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[bool]:
-        said = source.get("no_rope_layers") if names == HF else None
-        every = (source.get("no_rope_layer_interval") if names == HF else None) or EVERY
-        return [bool(each) for each in said] if said else [(i + 1) % every != 0 for i in range(config.layers)]
+        said, every = (source.get(key) if names == HF else None for key in ("no_rope_layers", "no_rope_layer_interval"))
+        if said:
+            turned: list[bool] = checked("no_rope_layers", said, Listed(flag, config.layers))
+            return turned[: config.layers]
+        interval = checked("no_rope_layer_interval", every or EVERY, COUNT)
+        return [(i + 1) % interval != 0 for i in range(config.layers)]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {"no_rope_layers": [int(each) for each in config.turned]} if names == HF else {}
 
 
 KEYS = (
-    *DECODER, Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", 4), HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 2e6, positive), Scaling(), Windows(), act("silu"), Turned(),
-    Key("rotary", (), "rope.dimension_count", lambda config: config.head_dim),
-    Key("tokens", (), "vocab_size", lambda config: config.vocab),
+    *DECODER, key_heads(default=4), HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS,
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 2e6, FREQUENCY_BASE), Scaling(),
+    Windows(), act("silu"), Turned(),
+    WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key, Stored, Weight
+from ..runtime.parameter import flag
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import Stacked
@@ -10,21 +11,22 @@ from .layers.mlp import gated
 from .layers.norm import bias_norm, own_head_norm
 from .layers.parts import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, KV_HEADS, LAYER_EPS, ROTARY, THETA, act, matrix, partial
+from .layers.rows import DECODER, HF_HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYER_EPS, ROTARY, THETA, act, matrix, partial
 
 KEYS = (
-    *DECODER, KV_HEADS, Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads), INTERMEDIATE, LAYER_EPS, THETA, Scaling(),
+    *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, LAYER_EPS, THETA, Scaling(),
     act("silu"), partial(0.25), ROTARY,
-    Key("parallel", "use_parallel_residual", "use_parallel_residual", False, bool),
+    Key("parallel", "use_parallel_residual", "use_parallel_residual", False, flag),
 )  # fmt: skip
 SELF = "model.layers.{i}.self_attn."
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(),
     Weight("layers.{i}.attn.q_norm.weight", Stored((SELF + "q_layernorm.norms.{e}.weight",), Stacked(), "heads"), "blk.{i}.attn_q_norm.weight",
-           optional=True),
+           shape=("heads", "head_dim"), optional=True),
     Weight("layers.{i}.attn.k_norm.weight", Stored((SELF + "k_layernorm.norms.{e}.weight",), Stacked(), "kv_heads"), "blk.{i}.attn_k_norm.weight",
-           optional=True),
-    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm", when=lambda config, i: not config.parallel),
+           shape=("kv_heads", "head_dim"), optional=True),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm", when=lambda config,
+            i: not config.parallel, shape=("hidden",)),
     *GATED, *NORM, *HEAD,
 )  # fmt: skip
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ..runtime.arch import Architecture, Key
+from ..runtime.parameter import NOT_NEGATIVE
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.mlp import plain
 from .layers.norm import bias_norm
-from .layers.numbers import not_negative
 from .layers.parts import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from .layers.rope import Rotary, Scaling
-from .layers.rows import DECODER, INTERMEDIATE, THETA, Windows, act, matrix
+from .layers.rows import DECODER, HF_HEAD_DIM, INTERMEDIATE, THETA, Windows, act, key_heads, matrix
 
 KEYS = (
-    *DECODER, Key("kv_heads", "num_key_value_heads", "attention.head_count_kv", 2), INTERMEDIATE, THETA, Scaling(), act("gelu_tanh"),
-    Key("head_dim", "head_dim", (), lambda config: config.hidden // config.heads),
-    Key("eps", ("norm_epsilon", "layer_norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, not_negative), Windows(),
+    *DECODER, key_heads(default=2), INTERMEDIATE, THETA, Scaling(), act("gelu_tanh"),
+    HF_HEAD_DIM,
+    Key("eps", ("norm_epsilon", "layer_norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE), Windows(),
 )  # fmt: skip
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(), *MLP_NORM,

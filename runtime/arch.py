@@ -14,11 +14,14 @@ from typing import Any, Protocol
 
 from .errors import FormatError
 from .graph import Graph
+from .parameter import SIZE, Kind, ParameterError, checked
 from .record import dataclass
 from .tensor import Tensor
 
 HF, GGUF = "hf", "gguf"
 """The two sets of names: Hugging Face's (config.json and module paths) and llama.cpp's."""
+STATED = {HF: "config.json", GGUF: "the metadata of the GGUF file"}
+"""Where files of these names say their hyper-parameters."""
 REQUIRED = object()
 
 
@@ -60,27 +63,31 @@ class Key:
         hf, gguf: its keys, the first of several being the one that is written; none where such files do not have it. A GGUF key stands
             without ``ARCH.``. A dot in an `hf` key goes into a nested object.
         default: a value, or a function of the parameters of the rows above; where it is left out every file needs the key.
-        kind: int, float, bool or str, or None to take the value as it is.
+        kind: which values are accepted; defaults that are computed are checked too.
         null: what a key that is there and null means, where that is not the default.
+        most: parameters that this one may not exceed, which is checked when the shapes of the weights agree with the configuration: for parameters
+            that size something and occur in no shape.
     """
 
     name: str
     hf: str | tuple[str, ...] = ()
     gguf: str | tuple[str, ...] = ()
     default: Any = REQUIRED
-    kind: Callable[[Any], Any] | None = int
+    kind: Kind = SIZE
     null: Any = REQUIRED
+    most: tuple[str, ...] = ()
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         for key in self.keys(names):
             value = dig(source, key) if names == HF else source.get(key)
             if value is not None:
-                return value if self.kind is None else self.kind(value)
+                return checked(key, value, self.kind)
         if self.null is not REQUIRED and any(key in source for key in self.keys(names)):
             return self.null
         if self.default is REQUIRED:
             raise KeyError(" or ".join(self.keys(names)) or self.name)
-        return self.default(config) if callable(self.default) else self.default
+        found = self.default(config) if callable(self.default) else self.default
+        return found if found is None else checked(self.name, found, self.kind)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         keys, value = self.keys(names), getattr(config, self.name)
@@ -93,8 +100,12 @@ class Key:
 
 
 def sizes(shape: Sequence[str | int], config: Config) -> tuple[int, ...]:
-    """A shape whose lengths are numbers, or products of parameters: ``"heads*head_dim"``."""
-    return tuple(length if isinstance(length, int) else math.prod(getattr(config, name) for name in length.split("*")) for length in shape)
+    """A shape whose lengths are integers, or products of parameters and integers: ``"heads*head_dim"``, ``"2*inner"``."""
+    return tuple(length if isinstance(length, int) else math.prod(_factor(name, config) for name in length.split("*")) for length in shape)
+
+
+def _factor(name: str, config: Config) -> int:
+    return int(name) if name.isdigit() else int(getattr(config, name))
 
 
 def dig(source: Mapping[str, Any], path: str) -> Any:
@@ -155,10 +166,12 @@ class Stored:
     layout: Layout = SAME
     experts: str = "experts"
 
-    def expanded(self, config: Config, layer: int) -> list[str]:
-        """The names in full."""
-        numbered = [(name.replace("{i}", str(layer)), range(getattr(config, self.experts)) if "{e}" in name else (0,)) for name in self.names]
-        return [name.replace("{e}", str(expert)) for name, experts in numbered for expert in experts]
+    def expanded(self, config: Config, layer: int) -> Iterator[str]:
+        """The names in full, one by one: how many experts there are has not been compared with the weights yet."""
+        for name in self.names:
+            numbered = name.replace("{i}", str(layer))
+            for expert in range(getattr(config, self.experts)) if "{e}" in name else (0,):
+                yield numbered.replace("{e}", str(expert))
 
 
 Ways = str | Stored | tuple[str | Stored, ...]
@@ -239,12 +252,12 @@ class Architecture:
                 config.values[row.name] = row.read(names, source, config)
             except KeyError as error:
                 missing.append(str(error.args[0]))
-            except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
                 if missing:
                     break
-                said = row.keys(names)[:1] if isinstance(row, Key) else ()
-                why = f"the parameter {said[0] if said else row.name} of a {self.name} model cannot be read: {error}"
-                raise FormatError("E-ARCH-KEY", path, why, hint="Its config.json, or the GGUF file's metadata, says it") from error
+                key = error.key if isinstance(error, ParameterError) else row.name
+                why = f"invalid parameter {key} of a {self.name} model: {error}"
+                raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}") from error
         if missing:
             raise FormatError("E-ARCH-KEYS", path, f"a {self.name} model needs {', '.join(missing)}", hint="Is its configuration whole?")
         return config

@@ -65,7 +65,8 @@ def _row(tensor: Tensor) -> int:
 
 
 def changed(tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray], dtype: str | None = None) -> Tensor:
-    """The values, all at once, after `change`; for tensors of plain elements that are not large."""
+    """The values, all at once, after `change`; for small tensors. Blocks are dequantized first, since they run along rows."""
+    tensor = tensor if tensor.qtype is None else tensor.dequantize()
     kind = tensor.cast(dtype).dtype if dtype else tensor.dtype
 
     def read(start: int, stop: int) -> memoryview:
@@ -79,20 +80,31 @@ def changed(tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray
 
 @dataclass(frozen=True)
 class Ordered(Whole):
-    """Rows in another order; row i of ours is the file's row ``order(config)[i]``."""
+    """Rows in another order; row i of ours is the file's row ``order(config)[i]``.
+
+    Attributes:
+        order: int64 [rows]; it is made only for tensors that have so many rows.
+        rows: how many, as a length of a shape.
+    """
 
     order: Callable[[Config], np.ndarray]
+    rows: str
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        self._check(parts[0], config)
         return _ordered(parts[0], self.order(config).reshape(-1))
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        self._check(whole, config)
         return [_ordered(whole, np.argsort(self.order(config).reshape(-1)))]
+
+    def _check(self, tensor: Tensor, config: Config) -> None:
+        (rows,) = sizes((self.rows,), config)
+        if tensor.shape[0] != rows:
+            raise ValueError(f"a tensor {list(tensor.shape)} does not have {rows} rows")
 
 
 def _ordered(tensor: Tensor, order: np.ndarray) -> Tensor:
-    if tensor.shape[0] != len(order):
-        raise ValueError(f"a tensor {list(tensor.shape)} does not have {len(order)} rows")
     return take_rows(tensor, order) if tensor.shape[1:] else changed(tensor, tensor.shape, lambda x: x[order])
 
 
@@ -100,16 +112,21 @@ def rotary_pairs(heads: str) -> Ordered:
     """Rows of each head in pairs that are turned together, as llama.cpp stores them; ours are in halves. `heads` names the parameter."""
 
     def order(config: Config) -> np.ndarray:
+        if config.head_dim % 2:
+            raise ValueError(f"heads of {config.head_dim} elements do not have pairs")
         count = getattr(config, heads)
         return np.arange(count * config.head_dim).reshape(count, -1, 2).swapaxes(1, 2)
 
-    return Ordered(order)
+    return Ordered(order, f"{heads}*head_dim")
 
 
 def grouped(config: Config) -> np.ndarray:
     """Queries, keys and values where each group of heads has its queries, then its key, then its value; ours are all queries, keys, values."""
     rows = np.arange((config.heads + 2 * config.kv_heads) * config.head_dim).reshape(config.kv_heads, -1, config.head_dim)
     return np.concatenate([rows[:, :-2].reshape(-1), rows[:, -2].reshape(-1), rows[:, -1].reshape(-1)])
+
+
+GROUPED = Ordered(grouped, "fused")
 
 
 @dataclass(frozen=True)
@@ -237,7 +254,7 @@ class Part:
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         whole = parts[0]
-        if whole.shape[self.axis] % self.count or len(whole.shape) <= self.axis + 1:
+        if len(whole.shape) <= self.axis + 1 or whole.shape[self.axis] % self.count:
             raise ValueError(f"a tensor {list(whole.shape)} has no {self.count} equal parts of rows")
         length = whole.shape[self.axis] // self.count
         shape = (*whole.shape[: self.axis], length, *whole.shape[self.axis + 1 :])

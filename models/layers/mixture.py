@@ -7,6 +7,7 @@ from typing import Any
 
 from ...runtime.arch import HF, Config, Key, Weight
 from ...runtime.graph import Value
+from ...runtime.parameter import COUNT, REAL, SIZE, Choice, ParameterError, checked, flag
 from ...runtime.record import dataclass
 from .mlp import gated
 from .moe import gated_experts, top
@@ -32,12 +33,9 @@ class Gating:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
         if names == HF:
-            kind = str(source.get("scoring_func") or self.default)
-        else:
-            kind = GATING.get(int(source.get("expert_gating_func") or 0), self.default)
-        if kind not in GATING.values():
-            raise ValueError(f"the gating {kind!r} of experts is not known")
-        return kind
+            return str(checked("scoring_func", source.get("scoring_func") or self.default, Choice(tuple(GATING.values()))))
+        key = "expert_gating_func"
+        return GATING.get(checked(key, source.get(key) or 0, SIZE), self.default)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names == HF:
@@ -45,17 +43,30 @@ class Gating:
         return {"expert_gating_func": next(number for number, kind in GATING.items() if kind == config.gating)}
 
 
+@dataclass(frozen=True)
+class Groups(Key):
+    """Row, behind that of the experts, of the number of equal groups that they are in."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        groups: int = super().read(names, source, config)
+        if config.experts % groups:
+            raise ParameterError(self.keys(names)[0], f"{config.experts:,} experts cannot be in {groups:,} equal groups")
+        return groups
+
+
 def mixture_keys(normalize: bool) -> tuple[Key, ...]:
     """Rows of hyper-parameters; `normalize` is whether config.json without a word about it means weights that add up to one."""
     return (
         Key("experts", ("n_routed_experts", "num_experts", "num_local_experts"), "expert_count", 0),
-        Key("experts_used", "num_experts_per_tok", "expert_used_count", 1),
+        Key("experts_used", "num_experts_per_tok", "expert_used_count", 1, COUNT, most=("experts",)),
         Key("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length", 0),
         Key("shared", "n_shared_experts", "expert_shared_count", 0),
         Key("dense_layers", "first_k_dense_replace", "leading_dense_block_count", lambda config: 0 if config.experts else config.layers),
-        Key("expert_scale", "routed_scaling_factor", "expert_weights_scale", 1.0, float),
-        Key("normalize", "norm_topk_prob", "expert_weights_norm", lambda config: normalize and config.names == HF, bool),
-        Key("groups", "n_group", "expert_group_count", 1), Key("groups_used", "topk_group", "expert_group_used_count", 1),
+        Key("expert_scale", "routed_scaling_factor", "expert_weights_scale", 1.0, REAL),
+        Key("normalize", "norm_topk_prob", "expert_weights_norm", lambda config: normalize and config.names == HF,
+            flag),
+        Groups("groups", "n_group", "expert_group_count", 1, COUNT),
+        Key("groups_used", "topk_group", "expert_group_used_count", 1, COUNT, most=("groups",)),
     )  # fmt: skip
 
 

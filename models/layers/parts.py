@@ -7,14 +7,15 @@ from .layouts import rotary_pairs
 from .rows import matrix
 
 EMBED = matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden"))
-ATTN_NORM = matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm")
-MLP_NORM = matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm")
+ATTN_NORM = matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", shape=("hidden",))
+MLP_NORM = matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.ffn_norm",
+                  shape=("hidden",))
 QK_NORM = (
-    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm"),
-    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm"),
+    *matrix("layers.{i}.attn.q_norm", "model.layers.{i}.self_attn.q_norm", "blk.{i}.attn_q_norm", shape=("head_dim",)),
+    *matrix("layers.{i}.attn.k_norm", "model.layers.{i}.self_attn.k_norm", "blk.{i}.attn_k_norm", shape=("head_dim",)),
 )
-NORM = matrix("norm", "model.norm", "output_norm")
-HEAD = matrix("head", "lm_head", "output", optional=True)
+NORM = matrix("norm", "model.norm", "output_norm", shape=("hidden",))
+HEAD = matrix("head", "lm_head", "output", optional=True, shape=("vocab", "hidden"))
 GATED = (
     *matrix("layers.{i}.mlp.gate", "model.layers.{i}.mlp.gate_proj", "blk.{i}.ffn_gate", shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),

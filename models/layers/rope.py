@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...runtime.arch import HF, Config, dig
-from ...runtime.errors import UnsupportedError
+from ...runtime.errors import FormatError, UnsupportedError
 from ...runtime.graph import Value
+from ...runtime.parameter import NOT_NEGATIVE, Integer, Kind, Listed, ParameterError, Real, checked, flag, mapping, shown
 from ...runtime.record import dataclass
 from .net import Net
-from .numbers import positive
 
 PLAIN: dict[str, Any] = {"type": "default"}
 FACTORS = "factors"
@@ -34,16 +34,19 @@ class Scaling:
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         if names != HF:
             return _from_gguf(source)
-        said = dig(source, f"rope_parameters.{self.section}" if self.section else "rope_parameters") or source.get("rope_scaling") or {}
-        scaling = {key: value for key, value in said.items() if not key.endswith("type") and value is not None}
-        kind = said.get("rope_type") or said.get("type") or "default"
-        kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
-        if kind not in FREQUENCIES:
-            raise ValueError(f"the scaling {kind!r} of rotary embeddings is not known")
-        for key in NEEDED.get(kind, ()):
-            _checked(kind, key, scaling.get(key))
-        original = scaling.get("original_max_position_embeddings") or source.get("original_max_position_embeddings")
-        return {"type": kind, **scaling, **({"original_max_position_embeddings": original} if original else {})}
+        path = f"rope_parameters.{self.section}" if self.section else "rope_parameters"
+        path, found = next(((key, value) for key in (path, "rope_scaling") if (value := dig(source, key))), (path, {}))
+        said = checked(path, found, mapping)
+        kind = _kind(f"{path}.type", said.get("rope_type") or said.get("type") or "default", {"su": "longrope", "mrope": "default"})
+        scaling = {
+            key: checked(f"{path}.{key}", value, PARAMETERS.get(key, _as_it_is))
+            for key, value in said.items() if not key.endswith("type") and value is not None
+        }
+        original = source.get(ORIGINAL_KEY)
+        if original and not scaling.get(ORIGINAL_KEY):
+            scaling[ORIGINAL_KEY] = checked(ORIGINAL_KEY, original, ORIGINAL)
+        _check_complete(path, kind, scaling)
+        return {"type": kind, **scaling}
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         scaling = getattr(config, self.name)
@@ -56,22 +59,49 @@ class Scaling:
         return _to_gguf(scaling)
 
 
+FREQUENCY_BASE = Real(1, above=True)
+"""The base of the angles."""
+ORIGINAL_KEY = "original_max_position_embeddings"
+ORIGINAL = Integer(2)
+"""Tokens of the context before it was stretched."""
+FACTOR = Real(1e-9, 1e9)
+FACTOR_LIST = Listed(FACTOR, 1)
+PARAMETERS: dict[str, Kind] = {
+    "factor": FACTOR, "low_freq_factor": FACTOR, "high_freq_factor": FACTOR, ORIGINAL_KEY: ORIGINAL,
+    "attention_factor": FACTOR,
+    "beta_fast": FACTOR, "beta_slow": FACTOR, "mscale": NOT_NEGATIVE, "mscale_all_dim": NOT_NEGATIVE, "truncate": flag,
+    "short_factor": FACTOR_LIST, "long_factor": FACTOR_LIST, "rope_theta": FREQUENCY_BASE,
+    "llama_4_scaling_beta": NOT_NEGATIVE,
+}  # fmt: skip
+"""Kinds of the parameters of a scaling that are read; others are carried along."""
 NEEDED = {
     "linear": ("factor",), "dynamic": ("factor",), "yarn": ("factor",), "longrope": ("short_factor", "long_factor"),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", ORIGINAL_KEY),
 }  # fmt: skip
 """By the type of a scaling: what config.json has to say of it."""
 
 
-def _checked(kind: str, key: str, value: Any) -> None:
-    """Raise ValueError for a parameter of a scaling that is missing, or no positive number or list of such."""
-    if value is None:
-        raise ValueError(f"the scaling {kind!r} of rotary embeddings needs {key}")
-    for number in value if isinstance(value, list) else [value]:
-        try:
-            positive(number)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{key} of the scaling {kind!r}: {error}") from error
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _kind(key: str, said: Any, others: Mapping[str, str]) -> str:
+    """The type of a scaling, some of which have other names too."""
+    kind = others.get(said, said) if isinstance(said, str) else said
+    if kind not in tuple(FREQUENCIES) or kind == FACTORS:
+        raise ParameterError(key, f"the scaling {shown(kind)} of rotary embeddings is not known")
+    return str(kind)
+
+
+def _check_complete(path: str, kind: str, scaling: Mapping[str, Any]) -> None:
+    """ParameterError where a parameter is missing that a scaling of this type needs, or two contradict each other."""
+    for key in NEEDED.get(kind, ()):
+        if key not in scaling:
+            raise ParameterError(path, f"the scaling {kind} of rotary embeddings needs {key}")
+    if kind == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
+        raise ParameterError(f"{path}.high_freq_factor", "it has to be larger than low_freq_factor")
+    if kind == "longrope" and len(scaling["short_factor"]) != len(scaling["long_factor"]):
+        raise ParameterError(f"{path}.short_factor", "it has to be as long as long_factor")
 
 
 GGUF_KEYS = {
@@ -81,14 +111,13 @@ GGUF_KEYS = {
 
 
 def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
-    kind = source.get("rope.scaling.type") or "default"
-    kind = {"none": "default"}.get(kind, kind)
-    found = {ours: _number(key, source[key]) for ours, key in GGUF_KEYS.items() if source.get(key) is not None}
-    if kind not in FREQUENCIES:
-        raise ValueError(f"the scaling {kind!r} of rotary embeddings is not known")
-    for key in NEEDED.get(kind, ())[:1] if kind != "longrope" else ():
-        _checked(kind, key, found.get(key))
-    return {"type": kind, **found} if kind != "default" else dict(PLAIN)
+    kind = _kind("rope.scaling.type", source.get("rope.scaling.type") or "default", {"none": "default"})
+    if kind == "default":
+        return dict(PLAIN)
+    found = {ours: checked(key, source[key], PARAMETERS[ours]) for ours, key in GGUF_KEYS.items() if source.get(key)}
+    if kind in ("linear", "dynamic", "yarn") and "factor" not in found:
+        raise ParameterError(GGUF_KEYS["factor"], f"the scaling {kind} of rotary embeddings needs it")
+    return {"type": kind, **found}
 
 
 def _to_gguf(scaling: dict[str, Any]) -> dict[str, Any]:
@@ -114,10 +143,11 @@ class Magnitude:
         scaling = config.scaling
         if names == HF:
             return scaling.get("mscale_all_dim")
-        found = source.get("rope.scaling.yarn_log_multiplier")
+        key = "rope.scaling.yarn_log_multiplier"
+        found = source.get(key)
         if found is None or scaling["type"] == "default":
             return None
-        magnitude = round(float(found) / self.per, 6)
+        magnitude = round(checked(key, found, NOT_NEGATIVE) / self.per, 6)
         scaling.update(mscale=magnitude, mscale_all_dim=magnitude)
         return magnitude
 
@@ -151,6 +181,9 @@ class Rotary:
         return net.once(("rotary", repr(self), positions.name), lambda: self._angles(net, positions))
 
     def _angles(self, net: Net, positions: Value) -> tuple[Value, Value]:
+        if self.size % 2:
+            why = f"heads of {self.size} elements do not have pairs that rotary embeddings rotate"
+            raise FormatError("E-ARCH-ROPE", None, why, hint="Is the configuration this model's?")
         frequencies, scale = FREQUENCIES[self.scaling["type"]](net, self, positions)
         if self.factors and net.has(self.factors):
             frequencies = net.Div(frequencies, net.vector(self.factors))
@@ -184,6 +217,8 @@ def _linear(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
 
 def _dynamic(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
     """The base grows with the length once it is past the trained context (NTK-aware scaling)."""
+    if rotary.size == 2:
+        raise FormatError("E-ARCH-ROPE", None, "dynamic scaling of rotary embeddings needs more than 2 rotated elements in each head")
     factor = float(rotary.scaling["factor"])
     length = net.Max(_length(net, positions), float(rotary.context))
     grown = net.Sub(net.Mul(length, factor / rotary.context), factor - 1)
@@ -204,10 +239,22 @@ def llama3_factors(scaling: Mapping[str, Any], size: int, theta: float) -> np.nd
 
 
 def llama3_scaling(factors: np.ndarray, size: int, theta: float) -> dict[str, Any]:
-    """Parameters of the scaling "llama3" that give these factors; they are the same for any multiple of all three lengths, so the low one is 1.
+    """Parameters of the scaling "llama3" that give these factors (f32 [size / 2], finite and above 0); they are the same for any multiple of all
+    three lengths, so the low one is 1.
 
     Where no parameters do, the scaling has the type "factors": it can be run, and written to GGUF.
     """
+    try:
+        with np.errstate(all="ignore"):
+            found = _fitted(factors, size, theta)
+            fits = np.allclose(llama3_factors(found, size, theta), factors, rtol=1e-5)
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+        fits = False
+    return found if fits else {"type": FACTORS}
+
+
+def _fitted(factors: np.ndarray, size: int, theta: float) -> dict[str, Any]:
+    """Parameters that come near the factors where such exist. ArithmeticError or ValueError where none can be computed."""
     factor = float(factors[-1])
     turns = inverse(size, theta).astype(np.float64) / (2 * math.pi)
     between = (factors > 1) & (factors < factor)
@@ -223,9 +270,8 @@ def llama3_scaling(factors: np.ndarray, size: int, theta: float) -> dict[str, An
         kept, scaled = turns[factors == 1].min(initial=1.0), turns[factors > 1].max(initial=0.0)
         length = max(1, round(1 / math.sqrt(kept * scaled)))
         high = min(4.0, kept * length * 0.999)
-    found = {"type": "llama3", "factor": round(factor, 4), "low_freq_factor": 1.0, "high_freq_factor": round(float(high), 4),
-             "original_max_position_embeddings": round(float(length))}  # fmt: skip
-    return found if np.allclose(llama3_factors(found, size, theta), factors, rtol=1e-5) else {"type": FACTORS}
+    return {"type": "llama3", "factor": round(factor, 4), "low_freq_factor": 1.0, "high_freq_factor": round(float(high), 4),
+            "original_max_position_embeddings": round(float(length))}  # fmt: skip
 
 
 def _llama3(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
@@ -273,11 +319,16 @@ def _longrope(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
     if net.has("rope.short") and net.has("rope.long"):
         short, long = (net.Div(frequencies, net.vector(name)) for name in ("rope.short", "rope.long"))
     else:
-        short, long = (net.constant(frequencies / np.asarray(scaling[f"{name}_factor"], np.float32)) for name in ("short", "long"))
+        lists = [np.asarray(scaling.get(f"{name}_factor", ()), np.float32) for name in ("short", "long")]
+        if any(each.shape != frequencies.shape for each in lists):
+            found = " and ".join(f"{len(each):,}" for each in lists)
+            raise FormatError("E-ARCH-ROPE", None, "longrope needs a short and a long factor for each pair of a head", found=found,
+                              expected=f"{len(frequencies):,}", hint="Is the configuration this model's?")  # fmt: skip
+        short, long = (net.constant(frequencies / each) for each in lists)
     factor = rotary.context / original if scaling.get("factor") is None else float(scaling["factor"])
     attention = scaling.get("attention_factor")
     if attention is None:
-        attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+        attention = math.sqrt(1 + math.log(factor) / math.log(max(original, ORIGINAL.low))) if factor > 1 else 1.0
     return net.Where(net.Greater(_length(net, positions), float(original)), long, short), float(attention)
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight, dig
+from ...runtime.parameter import (
+    COUNT,
+    EVEN,
+    MAX_INTEGER,
+    NOT_NEGATIVE,
+    SIZE,
+    Integer,
+    Listed,
+    ParameterError,
+    Real,
+    checked,
+    flag,
+    shown,
+    word,
+)
 from ...runtime.record import dataclass
 from .layouts import Stacked
 from .mlp import activation, spelled
-from .numbers import count, not_negative, positive
+from .rope import FREQUENCY_BASE
 
 ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
 TASKS = (("ForSequenceClassification", "classification"), ("LMHeadModel", "lm"), ("Model", "hidden"))
@@ -27,8 +40,8 @@ class Task:
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
         if names != HF:
             return "lm"
-        kind = str((source.get("architectures") or ["ForCausalLM"])[0])
-        return next((task for ending, task in TASKS if kind.endswith(ending)), "lm")
+        kinds = checked("architectures", source.get("architectures") or ["ForCausalLM"], Listed(word))
+        return next((task for ending, task in TASKS if kinds[0].endswith(ending)), "lm")
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {}
@@ -47,34 +60,30 @@ class Vocabulary:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int | None:
         if names == HF or "vocab_size" in source:
-            return int(source[self.key if self.key in source else "vocab_size"])
-        tokens = source.get("tokenizer.ggml.tokens")
+            key = self.key if self.key in source else "vocab_size"
+            count: int = checked(key, source[key], COUNT)
+            return count
+        tokens = source.get(TOKENS_KEY)
+        if not isinstance(tokens, Sequence | None) or isinstance(tokens, str | bytes):
+            raise ParameterError(TOKENS_KEY, f"{shown(tokens)} is not a list")
         return None if tokens is None else len(tokens)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {self.key: config.vocab} if names == HF else {}
 
 
-CLASSES = (Key("labels", "num_labels", (), None), Key("pad", "pad_token_id", (), None))
+CLASSES = (Key("labels", "num_labels", (), None, COUNT), Key("pad", "pad_token_id", (), None, Integer(-MAX_INTEGER)))
 """What models that classify texts need to know: the number of classes, and the token behind which a text has ended."""
-MOST_LAYERS = 2**16
-
-
-def layers(value: Any) -> int:
-    """A number of layers. ValueError where no model has so many."""
-    count = int(value)
-    if not 0 <= count <= MOST_LAYERS:
-        raise ValueError(f"there are no models of {count:,} layers")
-    return count
-
+LAYERS = Integer(1, 1024)
+"""Number of layers. The deepest published language models have fewer than 200."""
 
 DECODER = (
     Task(),
     Vocabulary(),
-    Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048),
-    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length", kind=count),
-    Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count", kind=layers),
-    Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count", kind=count),
+    Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048, COUNT),
+    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length", kind=COUNT),
+    Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count", kind=LAYERS),
+    Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count", kind=COUNT),
     *CLASSES,
 )
 """What every decoder with attention has."""
@@ -85,36 +94,61 @@ class KeyHeads(Key):
     """Row of the number of heads of keys and values, each of which as many heads of queries share."""
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        heads = int(super().read(names, source, config))
-        if config.heads % heads:
-            raise ValueError(f"{config.heads} heads of queries cannot share {heads} of keys and values")
-        return heads
+        keys = [key for key in self.keys(names) if key in source]
+        return shared_heads(keys[0] if keys else self.name, super().read(names, source, config), config)
 
 
-KV_HEADS = KeyHeads("kv_heads", "num_key_value_heads", "attention.head_count_kv", lambda config: config.heads, count)
-HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", lambda config: config.hidden // config.heads, count)
-VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim)
+def shared_heads(key: str, value: Any, config: Config) -> int:
+    """A number of heads of keys and values, said by `key`, that the heads of queries can share."""
+    count: int = checked(key, value, COUNT)
+    if config.heads % count:
+        raise ParameterError(key, f"{config.heads:,} heads of queries cannot share {count:,} heads of keys and values")
+    return count
+
+
+def key_heads(hf: str | tuple[str, ...] = "num_key_value_heads",
+              default: Any = lambda config: config.heads) -> KeyHeads:
+    """Row of the number of heads of keys and values; as many as of queries unless `default` says otherwise."""
+    return KeyHeads("kv_heads", hf, "attention.head_count_kv", default, COUNT)
+
+
+def _even_share(config: Config) -> int:
+    """Elements of a head where no file says them."""
+    if config.hidden % config.heads:
+        raise ValueError(f"the width {config.hidden:,} is not a multiple of the {config.heads:,} heads")
+    return int(config.hidden // config.heads)
+
+
+KV_HEADS = key_heads()
+HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", _even_share, COUNT)
+HF_HEAD_DIM = Key("head_dim", "head_dim", (), _even_share, COUNT)
+OWN_HEAD_DIM = Key("head_dim", (), (), _even_share, COUNT)
+"""Elements of a head: as files of both kinds say them, as a config.json alone does, or as none does."""
+VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim, COUNT, most=("head_dim",))
 FUSED = Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim)
 """Rows of queries, keys and values in one matrix."""
-INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length", kind=count)
+INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length", kind=COUNT)
 DOUBLE = Key("double", (), (), lambda config: 2 * config.intermediate)
 """Rows of gates, and of what they gate, in one matrix."""
-RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, not_negative)
-RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, not_negative)
-LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, not_negative)
-THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, positive)
+RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, NOT_NEGATIVE)
+RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE)
+LAYER_EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5,
+                NOT_NEGATIVE)
+THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, FREQUENCY_BASE)
 
 
 PATTERN = "attention.sliding_window_pattern"
+ROTARY_KEY = "rope.dimension_count"
+TOKENS_KEY = "tokenizer.ggml.tokens"
+FRACTION = Real(0, 1, above=True)
 
 
 def _sliding(said: Any, layers: int) -> list[bool]:
     """Which layers have a window, from a GGUF file's list of them or the number of layers of which the last has none (0 for never)."""
-    if np.ndim(said) == 0:
-        return [int(said) == 0 or i % int(said) < int(said) - 1 for i in range(layers)]
-    slides = [bool(each) for each in said]
-    if len(slides) < layers:
-        raise ValueError(f"{len(slides)} of {layers} layers have a window or none")
+    if not isinstance(said, list):
+        period: int = checked(PATTERN, said, SIZE)
+        return [period == 0 or i % period < period - 1 for i in range(layers)]
+    slides: list[bool] = checked(PATTERN, said, Listed(flag, layers))
     return slides[:layers]
 
 
@@ -137,17 +171,18 @@ class Windows:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
         hf = names == HF
-        window = source.get("sliding_window" if hf else "attention.sliding_window")
+        key = "sliding_window" if hf else "attention.sliding_window"
+        window = checked(key, source.get(key) or 0, SIZE)
         if not window or (hf and source.get("use_sliding_window") is False):
             return [None] * config.layers
         kinds = source.get("layer_types") if hf else None
         if kinds:
-            slides = [kind == "sliding_attention" for kind in kinds]
+            slides = [kind == "sliding_attention" for kind in checked("layer_types", kinds, Listed(word, config.layers))[: config.layers]]
         elif hf or self.period is None:
             slides = [self.slides(config, i) for i in range(config.layers)]
         else:
             slides = _sliding(source.get(PATTERN, self.period), config.layers)
-        return [int(window) if each else None for each in slides]
+        return [window if each else None for each in slides]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         sizes = {window for window in config.windows if window is not None}
@@ -183,13 +218,14 @@ class Partial:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
         if names == HF:
-            found = next((value for key in PARTIAL if (value := dig(source, key)) is not None), self.default)
-            return float(found)
-        size = source.get("rope.dimension_count")
+            found = next(((key, value) for key in PARTIAL if (value := dig(source, key)) is not None), None)
+            return self.default if found is None else float(checked(*found, FRACTION))
+        size = source.get(ROTARY_KEY)
         if size is None:
             return self.default
-        part = int(size) / config.head_dim
-        return part if int(part * config.head_dim) == int(size) else math.nextafter(part, math.inf)
+        count: int = checked(ROTARY_KEY, size, EVEN)
+        part = count / config.head_dim
+        return part if int(part * config.head_dim) == count else math.nextafter(part, math.inf)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {PARTIAL[0]: config.turned} if names == HF else {}
@@ -203,7 +239,17 @@ def partial(default: float = 1.0) -> Partial:
     return Partial(default)
 
 
-ROTARY = Key("rotary", (), "rope.dimension_count", lambda config: int(config.turned * config.head_dim))
+ROTARY = Key("rotary", (), ROTARY_KEY, lambda config: int(config.turned * config.head_dim), EVEN, most=("head_dim",))
+WHOLE_ROTARY = Key("rotary", (), ROTARY_KEY, lambda config: config.head_dim, EVEN, most=("head_dim",))
+"""Elements of each head that are rotated: a part of them, or all of them where no file says otherwise."""
+ROTARY_PAIRS = Key("rotary_pairs", (), (), lambda config: config.rotary // 2)
+TOKENS = Key("tokens", (), "vocab_size", lambda config: config.vocab)
+"""The size of the vocabulary for GGUF files that say it beside their tokens."""
+
+
+EXPERTS_USED = Key("experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count", kind=COUNT,
+                   most=("experts",))
+"""Experts that each token is sent to."""
 
 
 def matrix(

@@ -9,13 +9,13 @@ import numpy as np
 
 from ...runtime.arch import HF, Config, Key, Stored, Weight
 from ...runtime.graph import Value
+from ...runtime.parameter import COUNT, NOT_NEGATIVE, SIZE, checked
 from ...runtime.record import dataclass
 from .decoder import Decoder
 from .layouts import Changed, Reshaped
 from .mlp import ACTIVATIONS
-from .numbers import not_negative
 from .recurrence import own_mask, short_conv
-from .rows import Task, Vocabulary, act, layers, matrix
+from .rows import LAYERS, Task, Vocabulary, act, matrix
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class PaddedVocabulary:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int | None:
         count = Vocabulary().read(names, source, config)
-        multiple = int(source.get("pad_vocab_size_multiple", 8)) if names == HF and "d_model" in source else 1
-        return None if count is None else -(-count // max(multiple, 1)) * multiple
+        key = "pad_vocab_size_multiple"
+        multiple = checked(key, source.get(key, 8), SIZE) if names == HF and "d_model" in source else 1
+        return None if count is None else -(-count // max(multiple, 1)) * max(multiple, 1)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return Vocabulary().write(names, config)
@@ -38,37 +39,42 @@ LIMIT = 2**20
 STATE_SPACE = (
     Task(),
     PaddedVocabulary(),
-    Key("context", (), "context_length", LIMIT),
-    Key("hidden", ("hidden_size", "d_model"), "embedding_length"),
-    Key("layers", ("num_hidden_layers", "n_layer"), "block_count", kind=layers),
+    Key("context", (), "context_length", LIMIT, COUNT),
+    Key("hidden", ("hidden_size", "d_model"), "embedding_length", kind=COUNT),
+    Key("layers", ("num_hidden_layers", "n_layer"), "block_count", kind=LAYERS),
     Key("heads", (), "attention.head_count", 0),
     Key("feed_forward", (), "feed_forward_length", 0),
-    Key("taps", ("conv_kernel", "ssm_cfg.d_conv"), "ssm.conv_kernel", 4),
-    Key("expand", ("expand", "ssm_cfg.expand"), (), 2),
-    Key("eps", ("layer_norm_epsilon", "rms_norm_eps"), "attention.layer_norm_rms_epsilon", 1e-5, not_negative),
+    Key("taps", ("conv_kernel", "ssm_cfg.d_conv"), "ssm.conv_kernel", 4, COUNT),
+    Key("expand", ("expand", "ssm_cfg.expand"), (), 2, COUNT),
+    Key("eps", ("layer_norm_epsilon", "rms_norm_eps"), "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE),
     act("silu"),
 )
 
 NEGATED = Changed(lambda x: -np.exp(x), lambda x: np.log(-x))
 """Rates of decay, of which Hugging Face's files have the logarithm."""
 PREFIXES = ("model.", "backbone.")
-INNER = Key("inner", "intermediate_size", "ssm.inner_size", lambda config: config.expand * config.hidden)
+INNER = Key("inner", "intermediate_size", "ssm.inner_size", lambda config: config.expand * config.hidden, COUNT)
 MIXER = "backbone.layers.{i}.mixer."
 
 
-def weights(*mixer: Weight, channels: str) -> tuple[Weight, ...]:
-    """Rows of all weights, around those of the mixer that only one of the two has; `channels` are those of the convolution."""
+def weights(*mixer: Weight, channels: str, entries: str) -> tuple[Weight, ...]:
+    """Rows of all weights, around those of the mixer that only one of the two has.
+
+    Args:
+        channels: the parameter that says those of the convolution.
+        entries: the rows of the matrix into the mixer, as a shape has them.
+    """
     flat = Reshaped((channels, 1, "taps"), (channels, "taps"))
     return (
         *matrix("embed", ("backbone.embeddings", "backbone.embedding"), "token_embd", shape=("vocab", "hidden")),
         *matrix("layers.{i}.norm", "backbone.layers.{i}.norm", "blk.{i}.attn_norm", shape=("hidden",)),
-        *matrix("layers.{i}.in", f"{MIXER}in_proj", "blk.{i}.ssm_in"),
+        *matrix("layers.{i}.in", f"{MIXER}in_proj", "blk.{i}.ssm_in", shape=(entries, "hidden")),
         Weight("layers.{i}.conv.weight", f"{MIXER}conv1d.weight", Stored(("blk.{i}.ssm_conv1d.weight",), flat), shape=(channels, 1, "taps")),
         Weight("layers.{i}.conv.bias", f"{MIXER}conv1d.bias", "blk.{i}.ssm_conv1d.bias", shape=(channels,), optional=True),
         *mixer,
         *matrix("layers.{i}.out", f"{MIXER}out_proj", "blk.{i}.ssm_out", shape=("hidden", "inner")),
         *matrix("norm", "backbone.norm_f", "output_norm", shape=("hidden",)),
-        *matrix("head", "lm_head", "output", optional=True),
+        *matrix("head", "lm_head", "output", optional=True, shape=("vocab", "hidden")),
     )
 
 

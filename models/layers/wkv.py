@@ -10,13 +10,13 @@ import numpy as np
 
 from ...runtime.arch import HF, SAME, Config, Key, Layout, Stored, Weight
 from ...runtime.graph import Graph, Value
+from ...runtime.parameter import COUNT, NOT_NEGATIVE, POSITIVE, SIZE, checked
 from ...runtime.record import dataclass
 from .decoder import Decoder
 from .layouts import Reshaped
 from .linear import linear
-from .numbers import count, not_negative
 from .recurrence import own_mask
-from .rows import Task, Vocabulary, layers
+from .rows import LAYERS, Task, Vocabulary
 
 LIMIT = 2**20
 """What GGUF files say of the context of models that have no limit."""
@@ -34,9 +34,8 @@ class Halving:
     name: str = "halving"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        every = int(source.get("rescale_every" if names == HF else "rescale_every_n_layers") or 0)
-        if every < 0:
-            raise ValueError(f"{every} layers")
+        key = "rescale_every" if names == HF else "rescale_every_n_layers"
+        every: int = checked(key, source.get(key) or 0, SIZE)
         return every
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
@@ -49,13 +48,16 @@ def halved(config: Config, i: int) -> float:
 
 
 KEYS = (
-    Task(), Vocabulary(), Key("context", (), "context_length", LIMIT), Key("hidden", "hidden_size", "embedding_length", kind=count),
-    Key("layers", "num_hidden_layers", "block_count", kind=layers), Key("no_heads", (), "attention.head_count", 0),
-    Key("eps", ("layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon", 1e-5, not_negative),
-    Key("head_size", ("head_size", "head_dim"), "wkv.head_size", 64, count), Key("heads", (), (), lambda config: config.hidden // config.head_size),
+    Task(), Vocabulary(), Key("context", (), "context_length", LIMIT, COUNT),
+    Key("hidden", "hidden_size", "embedding_length", kind=COUNT),
+    Key("layers", "num_hidden_layers", "block_count", kind=LAYERS), Key("no_heads", (), "attention.head_count", 0),
+    Key("eps", ("layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
+    Key("head_size", ("head_size", "head_dim"), "wkv.head_size", 64, COUNT),
+    Key("heads", (), (), lambda config: config.hidden // config.head_size, COUNT),
 )  # fmt: skip
 DIVISOR = (
-    Key("divisor", "head_size_divisor", (), 8.0, float), Key("head_eps", (), (), lambda config: 1e-5 * config.divisor**2, float), Halving(),
+    Key("divisor", "head_size_divisor", (), 8.0, POSITIVE),
+    Key("head_eps", (), (), lambda config: 1e-5 * config.divisor**2, POSITIVE), Halving(),
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from checkpoints import cases, made
 CASES = {
     "too many layers": ({"num_hidden_layers": 10**9}, "E-ARCH-KEY"), "less than no layers": ({"num_hidden_layers": -1}, "E-ARCH-KEY"),
     "heads of no width": ({"head_dim": 0, "num_heads": None}, "E-ARCH-KEY"), "no groups": ({"n_groups": 0}, "E-ARCH-KEY"),
-    "groups of another number": ({"n_groups": 7}, "E-ARCH-SHAPE"), "an unknown activation": ({"hidden_act": "softplussed"}, "E-ARCH-KEY"),
+    "groups of another number": ({"n_groups": 7}, "E-ARCH-KEY"), "an unknown activation": ({"hidden_act": "softplussed"}, "E-ARCH-KEY"),
     "limits of one number": ({"time_step_limit": [1.0]}, "E-ARCH-KEY"), "more layers than there are": ({"num_hidden_layers": 3}, "E-ARCH-MISSING"),
     "fewer layers than there are": ({"num_hidden_layers": 1}, "E-ARCH-EXTRA"), "a state of another width": ({"state_size": 9}, "E-ARCH-SHAPE"),
 }  # fmt: skip
