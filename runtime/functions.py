@@ -57,7 +57,13 @@ def inline(graph: Graph) -> bool:
 
 
 def instance(call: Node, graph: Graph) -> list[Node]:
-    """The nodes that compute what a call of a function does; constants of its body become weights of `graph`."""
+    """The nodes that compute what a call of a function does; constants of its body become weights of `graph`.
+
+    Raises:
+        FormatError: the call lacks attributes or inputs that the body needs, or they are of the wrong kind.
+    """
+    from .signature import refusal
+
     function = call.op
     assert isinstance(function, Function)
     missing = [name for name in function.required if name not in call.attributes]
@@ -65,7 +71,13 @@ def instance(call: Node, graph: Graph) -> list[Node]:
         raise FormatError("E-ONNX-NODE", None, f"a call of the function {function.name!r} lacks the attribute {missing[0]!r}")
     attributes = {**function.given, **call.attributes}
     stem = call.name or function.name
-    return _Copy(attributes, graph, stem).body(function.body, call)
+    made = _Copy(attributes, graph, stem).body(function.body, call)
+    for node in made:
+        for inner in (node, *(below for part in node.subgraphs for below in nodes_below(part))):
+            why = refusal(inner)
+            if why is not None:
+                raise FormatError("E-ONNX-NODE", None, f"{inner.label}, in a call of the function {function.name!r}: {why}")
+    return made
 
 
 class _Copy:

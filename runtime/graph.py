@@ -72,6 +72,12 @@ class Node:
     carried: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
+    def label(self) -> str:
+        """The node in a message: its operator with its name, or with that of its first output."""
+        name = self.name or next((value.name for value in self.outputs if value.name), "")
+        return f"{self.op.name} node {name!r}" if name else f"{self.op.name} node"
+
+    @property
     def subgraphs(self) -> list[Graph]:
         """The graphs among the attributes."""
         found = []

@@ -7,6 +7,7 @@ that are computed (Shape, Gather, Concat, Reshape) stay known. Rules never fail 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,7 @@ from .errors import FormatError, LimitError
 from .functions import Function, instance
 from .graph import Dim, Graph, Node, Value
 from .limits import current
+from .operand_types import mismatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,8 +96,7 @@ class Inference:
 
     def refuse(self, why: str) -> NoReturn:
         """The node contradicts its operator."""
-        name = f" {self.node.name!r}" if self.node.name else ""
-        raise FormatError("E-ONNX-NODE", None, f"{self.node.op.name} node{name}: {why}", hint=CHECK)
+        raise FormatError("E-ONNX-NODE", None, f"{self.node.label}: {why}", hint=CHECK)
 
 
 class Facts:
@@ -104,14 +105,16 @@ class Facts:
     Attributes:
         partial: elements of small integer tensors.
         stale: values whose shape in the file was another than what follows from the nodes, with the shape in the file.
+        mistyped: nodes whose inputs are of types that their operators do not take, and why; None where nobody looks for them.
     """
 
-    def __init__(self, weights: dict[str, Any] | None = None) -> None:
+    def __init__(self, weights: dict[str, Any] | None = None, *, typed: bool = False) -> None:
         self.partial: dict[Value, Shape] = {}
         self.weights = weights or {}
         self.graphs: list[Graph] = []
         self.left = current().entries
         self.stale: list[tuple[Value, Shape]] = []
+        self.mistyped: dict[Node, str] | None = {} if typed else None
 
     def learn(self, value: Value, shape: Shape) -> None:
         """Take over a shape that follows from a node; one that the file gives and that contradicts it is stale."""
@@ -159,11 +162,12 @@ class Facts:
         if isinstance(node.op, Function):
             self.infer_call(node)
         elif node.op.infer is not None:
+            if self.mistyped is not None and (why := mismatch(node)) is not None:
+                self.mistyped[node] = why
             try:
                 node.op.infer(Inference(node, self))
             except MALFORMED as error:
-                name = f" {node.name!r}" if node.name else ""
-                why = f"{node.op.name} node{name} is not made as its operator's definition says ({type(error).__name__}: {error})"
+                why = f"{node.label} is not made as its operator's definition says ({type(error).__name__}: {error})"
                 raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
 
     def infer_call(self, node: Node) -> None:
@@ -186,6 +190,18 @@ def infer(graph: Graph) -> Facts:
     facts = Facts()
     facts.infer(graph)
     return facts
+
+
+def check_types(graph: Graph) -> None:
+    """FormatError where a node of a graph, as its file has it, has inputs of types that its operator does not take.
+
+    Shapes that contradict each other are left to whoever knows those of the inputs. Passes make nodes of types that no standard has.
+    """
+    facts = Facts(typed=True)
+    with contextlib.suppress(FormatError):
+        facts.infer(graph)
+    for node, why in (facts.mistyped or {}).items():
+        raise FormatError("E-ONNX-TYPE", None, f"{node.label}: {why}", hint=CHECK)
 
 
 def merged(one: Shape | None, other: Shape | None, what: str) -> Shape | None:

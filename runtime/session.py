@@ -14,6 +14,7 @@ from .errors import UnsupportedError, UsageError
 from .functions import inline, nodes_below
 from .garbage import unsearched
 from .graph import Graph, Value
+from .infer import check_types
 from .limits import current
 from .spending import available, check_weights
 from .storage import Held
@@ -70,6 +71,8 @@ class Session:
             raise UnsupportedError("E-OP-MISSING", None, f"no implementation of {', '.join(missing)}", hint="List them with candle-convert ops")
         if threads is not None and threads < 1:
             raise UsageError("E-RUN-THREADS", None, "a run needs at least one thread", found=threads)
+        if graph.format == "onnx":
+            check_types(copied_graph(graph, {}, typed=True))
         tensors = graph.weights.values()
         check_weights(graph.nbytes, sum(tensor.nbytes for tensor in tensors if not isinstance(tensor.storage, Held)))
         from .launch import cores

@@ -79,8 +79,7 @@ class _Upgrade:
             for node in graph.nodes:
                 why = refusal(node)
                 if why is not None:
-                    name = f" {node.name!r}" if node.name else ""
-                    raise FormatError("E-ONNX-NODE", None, f"{node.op.name} node{name}: {why}", hint=CHECK)
+                    raise FormatError("E-ONNX-NODE", None, f"{node.label}: {why}", hint=CHECK)
             graph.newest = True
             waiting += [inner for node in graph.nodes for inner in node.subgraphs if not inner.newest]
 
@@ -110,8 +109,7 @@ class _Upgrade:
                 try:
                     rule.rule(node, build)
                 except MALFORMED as error:
-                    name = f" {node.name!r}" if node.name else ""
-                    why = f"{node.op.name} node{name} is not made as the definition of opset {opset} says ({type(error).__name__}: {error})"
+                    why = f"{node.label} is not made as the definition of opset {opset} says ({type(error).__name__}: {error})"
                     raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
                 if len(graph.nodes) > before:
                     return

@@ -9,7 +9,7 @@ from ...runtime.errors import Error
 from ...runtime.format import Finding
 from ...runtime.functions import Function, nodes_below
 from ...runtime.graph import Graph, Node
-from ...runtime.infer import infer
+from ...runtime.infer import Facts
 from ...runtime.op import Foreign
 from ...runtime.source import Source
 from ...runtime.upgrade import upgrade
@@ -28,18 +28,21 @@ def findings(source: Source) -> Iterator[Finding]:
     yield from _as_written(graph)
     try:
         upgrade(graph)
-        facts = infer(graph)
+        facts = Facts(typed=True)
+        facts.infer(graph)
     except Error as error:
         yield Finding(error.code, "error", error.why, error.offset)
         return
     for value, shape in facts.stale:
         yield Finding("W-ONNX-STALE", "warning", f"the file says shape {shape}, the nodes compute {value.shape}", member=value.name)
+    for node, why in facts.mistyped.items():
+        yield Finding("E-ONNX-TYPE", "error", f"{node.label}: {why}", member=node.name or None)
     for inner, node in _everything(graph):
-        if history(node.op.name, node.op.domain):
+        if node not in facts.mistyped and history(node.op.name, node.op.domain):
             try:
                 next(forms(node, inner))
             except CannotError as error:
-                yield Finding("E-ONNX-TYPE", "error", f"{node.op.name} node: {error}", member=node.name or None)
+                yield Finding("E-ONNX-TYPE", "error", f"{node.label}: {error}", member=node.name or None)
 
 
 def _as_written(graph: Graph) -> Iterator[Finding]:

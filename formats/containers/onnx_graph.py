@@ -15,7 +15,7 @@ from ...runtime.source import Source
 from ...runtime.tensor import Tensor
 from ...runtime.upgrade import upgrade
 from .onnx_schema import Message
-from .onnx_tensor import Files, sparse_of, tensor_of
+from .onnx_tensor import Files, Text, sparse_of, tensor_of
 from .onnx_types import fill, value_of
 from .onnx_wire import Memory, decode
 
@@ -26,8 +26,12 @@ NEWEST_IR = 14
 FIRST_IR_WITH_OPSETS = 3
 NEWEST = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview": 1, "ai.onnx.preview.training": 1, "com.microsoft": 1}
 """The newest opsets that we know; other domains are carried, whatever their version."""
-CONSTANT_KEYS = ("value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
 FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS, TENSORS, GRAPHS, SPARSE, SPARSES, TYPE, TYPES = range(1, 15)
+CONSTANT_KINDS = {
+    "value": TENSOR, "sparse_value": SPARSE, "value_float": FLOAT, "value_floats": FLOATS, "value_int": INT, "value_ints": INTS,
+    "value_string": STRING, "value_strings": STRINGS,
+}  # fmt: skip
+"""The attributes of which a Constant has one, with their types."""
 FIELDS = {
     FLOAT: "f", INT: "i", STRING: "s", TENSOR: "t", GRAPH: "g", FLOATS: "floats", INTS: "ints", STRINGS: "strings", TENSORS: "tensors",
     GRAPHS: "graphs", SPARSE: "sparse_tensor", SPARSES: "sparse_tensors", TYPE: "tp", TYPES: "type_protos",
@@ -62,6 +66,7 @@ class _Reader:
         self.files = Files(source)
         self.operators: dict[tuple[str, str], Op] = {}
         self.functions: dict[tuple[str, str, str], Function] = {}
+        self.in_function = False
 
     def refuse(self, code: str, message: Message, why: str, **sides: Any) -> FormatError:
         return FormatError(code, self.source.path, why, at=message.at, **sides)
@@ -143,7 +148,9 @@ class _Reader:
         known = {info.name(): info for info in message.get("value_info", [])}
         for name in message.get("input", []):
             graph.inputs.append(self.define(graph, name, known, message))
+        self.in_function = True
         self.nodes(graph, message, known)
+        self.in_function = False
         graph.outputs = [self.use(graph, name, message) for name in message.get("output", [])]
 
     def training(self, message: Message, around: Graph) -> Training:
@@ -231,7 +238,7 @@ class _Reader:
         if message.unknown:
             carried["unknown"] = message.unknown
         if not domain and name == "Constant" and len(outputs) == 1 and len(attributes) == 1 and outputs[0].name:
-            tensor = constant(*attributes.popitem())
+            tensor = self.constant(message, *attributes.popitem())
             if tensor is not None:
                 outputs[0].dtype, outputs[0].shape, outputs[0].container = tensor.dtype, tensor.shape, ()
                 graph.weights[outputs[0].name] = tensor
@@ -246,6 +253,25 @@ class _Reader:
             value.producer = made
         graph.nodes.append(made)
 
+    def constant(self, message: Message, name: str, value: Any) -> Tensor | None:
+        """The tensor of a Constant node's attribute; None for one that is known only where a function is called."""
+        import numpy
+
+        if name not in CONSTANT_KINDS or isinstance(value, Reference):
+            return None
+        item = message["attribute"][0]
+        kind = kind_of(item)
+        if kind != CONSTANT_KINDS[name]:
+            why = f"the attribute {name!r} of the Constant node {message.name()!r} has a value of another type"
+            raise self.refuse("E-ONNX-ATTRIBUTE", item, why, expected=FIELDS[CONSTANT_KINDS[name]], found=FIELDS.get(kind, kind))
+        if isinstance(value, Tensor):
+            return value
+        if name.startswith("value_string"):
+            texts = numpy.empty(len(value) if isinstance(value, list) else (), object)
+            texts[...] = value
+            return Text(texts)
+        return Tensor.of(numpy.array(value, numpy.float32 if name.startswith("value_float") else numpy.int64))
+
     def operator(self, name: str, domain: str, overload: str) -> Op:
         """The function of that name, or an operator by name only."""
         if (domain, name, overload) in self.functions:
@@ -255,8 +281,11 @@ class _Reader:
     def attribute(self, message: Message, graph: Graph) -> Any:
         """The value of an attribute; tensors stay in the file."""
         present = [kind for kind, field in FIELDS.items() if field in message]
-        kind = message.get("type", 0) or (present[0] if present else 0)
+        kind = kind_of(message)
         if message.get("ref_attr_name"):
+            if not self.in_function:
+                why = f"the attribute {message.name()!r} refers to {message['ref_attr_name']!r} of a function, and is not in one"
+                raise self.refuse("E-ONNX-ATTRIBUTE", message, why)
             return Reference(message["ref_attr_name"], kind)
         if kind not in FIELDS or any(other != kind for other in present):
             why = f"the attribute {message.name()!r} is of type {kind} and has a value of another type, or none"
@@ -289,21 +318,10 @@ class _Reader:
         return value
 
 
-def constant(name: str, value: Any) -> Tensor | None:
-    """The tensor of a Constant node's attribute; None for one that is known only where a function is called."""
-    import numpy
-
-    from .onnx_tensor import Text
-
-    if name not in CONSTANT_KEYS or isinstance(value, Reference):
-        return None
-    if isinstance(value, Tensor):
-        return value
-    if name.startswith("value_string"):
-        texts = numpy.empty(len(value) if isinstance(value, list) else (), object)
-        texts[...] = value
-        return Text(texts)
-    return Tensor.of(numpy.array(value, numpy.float32 if name.startswith("value_float") else numpy.int64))
+def kind_of(message: Message) -> int:
+    """The type of an attribute, which old files do not give; 0 for one without a value."""
+    given: int = message.get("type", 0)
+    return given or next((kind for kind, field in FIELDS.items() if field in message), 0)
 
 
 def ordered(nodes: list[Message], reader: _Reader) -> list[Message]:

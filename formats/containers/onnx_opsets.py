@@ -293,8 +293,7 @@ def _options(node: Node, graph: Graph) -> Options:
     try:
         return list(forms(node, graph))
     except CannotError as error:
-        name = f" {node.name!r}" if node.name else ""
-        raise UnsupportedError("E-ONNX-NODE", None, f"{node.op.name} node{name} cannot be written: {error}", hint="Check the model first") from error
+        raise UnsupportedError("E-ONNX-NODE", None, f"{node.label} cannot be written: {error}", hint="Check the model first") from error
 
 
 def _chosen(domain: str, found: list[tuple[Node, Graph, Options]], wanted: int | None) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dtype import BY_ONNX, I64, STRING, DType
-from ...runtime.errors import FormatError, UnsafeFileError, UnsupportedError
+from ...runtime.errors import FormatError, LimitError, UnsafeFileError, UnsupportedError
+from ...runtime.limits import current
 from ...runtime.source import Source, contained
 from ...runtime.storage import Derived, Held, Region, Storage
 from ...runtime.tensor import Tensor, nbytes
@@ -28,6 +29,8 @@ TYPED = {
 }  # fmt: skip
 """The typed field of each dtype; all others, and the bit patterns of small floats, are in int32_data."""
 DATA_FIELDS = ("raw_data", *ELEMENT_WIRE, "string_data")
+STRING_COST = 64
+"""Bytes that a string takes in an array and as it is stored."""
 EXTERNAL_KEYS = {"location", "offset", "length", "checksum", "basepath"}
 NUMBER = re.compile(r"[0-9]{1,19}")
 
@@ -70,10 +73,14 @@ class Sparse(Tensor):
         self.indices = indices
 
     def _dense(self, start: int, stop: int) -> memoryview:
+        """All elements; LimitError where they are more than may be held."""
         import numpy
 
         from ...runtime.tensor import pack
 
+        if self.nbytes > current().memory:
+            why = f"a sparse tensor of {self.dtype} {list(self.shape)} has {self.nbytes:,} bytes when it is dense, {current().memory:,} are allowed"
+            raise LimitError("E-LIMIT-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
         dense = numpy.zeros(self.count, self.dtype.as_numpy())
         dense[positions(self.indices.numpy(), self.shape)] = self.values.numpy()
         return memoryview(pack(dense, self.dtype))[start:stop]
@@ -265,15 +272,16 @@ def _number(message: Message, entries: dict[str, str], key: str, files: Files) -
     return int(text)
 
 
-def sparse_of(message: Message, files: Files) -> tuple[str, Sparse]:
-    """The name and value of a SparseTensorProto, whose indices are read and checked."""
+def sparse_of(message: Message, files: Files) -> tuple[str, Tensor]:
+    """The name and value of a SparseTensorProto, whose indices are read and checked; strings are dense, empty ones where none are given."""
+    import numpy
+
     if "values" not in message or "indices" not in message:
         raise _refused(message, files, "is sparse and lacks its values or indices")
     parts = [message["values"], message["indices"]]
     name, shape = parts[0].name(), shape_of(message, files)
     values, indices = (tensor_of(part, files) for part in parts)
-    known = len(values.shape) == 1 and indices.dtype == I64 and indices.shape in ((values.count,), (values.count, len(shape)))
-    if not known or isinstance(values, Text):
+    if len(values.shape) != 1 or indices.dtype != I64 or indices.shape not in ((values.count,), (values.count, len(shape))):
         raise _refused(parts[0], files, "is sparse and its indices do not match its values")
     files.source.budget.charge(indices.nbytes, f"the indices of {name!r}", at=message.at)
     places = indices.numpy()
@@ -282,4 +290,9 @@ def sparse_of(message: Message, files: Files) -> tuple[str, Sparse]:
     places = positions(places, shape)
     if places.size and (places.min() < 0 or places.max() >= math.prod(shape) or (places[1:] <= places[:-1]).any()):
         raise _refused(parts[0], files, "is sparse and has indices that are out of its shape, repeated or out of order")
-    return name, Sparse(values, indices, shape)
+    if not isinstance(values, Text):
+        return name, Sparse(values, indices, shape)
+    files.source.budget.charge(math.prod(shape) * STRING_COST, f"the strings of {name!r}", at=message.at)
+    dense = numpy.full(math.prod(shape), "", object)
+    dense[places] = values.texts
+    return name, Text(dense.reshape(shape))

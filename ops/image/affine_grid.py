@@ -38,6 +38,7 @@ def affine_grid(theta: np.ndarray, size: np.ndarray, *, align_corners: int = 0) 
     if theta.shape != (int(size[0]), rank, rank + 1) or min(lengths) < 0:
         raise FormatError("E-OP-SHAPE", None, f"AffineGrid: matrices of shape {theta.shape} do not fit the size {size.tolist()}", hint=CHECK)
     allowed((len(theta), *lengths, rank + 1), theta.itemsize, "AffineGrid")
+    allowed((sum(lengths),), 16, "AffineGrid")
     axes = [_positions(length, bool(align_corners)) for length in lengths]
     points = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], -1).astype(theta.dtype)
     made = points.reshape(1, -1, rank + 1) @ theta.transpose(0, 2, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ...runtime.errors import FormatError
 from ...runtime.infer import CHECK
 from ...runtime.record import dataclass
+from ..allocation import allowed
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def taps(position: np.ndarray, axis: Axis, mode: str, a: float, antialias: bool,
     """Indices and weights, both [out, taps]. What lies outside repeats the edge, or has no weight with `exclude_outside`."""
     support, kernel = FILTERS[mode]
     shrink = min(axis.scale, 1.0) if antialias else 1.0
-    reach = int(np.ceil(support / shrink))
+    reach = math.ceil(support / shrink)
+    allowed((len(position), 2 * reach), 32, "Resize: the taps of an antialiasing filter")
     exact = position.astype(np.float64)
     indices = np.floor(exact).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
     weights = kernel((indices - exact[:, None]) * shrink, a)

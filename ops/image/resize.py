@@ -143,6 +143,7 @@ def resize(
     """Lengths ``floor(scales * before)`` or `sizes`. Nearest moves elements of any dtype; sums are made in f32 (f64, i32 and i64 in f64)."""
     plan = axes_to_resample(x.shape, roi, scales, sizes, axes, keep_aspect_ratio_policy)
     allowed([plan[dim].out if dim in plan else size for dim, size in enumerate(x.shape)], x.itemsize, "Resize")
+    allowed((sum(axis.out for axis in plan.values()),), 16, "Resize")
     place = chosen(POSITIONS, coordinate_transformation_mode, "coordinate_transformation_mode")
     crops = coordinate_transformation_mode == "tf_crop_and_resize"
     if mode == "bilinear":

@@ -95,7 +95,8 @@ def plan_integers(step: Step) -> Planned:
     if given is None:
         return None if operator is bit_shift else _other(step)
     if operator is bit_shift:
-        return _chain(step, f"Shift:{step.attributes['direction']}", given, (8 * given[0].dtype.itemsize,))
+        key = f"Shift:{step.attributes['direction']}"
+        return _chain(step, key, given, (8 * given[0].dtype.itemsize,)) if key in FUNCTIONS else None
     key = f"Mod:{int(bool(step.attributes['fmod']))}" if operator is mod else f"{operator.name}:int"
     return _chain(step, key, given)
 

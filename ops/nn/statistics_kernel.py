@@ -82,7 +82,7 @@ def plan_lp(step: Step) -> Planned:
 def plan_mean_variance(step: Step) -> Planned:
     """Means, mean squares of distances from them, then quotients."""
     x = step.inputs[0]
-    if x is None or not floating(x.dtype):
+    if x is None or not floating(x.dtype) or not x.shape:
         return None
     made: list[Any] = []
     x = as_numbers(step, x, made)

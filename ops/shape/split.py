@@ -13,7 +13,9 @@ from .axes import axis_in, axis_of, constants, elements, refused
 
 def parted(node: Inference) -> None:
     """The lengths given, or equal ones; elements of 1-D integers stay known."""
-    shape, count = node.shape(0), len(node.node.outputs)
+    shape, count, asked = node.shape(0), len(node.node.outputs), node.attributes["num_outputs"]
+    if asked is not None and asked != count:
+        node.refuse(f"num_outputs is {asked:,}, the node has {count:,} outputs")
     if shape is None:
         for index in range(count):
             node.set(index, node.dtype(0), None)
@@ -21,7 +23,7 @@ def parted(node: Inference) -> None:
     axis = axis_of(node, node.attributes["axis"], len(shape))
     lengths, length = elements(node, 1), shape[axis]
     if node.value(1) is None and isinstance(length, int):
-        lengths = equal_parts(length, node.attributes["num_outputs"] or count)
+        lengths = equal_parts(length, count)
     lengths = (None,) * count if lengths is None else lengths
     numbers = constants(lengths)
     if len(lengths) != count or (numbers is not None and isinstance(length, int) and (sum(numbers) != length or min(numbers) < 0)):
@@ -51,9 +53,9 @@ def equal_parts(length: int, count: int) -> tuple[int, ...]:
 def split(x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call) -> tuple[np.ndarray, ...]:
     """Parts along `axis` of the lengths given, or equal ones of which the last may be shorter; views."""
     along, count = axis_in("Split", axis, x.ndim), len(call.wanted)
-    if num_outputs is not None and num_outputs < 1:
-        raise refused("Split", "the number of outputs is not positive", "E-OP-ATTRIBUTE", found=num_outputs)
-    parts = equal_parts(x.shape[along], num_outputs or count) if lengths is None else tuple(lengths.reshape(-1).tolist())
+    if num_outputs is not None and num_outputs != count:
+        raise refused("Split", "num_outputs is not the number of outputs", "E-OP-ATTRIBUTE", expected=count, found=num_outputs)
+    parts = equal_parts(x.shape[along], count) if lengths is None else tuple(lengths.reshape(-1).tolist())
     if sum(parts) != x.shape[along] or len(parts) != count or min(parts) < 0:
         raise refused("Split", "the parts do not make up the input", expected=f"{count} of {x.shape[along]} in all", found=list(parts))
     return tuple(np.split(x, np.cumsum(parts)[:-1], axis=along))
