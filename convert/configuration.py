@@ -1,4 +1,7 @@
-"""Configurations: what the JSON files and templates beside a model make other programs do. They are looked at, never followed or rendered."""
+"""Configurations: what the JSON files and templates beside a model make other programs do.
+
+They are looked at and never followed; templates are rendered with sample chats, in a process with limits.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ..runtime.format import Finding
 from ..runtime.json import parse
 from ..runtime.source import Source
 from ..runtime.storage import Storage
+from .trial import trial
 
 JSON = 4 * 2**20
 """Bytes of a configuration that is looked at; tokenizers, which are larger, have none of the keys."""
@@ -73,9 +77,12 @@ def texts(value: Any) -> list[str]:
 
 
 def template(text: str, member: str | None) -> Iterator[Finding]:
-    """A chat template, which is a program: looked at, never rendered."""
+    """A chat template, which is a program: what it is made of, and whether rendering it ends."""
     if len(text) > LONGEST:
         yield Finding("E-SCAN-TEMPLATE", "error", f"a template of {len(text):,} characters is not looked at", member=member)
         return
-    for found in suspicions(text):
-        yield Finding("E-SCAN-TEMPLATE", found.severity, f"the template {found.message}", member=member)
+    found = suspicions(text)
+    for suspicion in found:
+        yield Finding("E-SCAN-TEMPLATE", suspicion.severity, f"the template {suspicion.message}", member=member)
+    if all(suspicion.severity == "warning" for suspicion in found):
+        yield from trial(text, member)

@@ -1,4 +1,7 @@
-"""Scan: whether files could run code, reach other files or exhaust a program that opens them. Nothing is ever executed or rendered."""
+"""Scan: whether files could run code, reach other files or exhaust a program that opens them.
+
+Nothing is ever executed, but chat templates: those are rendered with sample chats, in a process with limits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from ..runtime.graph import Graph
 from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
-from . import configuration, embedded, hub, recognise, walking
+from . import configuration, embedded, hub, recognise, trial, walking
 from .findings import Located, WatchedSource, counts, table
 from .progress import NoProgress, Progress
 
@@ -232,7 +235,7 @@ def _look_name(source: Source, text: str | None) -> Iterator[Finding | Located]:
     suffix = Path(source.path).suffix.lower()
     if suffix in (".py", ".pyc", ".pyx", ".ipynb"):
         yield Finding("W-SCAN-PYTHON", "warning", "Python code, which trust_remote_code would run")
-    if suffix in (".jinja", ".j2"):
+    if suffix in (".jinja", ".jinja2", ".j2"):
         yield from configuration.template(text, None) if text is not None else (Finding("E-SCAN-TEMPLATE", "error", "the template is no UTF-8 text"),)
     if suffix == ".json":
         yield from configuration.look(Region(source, 0, source.size), source, None)
@@ -240,13 +243,13 @@ def _look_name(source: Source, text: str | None) -> Iterator[Finding | Located]:
 
 def _carried(graph: Graph, source: Source, *, scanned: bool) -> Iterator[Finding]:
     """Templates and configurations that a model carries in its metadata; `scanned` where its format looks at templates itself."""
-    if not scanned:
-        for key, value in graph.metadata.items():
-            for text in configuration.texts(value) if isinstance(key, str) and TEMPLATE_KEY.search(key) else ():
-                yield from configuration.template(text, key)
+    look = trial.trial if scanned else configuration.template
+    for key, value in graph.metadata.items():
+        for text in configuration.texts(value) if isinstance(key, str) and TEMPLATE_KEY.search(key) else ():
+            yield from look(text, key)
     for name, storage in graph.attachments.items():
-        if name.endswith(".jinja") and not scanned:
-            yield from configuration.template(bytes(storage.read(0, min(storage.nbytes, TEXT))).decode("utf-8", "replace"), name)
+        if name.endswith(".jinja"):
+            yield from look(bytes(storage.read(0, min(storage.nbytes, TEXT))).decode("utf-8", "replace"), name)
         elif name.endswith(".json"):
             yield from configuration.look(storage, source, name)
 

@@ -29,8 +29,9 @@ Examples
 def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Look for code in files: pickles, archives, templates.
 
-    Every file below PATH is read, whatever its name; nothing is executed. Exits with 0 when all was read and nothing is dangerous, with 5 when
-    something is, with 3 (or the error's code) when a file could not be read whole.
+    Every file below PATH is read, whatever its name; nothing is executed, but chat templates are rendered, in a sandboxed process with limits.
+    Exits with 0 when all was read and nothing is dangerous, with 5 when something is, with 3 (or the error's code) when a file could not be read
+    whole.
     """
     out = current()
     if names:

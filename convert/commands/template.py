@@ -1,4 +1,4 @@
-"""``template``: chat templates, rendered in a sandbox."""
+"""``template``: chat templates, rendered in a sandboxed process with limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JINJA = (".jinja", ".jinja2", ".j2")
 
 @click.group("template", epilog=EPILOG)
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
-    """Render the chat template of a model, in a sandbox that ends."""
+    """Render the chat template of a model, in a sandboxed process with limits."""
 
 
 @COMMAND.command("render", epilog=RENDER_EPILOG)

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...runtime import limited
+from ...runtime.errors import LimitError
 from ...runtime.record import dataclass
 
 if TYPE_CHECKING:
@@ -33,16 +35,28 @@ class Suspicion:
     message: str
 
 
-def suspicions(text: str) -> Iterator[Suspicion]:
-    """What a template does that no chat template needs to do."""
+def suspicions(text: str) -> list[Suspicion]:
+    """What a template does that no chat template needs to do. It is parsed in the child of limited calls, and not rendered."""
     if len(text) > LONGEST:
-        yield Suspicion("error", f"has {len(text):,} characters and was not analysed")
-        return
+        return [Suspicion("error", f"has {len(text):,} characters and was not analysed")]
+    work = limited.Work("E-TEMPLATE", "the chat template", None, "")
     try:
-        import jinja2
-    except ImportError:
-        yield from _by_text(text)
-        return
+        rows = limited.call(".formats.containers.gguf_template", "analysis", text, work)
+    except LimitError as error:
+        if error.code == "E-TEMPLATE-PROCESS":
+            raise
+        return [Suspicion("danger", "takes too much memory or time to be analysed")]
+    return [Suspicion(severity, message) for severity, message in rows]
+
+
+def analysis(text: str) -> list[tuple[str, str]]:
+    """Severity and message of every suspicion about a template."""
+    return [(found.severity, found.message) for found in _suspicions(text)]
+
+
+def _suspicions(text: str) -> Iterator[Suspicion]:
+    import jinja2
+
     try:
         tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols", "jinja2.ext.do"]).parse(TRAINING_TAG.sub("", text))
     except jinja2.TemplateSyntaxError as error:

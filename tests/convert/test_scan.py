@@ -9,6 +9,7 @@ import random
 import struct
 import tarfile
 import zipfile
+from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
@@ -251,6 +252,50 @@ ENDLESS = [
     "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
     "{{ 'x' * 10**9 }}",
 ]
+
+
+EXHAUSTING = [
+    "{% set s = 'a' * 1000000 %}{% set l = [s] * 10000 %}{{ l }}",
+    "{{ ([[1] * 100000] * 100000) | sum(start=[]) }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{% if tools %}{{ f() }}{% endif %}",
+    "{% if messages[0].role == 'system' %}{{ 'a' * 999999 * 999999 }}{% endif %}",
+]
+"""Templates that look harmless, and that the chats of a trial show to exhaust a renderer."""
+
+
+@pytest.mark.parametrize("template", EXHAUSTING)
+def test_templates_are_tried_wherever_they_stand(clean, template):
+    places = {
+        "chat_template.jinja": template,
+        "chat_template.json": json.dumps({"chat_template": template}),
+        "tokenizer_config.json": json.dumps({"chat_template": [{"name": "default", "template": "x"}, {"name": "tool_use", "template": template}]}),
+        "additional_chat_templates/rag.jinja": template,
+        "other.jinja2": template,
+    }
+    for name, text in places.items():
+        before = (clean / name).read_text() if (clean / name).exists() else None
+        (clean / name).parent.mkdir(exist_ok=True)
+        (clean / name).write_text(text)
+        (found,) = [finding for finding in cc.scan(clean).findings if "renderer" in finding.message and "rendered with" in finding.message]
+        assert (found.code, found.severity, Path(found.path).name) == ("E-SCAN-TEMPLATE", "warning", Path(name).name)
+        (clean / name).unlink() if before is None else (clean / name).write_text(before)
+    (clean / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    (clean / "config.json").unlink()
+    cc.convert(clean / "model.safetensors", clean / "m.gguf", metadata={"tokenizer.chat_template": template})
+    (clean / "tokenizer_config.json").unlink()
+    assert "rendered with" in cc.scan(clean / "m.gguf").table()
+    assert run(["scan", str(clean), "--strict"]) == 1
+
+
+def test_templates_that_only_a_trial_shows_to_leave_the_sandbox(clean):
+    (clean / "chat_template.jinja").write_text("{% set n = '_' ~ '_class_' ~ '_' %}{{ messages[n].x }}")
+    assert ("E-SCAN-TEMPLATE", "danger") in codes(clean)
+
+
+def test_templates_may_refuse_the_chats_of_a_trial(clean):
+    (clean / "chat_template.jinja").write_text("{{ raise_exception('no') }}")
+    (clean / "other.jinja").write_text("{{ messages[0].content.parts.first.text }}{{ today.year }}")
+    assert {severity for _, severity in codes(clean)} <= {"info"}
 
 
 @pytest.mark.parametrize(("template", "severity"), [*((text, "danger") for text in DANGEROUS), *((text, "warning") for text in ENDLESS)])

@@ -1,5 +1,6 @@
 """Chat templates: rendered as transformers renders them, and stopped where they do not end, or reach out of their sandbox."""
 
+import resource
 from datetime import datetime
 
 import pytest
@@ -76,13 +77,16 @@ def test_the_present_can_be_given():
     assert rendered("{{ strftime_now('%d %b %Y') }}", {}, now=lambda: datetime(2024, 7, 26)) == "26 Jul 2024"
 
 
+TEXTS = "{% set s = 'a' * 1000000 %}{% set l = [s] * 10000 %}"
+LISTS = "{% set a0 = [1] * 10 %}" + "".join(f"{{% set a{level} = [a{level - 1}] * 10 %}}" for level in range(1, 13))
 REFUSED = {
     "{% for i in range(10**9) %}{% endfor %}": ("E-TEMPLATE-SIZE", 6),
-    "{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}": ("E-TEMPLATE-STEPS", 6),
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}": ("E-TEMPLATE-STEPS", 6),
+    "{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}": ("E-TEMPLATE-SIZE", 6),
     "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}": ("E-TEMPLATE-SIZE", 6),
     "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}": ("E-TEMPLATE-SIZE", 6),
     "{{ 'a' * 10**10 }}": ("E-TEMPLATE-SIZE", 6),
-    "{{ 10 ** 10 ** 9 }}": ("E-TEMPLATE-SIZE", 6),
+    "{{ 10 ** (10 ** 9) }}": ("E-TEMPLATE-STEPS", 6),
     "{{ '%999999999d' % 3 }}": ("E-TEMPLATE-SIZE", 6),
     "{{ '%*d' % (999999999, 3) }}": ("E-TEMPLATE-SIZE", 6),
     "{{ '{:>999999999}'.format(3) }}": ("E-TEMPLATE-SIZE", 6),
@@ -95,6 +99,13 @@ REFUSED = {
     "{{ {'a': 1} | tojson(indent=99999999) }}": ("E-TEMPLATE-SIZE", 6),
     "{% for i in range(99999) %}{{ 'x' * 100000 }}{% endfor %}": ("E-TEMPLATE-SIZE", 6),
     "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}": ("E-TEMPLATE-DEPTH", 6),
+    "{% for i in [1] %}" * 100 + "{% endfor %}" * 100: ("E-TEMPLATE-SYNTAX", 3),
+    "{% for i in [1] %}" * 30 + "{% endfor %}" * 30: ("E-TEMPLATE-SYNTAX", 3),
+    "{% if 1 %}" * 10000 + "{% endif %}" * 10000: ("E-TEMPLATE-DEPTH", 6),
+    "{{ a" + " + a" * 20000 + " }}": ("E-TEMPLATE-DEPTH", 6),
+    "{{ '" + "\\" * 1000000 + "' }}": ("E-TEMPLATE-SIZE", 6),
+    "x" * (2**20 + 1): ("E-TEMPLATE-SIZE", 6),
+    "{{ '\\ud800' }}": ("E-TEMPLATE-VALUES", 2),
     "{{ cycler.__init__.__globals__.os.popen('id') }}": ("E-TEMPLATE-SANDBOX", 5),
     "{{ ''.__class__.__mro__[1].__subclasses__() }}": ("E-TEMPLATE-SANDBOX", 5),
     "{{ messages.append(1) }}": ("E-TEMPLATE-SANDBOX", 5),
@@ -107,12 +118,53 @@ REFUSED = {
 }
 
 
+EXHAUSTING = [
+    TEXTS + "{{ l }}",
+    TEXTS + "{{ l | string }}",
+    TEXTS + "{{ l | tojson }}",
+    TEXTS + "{{ l | pprint }}",
+    TEXTS + "{{ l | join }}",
+    TEXTS + "{{ l ~ 1 }}",
+    TEXTS + "{{ '%s' % (l,) }}",
+    TEXTS + "{{ '{}'.format(l) }}",
+    LISTS + "{{ a12 }}",
+    LISTS + "{{ a12 | tojson(indent=10000) }}",
+    LISTS + "{{ a12 | pprint }}",
+    "{{ ([[1] * 100000] * 100000) | sum(start=[]) }}",
+    "{{ ('a-' * 5000000) | title }}",
+    "{{ ('www.a.b ' * 500000) | urlize }}",
+    "{{ [1] | batch(10 ** 9, 'x') | list }}",
+    "{{ range(9) | list | slice(10 ** 8) | list }}",
+    "{{ 10 | round(-999999999) }}",
+    "{{ ('1' * 3000000) | int }}",
+    "{{ strftime_now('%Y' * 10000000) }}",
+    "{{ lipsum(n=10 ** 9) }}",
+    "{% set ns = namespace(x=2) %}{% for i in range(90) %}{% set ns.x = ns.x * ns.x %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+    "{{ " + "1" * 1000000 + " }}",
+]
+"""Templates that use up memory, time or depth, whichever the machine has least of."""
+
+
+@pytest.mark.parametrize("template", EXHAUSTING, ids=lambda template: template[-50:])
+def test_templates_that_exhaust_a_machine(template):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    with pytest.raises(Error) as caught:
+        rendered_with(template, None, CHAT)
+    assert caught.value.code in ("E-TEMPLATE-SIZE", "E-TEMPLATE-STEPS", "E-TEMPLATE-DEPTH")
+    assert caught.value.exit_code == 6
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 1
+    assert rendered_with("{{ messages | length }}", None, CHAT) == "4"
+
+
 @pytest.mark.parametrize("template", REFUSED, ids=lambda template: template[:50])
 def test_templates_that_do_other_things_than_render(template):
     code, status = REFUSED[template]
     with pytest.raises(Error) as caught:
         rendered_with(template, None, CHAT)
     assert (caught.value.code, caught.value.exit_code) == (code, status)
+    assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
     assert ".." not in str(caught.value)
 
