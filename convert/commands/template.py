@@ -32,7 +32,7 @@ JINJA = (".jinja", ".jinja2", ".j2")
 
 @click.group("template", epilog=EPILOG)
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
-    """Render the chat template of a model, in a sandboxed process with limits."""
+    """Render the chat template of a model, in a sandbox with limits."""
 
 
 @COMMAND.command("render", epilog=RENDER_EPILOG)
