@@ -13,6 +13,7 @@ import numpy as np
 from ...runtime.arch import Config
 from ...runtime.build import Builder
 from ...runtime.dtype import DTYPES, DType
+from ...runtime.errors import FormatError
 from ...runtime.graph import Dim, Graph, Value
 from ...runtime.tensor import Tensor
 
@@ -62,13 +63,19 @@ class Net(Builder):
         """Whether the model has a weight."""
         return name in self.weights
 
+    def tensor(self, name: str) -> Tensor:
+        """A weight that has to be there. FormatError where the model lacks it, which only optional weights can."""
+        if name not in self.weights:
+            raise FormatError("E-ARCH-MISSING", None, f"the model lacks a weight that it needs: {name}", hint="Are all shards there?")
+        return self.weights[name]
+
     def matrix(self, name: str) -> Value:
         """A weight as it is stored, of any dtype; for matrix products and Gather, which take them all."""
-        return self.once(("weight", name), lambda: self._weight(name, self.weights[name]))
+        return self.once(("weight", name), lambda: self._weight(name, self.tensor(name)))
 
     def vector(self, name: str) -> Value:
         """A weight as f32; for everything else."""
-        tensor = self.weights[name]
+        tensor = self.tensor(name)
         return self.once(("vector", name), lambda: self._weight(name, tensor if tensor.dtype.name == "f32" else tensor.cast("f32")))
 
     def _weight(self, name: str, tensor: Tensor) -> Value:
