@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import Error, UsageError
+from .errors import Error, LimitError, UsageError
 from .graph import Node
 from .infer import CHECK, MALFORMED
 
@@ -14,13 +14,21 @@ FED = "Give the model inputs of lengths that it takes; where they are, candle-co
 
 
 def applied(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """What the node's operator computes; UsageError where shapes or values do not fit each other in a way that NumPy finds."""
+    """What the node's operator computes.
+
+    Raises:
+        UsageError: shapes or values do not fit each other in a way that NumPy finds.
+        LimitError: the operator needs more memory than there is.
+    """
     assert node.op.compute is not None
     try:
         return node.op.compute(*inputs, **attributes)
     except Error as error:
         locate(error, node, inputs)
         raise
+    except MemoryError as error:
+        why = f"{node.op.name} {_name(node)!r} needs more memory than there is for {_given(inputs)} ({error})"
+        raise LimitError("E-RUN-MEMORY", None, why, hint="Feed smaller inputs, or run it where there is more memory") from error
     except MALFORMED as error:
         why = f"{node.op.name} {_name(node)!r} cannot be computed from {_given(inputs)} ({type(error).__name__}: {error})"
         raise UsageError("E-OP-INPUTS", None, why, hint=HINT) from error

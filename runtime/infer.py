@@ -105,7 +105,7 @@ class Facts:
     Attributes:
         partial: elements of small integer tensors.
         stale: values whose shape in the file was another than what follows from the nodes, with the shape in the file.
-        mistyped: nodes whose inputs are of types that their operators do not take, and why; None where nobody looks for them.
+        typed: whether nodes are looked for whose inputs are of types that their operators do not take; mistyped: these, and why.
     """
 
     def __init__(self, weights: dict[str, Any] | None = None, *, typed: bool = False) -> None:
@@ -114,7 +114,8 @@ class Facts:
         self.graphs: list[Graph] = []
         self.left = current().entries
         self.stale: list[tuple[Value, Shape]] = []
-        self.mistyped: dict[Node, str] | None = {} if typed else None
+        self.typed = typed
+        self.mistyped: dict[Node, str] = {}
 
     def learn(self, value: Value, shape: Shape) -> None:
         """Take over a shape that follows from a node; one that the file gives and that contradicts it is stale."""
@@ -162,7 +163,7 @@ class Facts:
         if isinstance(node.op, Function):
             self.infer_call(node)
         elif node.op.infer is not None:
-            if self.mistyped is not None and (why := mismatch(node)) is not None:
+            if self.typed and (why := mismatch(node)) is not None:
                 self.mistyped[node] = why
             try:
                 node.op.infer(Inference(node, self))
@@ -200,7 +201,7 @@ def check_types(graph: Graph) -> None:
     facts = Facts(typed=True)
     with contextlib.suppress(FormatError):
         facts.infer(graph)
-    for node, why in (facts.mistyped or {}).items():
+    for node, why in facts.mistyped.items():
         raise FormatError("E-ONNX-TYPE", None, f"{node.label}: {why}", hint=CHECK)
 
 

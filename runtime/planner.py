@@ -25,6 +25,7 @@ from .errors import Error, UnsupportedError
 from .folding import folded
 from .graph import Graph, Node, Value
 from .homes import Homes
+from .infer import MALFORMED
 from .known import Known
 from .launch import EMPTY, Buffer, Launch, Room, Step, View, planner_of, refusal
 from .plan import Mark, Plan, PythonStep, Signature, Steered, Tap, addressable, dtype_of, dtype_of_numpy, ints, known, plain, size
@@ -253,7 +254,10 @@ class Planner:
             check_memory(nbytes, 0, f"{described(node)} with {nbytes:,} bytes")
         attributes = {**node.op.defaults, **node.attributes}
         step = Step(node, inputs, attributes, results, self.threads, self.program.packed, refusal=self.refusal, alone=self._spare)
-        planned = planner(step)
+        try:
+            planned = planner(step)
+        except MALFORMED:  # the node is not what its operator takes: `compute` says why
+            return False
         if planned is None:
             return False
         if isinstance(planned, View):

@@ -19,7 +19,7 @@ from ..math.cast_kernel import conversion
 from ..math.elementwise_kernel import floating
 from ..nn.statistics_kernel import as_numbers
 from ..shape.layout_kernel import COPIES
-from ..shape.mapped_kernel import mapping
+from ..shape.mapped_kernel import LONGEST_TABLE, mapping
 from .resample import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps
 from .resize import axes_to_resample, resize
 
@@ -101,7 +101,7 @@ def plan_resize(step: Step) -> Planned:
     mode = "linear" if asked["mode"] == "bilinear" else asked["mode"]
     crops = asked["coordinate_transformation_mode"] not in POSITIONS or asked["coordinate_transformation_mode"] == "tf_crop_and_resize"
     axes = None if x is None or crops or not x.count else _axes(step, x)
-    if x is None or axes is None or any(axis.out != y.shape[dim] for dim, axis in axes.items()):
+    if x is None or axes is None or any(axis.out != y.shape[dim] for dim, axis in axes.items()) or max(y.shape) > LONGEST_TABLE:
         return None
     place = chosen(POSITIONS, asked["coordinate_transformation_mode"], "coordinate_transformation_mode")
     moved = {dim: axis for dim, axis in axes.items() if axis.scale != 1 or axis.out != axis.size}

@@ -15,6 +15,9 @@ from ...runtime.native import i64, share, u8, u16, u32, u64
 from .layout_kernel import COPIES
 from .pad import MODES, pad, source_places
 
+LONGEST_TABLE = 1 << 24
+"""Places of an axis from which listing them takes more memory and time than the kernel saves."""
+
 
 def _mapping(pointer: Any) -> RangeKernel:
     @range_kernel
@@ -100,8 +103,9 @@ def plan_pad(step: Step) -> Planned:
     befores, afters = [0] * len(x.shape), [0] * len(x.shape)
     for index, axis in enumerate(axes):
         befores[axis], afters[axis] = pads[index], pads[index + len(axes)]
-    places = [source_places(mode, length, before, after) for length, before, after in zip(x.shape, befores, afters, strict=True)]
-    if any(len(table) != length for table, length in zip(places, y.shape, strict=True)):
+    lengths = tuple(length + before + after for length, before, after in zip(x.shape, befores, afters, strict=True))
+    if lengths != y.shape or max(lengths) > LONGEST_TABLE:
         return None
+    places = [source_places(mode, length, before, after) for length, before, after in zip(x.shape, befores, afters, strict=True)]
     fill = value if value is not None else step.held(np.zeros(1, x.dtype))
     return mapping(step, x, y, places, fill)

@@ -67,6 +67,7 @@ def _extended(x: np.ndarray, mode: str, befores: Sequence[int], afters: Sequence
         if max(before, after) > 0:
             if x.shape[axis] == 0:
                 raise refused("Pad", f"axis {axis} has no elements to repeat", found=mode)
+            allowed((x.shape[axis] + before + after,), 32, "Pad: the places of an axis")
             x = np.take(x, _source(mode, x.shape[axis], max(before, 0), max(after, 0)), axis)
     return x
 

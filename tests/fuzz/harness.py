@@ -77,7 +77,7 @@ class Outcome:
             return f"ends with {self.code}"
         if TRACES.search(self.stderr):
             return "prints a traceback"
-        if self.code > 1 and len(self.stderr.strip().splitlines()) == 0:
+        if self.code > 1 and not self.stderr.strip() and not self.stdout.strip():
             return f"ends with {self.code} and says nothing"
         if self.seconds > seconds:
             return f"takes {self.seconds:.1f} s"
