@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from ..runtime import limits, registry
 from ..runtime.errors import UnsupportedError, UsageError
 from .output import current
+from .streams import STREAM
 
 if TYPE_CHECKING:
     from ..runtime.format import ReadOptions
@@ -52,6 +53,18 @@ PATH = click.Path(readable=False)
 """A path or hub address, completed as a file name; whether it can be read is found out when it is opened."""
 
 
+class TextPath(click.Path):
+    """A path that text or an array is written to; ``-`` is standard output, which then holds nothing else."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == STREAM:
+            current().quiet = True
+        return super().convert(value, param, ctx)
+
+
+TEXT_OUT = TextPath(readable=False)
+
+
 def _flag(attribute: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     def note(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         setattr(current(), attribute, value)
@@ -69,6 +82,12 @@ def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     """``--max-memory`` of commands that run models, which is the limit of that name."""
     if value is not None:
         ctx.with_resource(limits.limits(memory=value))
+
+
+def _report(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value == STREAM:
+        raise UsageError("E-OUT-STREAM", None, "--report - would mix with the text on standard output", hint="Use --json")
+    return value
 
 
 COMMON = (
@@ -134,7 +153,7 @@ CARRYING = (
 )
 OUTPUT = (
     click.option("-t", "--to", metavar="FMT", type=FORMAT, help="Output format (default: the output's suffix)."),
-    click.option("--report", metavar="FILE.json", type=PATH, help="Also write the JSON object to a file."),
+    click.option("--report", metavar="FILE.json", type=PATH, callback=_report, help="Also write the JSON object to a file."),
 )
 
 
@@ -301,6 +320,7 @@ def write_report(path: str | None, payload: dict[str, Any]) -> None:
     if path is not None:
         import json
 
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(payload, file, ensure_ascii=False, indent=2)
-            file.write(os.linesep)
+        from .replacing import replacing
+
+        with replacing(path, force=True) as file:
+            file.write((json.dumps(payload, ensure_ascii=False, indent=2) + os.linesep).encode())

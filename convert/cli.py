@@ -18,6 +18,7 @@ from ..runtime.errors import Error
 from .interrupts import INTERRUPTED, answer, end, stop
 from .output import current
 from .progress import Compiling
+from .spelling import explained, is_path, refuse_alone, refuse_command
 
 COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
@@ -39,7 +40,11 @@ class Commands(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is None and len(args) > 1:
+        if self.get_command(ctx, args[0]) is None:
+            if not is_path(args[0]):
+                refuse_command(args[0], (*self.list_commands(ctx), *ALIASES))
+            if len(args) == 1 and not args[0].startswith("-"):
+                refuse_alone(args[0])
             args = ["convert", *args]
         return super().resolve_command(ctx, args)
 
@@ -96,7 +101,8 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        current().refuse(error.format_message(), error.show)
+        shown, hint = explained(error, words)
+        current().refuse(shown.format_message(), shown.show, hint)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         current().interrupted()

@@ -15,7 +15,8 @@ from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.source import Source, contained
 from ..runtime.storage import Region, Storage
-from . import hub
+from .foreign import refuse_folder
+from .locating import located
 from .recognise import recognise
 
 INDEX = ".index.json"
@@ -64,7 +65,7 @@ def open_model(
         Error: with the file, the byte offset and a hint.
     """
     options = options or ReadOptions()
-    local = hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path)
+    local = located(path, revision, offline)
     graph = _opened(local, options, format)
     if dequantized and CONFIG in graph.attachments:
         from .prequantized import unpack
@@ -152,6 +153,7 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
         if found:
             break
     else:
+        refuse_folder(folder, names)
         raise FormatError("E-DIR-EMPTY", folder, "holds no weights", hint=f"Looked for {', '.join(WEIGHTS)}")
     if pattern.endswith(INDEX):
         if len(found) > 1:

@@ -6,9 +6,10 @@ import dataclasses
 from dataclasses import field
 from typing import Any
 
+from ..runtime.dtype import DTYPES, dtype_named, plain_name
 from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
-from ..runtime.passes.cast import NAN_POLICIES
+from ..runtime.passes.cast import AUTO, NAN_POLICIES
 from ..runtime.passes.select import Select
 from ..runtime.record import dataclass
 
@@ -65,6 +66,22 @@ class Options:
     threads: int | None = None
     revision: str | None = None
     offline: bool = False
+
+
+def check_dtypes(options: Options) -> None:
+    """UsageError for an unknown dtype, and for one that takes quantization, which converting alone does not do; nothing needs to be read for it."""
+    from .quantizing.filetypes import BY_NAME
+
+    for option, name in (("--dtype", options.dtype), *(("--tensor-type", name) for _, name in options.tensor_types)):
+        if name is None or (name == AUTO and option == "--dtype"):
+            continue
+        word = plain_name(name)
+        if word in BY_NAME:
+            word = BY_NAME[word].base
+        if word in DTYPES and DTYPES[word].kind == "block":
+            hint = f"Use --quantize {name}, or candle-convert quantize IN OUT {name} (candle_convert.quantize in Python)"
+            raise UsageError("E-CAST-BLOCK", None, f"{option} only casts, and {name} is a quantized type", hint=hint)
+        dtype_named(name, further=BY_NAME)
 
 
 def changed(options: Options | None, changes: dict[str, Any]) -> Options:

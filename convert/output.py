@@ -87,14 +87,16 @@ class Output:
         """A line on standard error about what went wrong, in quiet mode too."""
         print(f"✗ {printable(text)}", file=sys.stderr)
 
-    def refuse(self, message: str, show: Callable[[IO[str]], None]) -> None:
-        """A command line that cannot be understood: `show` writes for people what is wrong with it."""
+    def refuse(self, message: str, show: Callable[[IO[str]], None], hint: str | None = None) -> None:
+        """A command line that cannot be parsed: `show` writes the message for people, the hint follows it."""
         if self.json:
-            self.emit({"error": {"code": "E-USAGE", "message": message, "hint": "See --help"}}, ok=False)
+            self.emit({"error": {"code": "E-USAGE", "message": message, "hint": hint or "See --help"}}, ok=False)
         else:
             shown = io.StringIO()
             show(shown)
             print("\n".join(map(printable, shown.getvalue().rstrip("\n").split("\n"))), file=sys.stderr)
+            if hint is not None:
+                print(printable(hint), file=sys.stderr)
 
     def interrupted(self) -> None:
         """Say what there is of the output, and how to go on."""

@@ -28,8 +28,9 @@ from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from . import recognise
 from .adapters import merge
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
-from .options import Options
+from .options import Options, check_dtypes
 from .prequantized import note_kept
+from .streams import refuse_stream
 from .translating import Rules, name_file_type, translated
 
 LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
@@ -92,6 +93,7 @@ class Plan:
 
 def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
     """Everything that converting would do, decided from headers alone."""
+    check_dtypes(options)
     graph = opened(inputs, target_format(os.fspath(output), options), options)
     return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
 
@@ -193,6 +195,7 @@ def _refuse_part(graph: Graph, options: Options) -> None:
 
 def target_format(output: str, options: Options) -> Format:
     """The format that the options name, or the suffix of `output`."""
+    refuse_stream(output, "a model")
     format = recognise.by_name(options.to) if options.to is not None else recognise.by_suffix(output)
     if format is None or format.layout is None:
         writable = [known.name for known in recognise.formats() if known.layout is not None]

@@ -11,6 +11,7 @@ from ..runtime.errors import Error, FormatError, UsageError
 from ..runtime.format import Format
 from ..runtime.record import dataclass
 from ..runtime.source import Source
+from . import foreign
 
 SHARED_SUFFIXES = (".bin",)
 """Suffixes that promise nothing, since several formats and much else have them."""
@@ -66,8 +67,8 @@ def recognise(source: Source, name: str | None = None) -> Format:
     if promised is not None and not source.path.lower().endswith(SHARED_SUFFIXES):
         return promised
     raise FormatError(
-        "E-FORMAT-UNKNOWN", source.path, f"is no model format we know; it starts with {source.head(8)!r}", at=0,
-        hint="It may be damaged or cut short; say --from NAME to hear what is wrong with it as one of candle-convert formats",
+        "E-FORMAT-UNKNOWN", source.path, f"is not a known model format; it starts with {source.head(8)!r}", at=0,
+        hint="It may be damaged or cut short: --from NAME tells what is wrong with it as one of candle-convert formats. For a raw array: np.save",
     )
 
 
@@ -149,14 +150,20 @@ NOT_MODELS = (
 )
 
 
+NOT_FETCHED = ("E-LFS-POINTER", "E-FILE-HTML")
+"""What stands in place of a file under any name; it comes before the models of other frameworks, some of which have only their names."""
+
+
 def refuse_known(source: Source) -> None:
     """Raise what the file is, when it is something else that we can name."""
     if not source.size:
         raise FormatError("E-FILE-EMPTY", source.path, "is empty", hint="The download or the copy did not finish")
     head = source.head(1024)
-    for kind in NOT_MODELS:
-        if kind.pattern.match(head):
-            raise _not_a_model(source, kind, head)
+    kinds = [kind for kind in NOT_MODELS if kind.pattern.match(head)]
+    if not any(kind.code in NOT_FETCHED for kind in kinds):
+        foreign.refuse(source)
+    if kinds:
+        raise _not_a_model(source, kinds[0], head)
 
 
 def _not_a_model(source: Source, kind: NotAModel, head: bytes) -> Error:

@@ -10,22 +10,26 @@ from pathlib import Path
 from typing import IO
 
 from ..runtime.errors import FileAccessError, UnsafeFileError
+from .streams import STREAM, standard_output
 
 
 def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
     """UnsafeFileError where `path` exists and `force` is not given; for before long work."""
-    if Path(path).exists() and not force:
+    if os.fspath(path) != STREAM and Path(path).exists() and not force:
         raise UnsafeFileError("E-OUT-EXISTS", path, "exists and is left alone", hint="Say --force to replace it")
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes]]:
-    """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it.
+    """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it. ``-`` is standard output.
 
     Raises:
         UnsafeFileError: `path` exists and `force` is not given.
         FileAccessError: it cannot be written.
     """
+    if os.fspath(path) == STREAM:
+        yield from standard_output()
+        return
     target = Path(path)
     refuse_existing(target, force=force)
     try:

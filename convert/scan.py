@@ -19,8 +19,9 @@ from ..runtime.graph import Graph
 from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
-from . import configuration, embedded, hub, recognise, trial, walking
+from . import configuration, embedded, recognise, trial, walking
 from .findings import Located, WatchedSource, counts, table
+from .locating import located
 from .progress import NoProgress, Progress
 
 UNREAD = 3
@@ -90,7 +91,7 @@ def scan(
         FileAccessError: there is no such path.
     """
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    roots = [hub.resolve(os.fspath(path), revision, offline) if hub.is_uri(path) else Path(path) for path in named]
+    roots = [located(path, revision, offline) for path in named]
     result = Scan()
     found = [entry for root in roots for entry in walking.files(root)]
     if len(found) == 1 and found[0][1] is not None:

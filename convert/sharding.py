@@ -10,6 +10,7 @@ from pathlib import Path
 from ..runtime.errors import FileAccessError, FormatError, UnsafeFileError, UnsupportedError, UsageError
 from ..runtime.graph import Graph
 from . import hub, recognise
+from .locating import located
 from .opening import INDEX, merged
 from .options import Options
 from .plan import Plan, plan_graph
@@ -74,8 +75,7 @@ def _whole_set(path: str) -> list[str]:
     match = None if hub.is_uri(path) or os.path.isdir(path) else _SHARD.fullmatch(Path(path).name)
     if match is None:
         return [path]
-    if not os.path.exists(path):
-        raise FileAccessError("E-IO-MISSING", path, "there is no such file")
+    located(path)
     number, count = int(match["number"]), int(match["count"])
     if not 1 <= number <= count:
         raise FormatError("E-SHARD-COUNT", path, "is not one of its set", expected=f"a number from 1 to {count}", found=number)
@@ -92,6 +92,7 @@ def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
     try:
         status = os.stat(path)
     except OSError as error:
+        located(path)
         raise FileAccessError("E-IO-MISSING", path, f"cannot be found: {error.strerror}") from error
     return status.st_dev, status.st_ino
 

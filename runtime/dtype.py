@@ -7,9 +7,11 @@ Block types hold `block` elements of one row in `block_nbytes` bytes. Sub-byte t
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from .errors import UnsupportedError
+from .errors import UnsupportedError, UsageError
+from .nearest import did_you_mean
 from .record import dataclass
 
 if TYPE_CHECKING:
@@ -195,6 +197,39 @@ F64, F32, F16, BF16 = (DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
 I64, I32, I16, I8 = (DTYPES[name] for name in ("i64", "i32", "i16", "i8"))
 U64, U32, U16, U8 = (DTYPES[name] for name in ("u64", "u32", "u16", "u8"))
 BOOL = DTYPES["bool"]
+
+SPELLINGS = {
+    **{name: dtype.name for dtype in ELEMENT_TYPES for name in (dtype.numpy, dtype.torch) if name is not None},
+    **{f"fp{bits}": f"f{bits}" for bits in (64, 32, 16)},
+    **{f"uint{bits}": f"u{bits}" for bits in (64, 32, 16, 8, 4, 2)},
+    "double": "f64", "float": "f32", "single": "f32", "half": "f16", "bfloat": "bf16",
+    "fp8": "f8_e4m3", "fp8_e4m3": "f8_e4m3", "fp8_e4m3fn": "f8_e4m3", "f8_e4m3fn": "f8_e4m3", "fp8_e5m2": "f8_e5m2",
+    "long": "i64", "int": "i32", "short": "i16", "byte": "u8",
+}  # fmt: skip
+"""Other names of element types: those of NumPy and torch, and what people type."""
+
+
+def dtype_named(given: Any, code: str = "E-DTYPE-NAME", further: Iterable[str] = ()) -> DType:
+    """The dtype of a name in any case, ours, NumPy's or torch's (``f16``, ``float16``, ``fp16``, ``half``), or of a NumPy or torch dtype.
+
+    Raises UsageError with the error code `code` for an unknown name; the nearest of the known and `further` names is suggested.
+    """
+    if isinstance(given, DType):
+        return given
+    name = given if isinstance(given, str) else str(getattr(given, "name", None) or getattr(given, "__name__", given))
+    word = plain_name(name)
+    dtype = DTYPES.get(word)
+    if dtype is None:
+        what = "type" if "TYPE" in code.split("-") else "dtype"
+        hint = did_you_mean(name, (*DTYPES, *further, *SPELLINGS), "candle-convert types lists them")
+        raise UsageError(code, None, f"{name[:80]!r} is not a known {what}", hint=hint)
+    return dtype
+
+
+def plain_name(name: str) -> str:
+    """Our name, in lower case, for any spelling of a dtype's name; other names only lose their case."""
+    word = name.lower().removeprefix("torch.").removeprefix("numpy.").removeprefix("np.")
+    return SPELLINGS.get(word, word)
 
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in ELEMENT_TYPES if dtype.numpy is not None}

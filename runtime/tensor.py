@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .dtype import DTYPES, BlockType, DType, of_numpy
+from .dtype import BlockType, DType, dtype_named, of_numpy
 from .errors import FormatError, UsageError
 from .storage import Derived, Held, Storage
 
@@ -128,7 +128,7 @@ class Tensor:
         """The values rounded to another dtype when they are read."""
         from .cast import cast
 
-        return cast(self, DTYPES[dtype] if isinstance(dtype, str) else dtype)
+        return cast(self, dtype_named(dtype))
 
     def dequantize(self, dtype: DType | str = "f32") -> Tensor:
         """The values of blocks as plain numbers, decoded when they are read, and only those asked for; plain values as `cast`."""
@@ -137,7 +137,7 @@ class Tensor:
         from .blocks import codec_of
         from .quant import dequantized
 
-        return dequantized(self, codec_of(self.qtype), DTYPES[dtype] if isinstance(dtype, str) else dtype)
+        return dequantized(self, codec_of(self.qtype), dtype_named(dtype))
 
 
 def exact_nbytes(dtype: DType, shape: tuple[int, ...]) -> int | None:

@@ -21,7 +21,7 @@ Examples
 @click.command("calibrate", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=arguments.PATH)
 @click.option("-d", "--data", required=True, metavar="DATA", type=arguments.PATH, help="npz, a folder of npz, or a folder of npy for each input.")
-@click.option("-o", "--output", required=True, metavar="FILE.json", type=arguments.PATH, help="Where the ranges go.")
+@click.option("-o", "--output", "--outfile", required=True, metavar="FILE.json", type=arguments.TEXT_OUT, help="Where the ranges go.")
 @click.option("--resume", is_flag=True, help="Add to what the output already holds.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @arguments.options(arguments.DEVICE, arguments.READING)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import UsageError
-from .. import arguments
+from .. import arguments, destination
 from ..output import current, human_size, notes_json
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ Examples
 """
 
 
-@click.command("convert", epilog=EPILOG)
+@click.command("convert", cls=destination.Writing, epilog=EPILOG)
 @click.argument("inputs", metavar="IN...", type=arguments.PATH, nargs=-1, required=True)
-@click.argument("output", metavar="OUT", type=arguments.PATH)
+@destination.output
 @click.option("--quantize", metavar="TYPE", help="Quantize too, in the same pass: Q4_K_M ...; candle-convert quantize has all options.")
 @arguments.options(
     arguments.OUTPUT, arguments.VALUES, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING, arguments.GRAPHS, arguments.CARRYING,

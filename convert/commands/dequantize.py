@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .. import arguments
+from .. import arguments, destination
 from .convert import carry_out
 
 EPILOG = """\b
@@ -18,9 +18,9 @@ Examples
 """
 
 
-@click.command("dequantize", epilog=EPILOG)
+@click.command("dequantize", cls=destination.Writing, epilog=EPILOG)
 @click.argument("source", metavar="IN", type=arguments.PATH)
-@click.argument("output", metavar="OUT", type=arguments.PATH)
+@destination.output
 @click.option("--dtype", "--outtype", default="f32", metavar="DTYPE", type=arguments.DTYPE, help="f32 (exact, the default), f16, bf16 ...")
 @click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a weight does.")
 @arguments.options(arguments.OUTPUT, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import UsageError, printable
-from .. import arguments
+from .. import arguments, destination
 from ..output import current
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def _command(name: str, *options: Any) -> Callable[[Callable[..., None]], Callab
 
     def made(function: Callable[..., None]) -> Callable[..., None]:
         groups = arguments.options(options, arguments.GRAPHS, arguments.PLACING, arguments.READING)
-        named = click.argument("output", metavar="OUT", type=arguments.PATH)(groups(function))
-        return COMMAND.command(name, epilog=epilog)(click.argument("model", metavar="MODEL", type=arguments.PATH)(named))
+        named = destination.output(groups(function))
+        return COMMAND.command(name, cls=destination.Writing, epilog=epilog)(click.argument("model", metavar="MODEL", type=arguments.PATH)(named))
 
     return made
 

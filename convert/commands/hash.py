@@ -21,7 +21,7 @@ Examples
 @click.command("hash", epilog=EPILOG)
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=arguments.PATH)
 @click.option("-c", "--check", metavar="MANIFEST", type=arguments.PATH, help="Compare with a manifest: Ok, Changed, Missing, New.")
-@click.option("--write", metavar="MANIFEST", type=arguments.PATH, help="Write the lines to a manifest file.")
+@click.option("--write", metavar="MANIFEST", type=arguments.TEXT_OUT, help="Write the lines to a manifest file.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing manifest.")
 @click.option("--tensors", is_flag=True, help="One line a tensor, for several FILEs too.")
 @click.option("--file", "whole", is_flag=True, help="SHA-256 of the files' bytes, as sha256sum has it.")

@@ -27,7 +27,7 @@ Examples
 @click.command("imatrix", epilog=EPILOG)
 @click.argument("model", metavar="[MODEL]", required=False, type=arguments.PATH)
 @click.option("-d", "--data", "data", multiple=True, metavar="TEXT", type=arguments.PATH, help="A text in UTF-8 (repeatable).")
-@click.option("-o", "--output", required=True, metavar="OUT.gguf", type=arguments.PATH, help="Where the importance matrix goes.")
+@click.option("-o", "--output", "--outfile", required=True, metavar="OUT.gguf", type=arguments.PATH, help="Where the importance matrix goes.")
 @click.option(
     "--in-file", "earlier", multiple=True, metavar="IMATRIX", type=arguments.PATH, help="What was made before, to be added to (repeatable)."
 )
@@ -53,9 +53,11 @@ def COMMAND(  # noqa: N802 (the name that the registry looks for)
     from ..quantizing.imatrix import read_sums
     from ..quantizing.observing import Observed
     from ..replacing import refuse_existing
+    from ..streams import refuse_stream
 
     if bool(model) is not bool(data) or not (data or earlier):
         raise UsageError("E-OPTION", None, "takes a MODEL with a text (-d), files to merge (--in-file), or both")
+    refuse_stream(output, "an importance matrix")
     refuse_existing(output, force=values["force"])
     said_before = [read_sums(path, values["context"]) for path in earlier]
     cut, found = _observed(model, data, values) if model else ([], Observed())

@@ -27,7 +27,7 @@ SHOWN = 60
 @click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
 @click.option("--include", metavar="RE", multiple=True, help="Only tensors whose name matches.")
 @click.option("--nodes", is_flag=True, help="List the nodes of a graph too.")
-@click.option("--html", metavar="FILE", type=arguments.PATH, help="Write one page: the graph drawn, all weights with histograms. Reads the weights.")
+@click.option("--html", metavar="FILE", type=arguments.TEXT_OUT, help="Write a page: the graph drawn, weights with histograms (they are read).")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing page.")
 @arguments.options(arguments.READING, arguments.PROGRESS)
 def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)

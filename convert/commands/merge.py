@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .. import arguments
+from .. import arguments, destination
 from .convert import carry_out
 
 EPILOG = """\b
@@ -19,9 +19,9 @@ Examples
 """
 
 
-@click.command("merge", epilog=EPILOG)
+@click.command("merge", cls=destination.Writing, epilog=EPILOG)
 @click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=arguments.PATH)
-@click.argument("output", metavar="OUT", type=arguments.PATH)
+@destination.output
 @arguments.options(arguments.OUTPUT, arguments.CARRYING, arguments.PLACING, arguments.READING)
 def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Join shards IN into one file OUT.

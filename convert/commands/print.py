@@ -37,7 +37,7 @@ BAR = 30
 @click.option("--full", is_flag=True, help=f"All values, however many (default: edges beyond {SHOWN}).")
 @click.option("--precision", type=click.IntRange(0, 20), metavar="N", default=4, help="Digits after the point (default 4).")
 @click.option("--no-stats", is_flag=True, help="Values only; reads nothing else.")
-@click.option("--save", metavar="OUT.npy", type=arguments.PATH, help="Write the values to a numpy file.")
+@click.option("--save", metavar="OUT.npy", type=arguments.TEXT_OUT, help="Write the values to a numpy file.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing file.")
 @arguments.options(arguments.READING, arguments.PROGRESS)
 def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)

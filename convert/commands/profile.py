@@ -31,7 +31,9 @@ WIDEST = 60
 @click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Nodes that the table shows (default 20); --json has all.")
-@click.option("-o", "--output", metavar="TRACE.json", type=arguments.PATH, help="Write a trace for chrome://tracing or ui.perfetto.dev.")
+@click.option(
+    "-o", "--output", "--outfile", metavar="TRACE.json", type=arguments.TEXT_OUT, help="Write a trace for chrome://tracing or ui.perfetto.dev."
+)
 @click.option("-f", "--force", is_flag=True, help="Replace an existing trace.")
 @arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import arguments
+from .. import arguments, destination
 from ..output import current, notes_json
 from ..quantizing import network_options
 from .convert import plan_json, report_json, show_plan, show_report
@@ -51,7 +51,7 @@ TYPES = (
     click.option("--token-embedding-type", metavar="TYPE", type=arguments.DTYPE, help="Type of the token embedding."),
     click.option("--target-bpw", type=click.FloatRange(min=0.5), metavar="N", help="Bits a weight that the types together keep to."),
     click.option("--target-size", metavar="SIZE", help="Bytes that the output keeps to: 6GiB."),
-    click.option("--save-recipe", metavar="FILE.toml", type=arguments.PATH, help="Save the rules that decided, as a recipe."),
+    click.option("--save-recipe", metavar="FILE.toml", type=arguments.TEXT_OUT, help="Save the rules that decided, as a recipe."),
 )
 CARE = (
     click.option("--imatrix", metavar="FILE", type=arguments.PATH, help="Importance matrix, GGUF or the older .dat."),
@@ -71,9 +71,9 @@ SHAPE = (
 )
 
 
-@click.command("quantize", epilog=EPILOG)
+@click.command("quantize", cls=destination.Writing, epilog=EPILOG)
 @click.argument("source", metavar="IN", type=arguments.PATH)
-@click.argument("output", metavar="OUT", type=arguments.PATH)
+@destination.output
 @click.argument("type_name", metavar="[TYPE]", type=TYPE, required=False)
 @arguments.options(
     TYPES, CARE, network_options.OPTIONS, SHAPE, arguments.OUTPUT, arguments.GRAPHS, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING,
@@ -91,7 +91,9 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     from ..plan import target_format
     from ..quantizing.plan import plan
     from ..sharding import refuse_inputs
+    from ..spelling import refuse_order
 
+    refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
     graph = arguments.open_input(source, values)
     if graph.nodes and target_format(output, arguments.convert_options({**values, "tensor_type": ()})).graphs:
         from ..quantizing.network_command import quantize

@@ -27,7 +27,7 @@ Examples
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default 1).")
 @click.option("--seed", type=int, default=0, metavar="N", help="Of random inputs (default 0).")
-@click.option("-o", "--output", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
+@click.option("-o", "--output", "--outfile", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
 @click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
@@ -41,8 +41,10 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     from ...runtime.session import Session
     from ..replacing import refuse_existing
     from ..running.feeds import dims, feeds
+    from ..streams import refuse_stream
 
     if values["output"] is not None:
+        refuse_stream(values["output"], "outputs")
         refuse_existing(values["output"], force=values["force"])
     placed = arguments.device(values)
     graph = arguments.open_input(model, values)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .. import arguments
+from .. import arguments, destination
 from .convert import carry_out
 
 EPILOG = """\b
@@ -18,9 +18,9 @@ Examples
 """
 
 
-@click.command("split", epilog=EPILOG)
+@click.command("split", cls=destination.Writing, epilog=EPILOG)
 @click.argument("path", metavar="IN", type=arguments.PATH)
-@click.argument("output", metavar="OUT", type=arguments.PATH)
+@destination.output
 @arguments.options(arguments.SHARDING, arguments.OUTPUT, arguments.CARRYING, arguments.PLACING, arguments.READING)
 def COMMAND(path: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Cut model IN into shards of --shard-size or --shard-tensors.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FileAccessError, UnsafeFileError, printable
-from .. import arguments
+from ...runtime.errors import FileAccessError, UnsafeFileError, UnsupportedError, printable
+from .. import arguments, destination
 from ..output import current
+from ..streams import STREAM
 
 if TYPE_CHECKING:
     from ...models.language.tokenizer import Tokenizer
@@ -192,13 +193,14 @@ def roundtrip(path: str, against: str | None, **values: Any) -> int:
     return 1 if found else 0
 
 
-@COMMAND.command("export", epilog=_examples("export"))
+@COMMAND.command("export", cls=destination.Writing, epilog=_examples("export"))
 @click.argument("path", metavar="FILE", type=arguments.PATH)
-@click.argument("output", metavar="OUT", type=arguments.PATH)
+@destination.output
 @click.option("-f", "--force", is_flag=True, help="Replace existing files.")
 @arguments.options(arguments.READING)
 def export(path: str, output: str, force: bool, **values: Any) -> None:
-    """Write the tokenizer alone: OUT is a directory for transformers' files, or a .gguf file."""
+    """Write the tokenizer alone: OUT is a directory for transformers' files, a .gguf file, or - for tokenizer.json alone."""
+    from ..replacing import replacing
     from ..tokenizing import as_files, as_gguf
 
     graph, _ = _opened(path, values)
@@ -207,11 +209,22 @@ def export(path: str, output: str, force: bool, **values: Any) -> None:
     if output.lower().endswith(".gguf"):
         written = [output]
         _write_gguf(as_gguf(graph), output, force)
+    elif output == STREAM:
+        written, out.quiet = [output], True
+        with replacing(output, force=force) as file:
+            file.write(_json(as_files(graph), path))
     else:
         written = _write_files(as_files(graph), Path(output), force)
     out.warn(graph.notes[told:])
     out.say(f"✓ {printable(', '.join(written))}")
     out.emit({"inputs": [path], "outputs": written, "warnings": [{"code": note.code, "message": note.message} for note in graph.notes]})
+
+
+def _json(files: dict[str, bytes], path: str) -> bytes:
+    """The tokenizer.json among a tokenizer's files."""
+    if "tokenizer.json" not in files:
+        raise UnsupportedError("E-OUT-STREAM", path, "its tokenizer takes several files", found=", ".join(files), hint="Name a directory")
+    return files["tokenizer.json"]
 
 
 def _write_gguf(graph: Graph, output: str, force: bool) -> None:

@@ -32,14 +32,13 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 
     numbers keep of their signal, measured; 6 dB more is half the error.
     """
     from ...ops.quants import codecs
-    from ...runtime.dtype import DTYPES
-    from ...runtime.passes.cast import named
+    from ...runtime.dtype import DTYPES, dtype_named
     from .. import recognise
 
     writers = {format.name: format.dtypes for format in recognise.formats() if format.layout is not None}
     wanted = {recognise.by_name(held_by).name} if held_by is not None else set()
     rows = []
-    for dtype in map(named, names) if names else DTYPES.values():
+    for dtype in map(dtype_named, names) if names else DTYPES.values():
         holders = [name for name, dtypes in writers.items() if dtype in dtypes]
         if not wanted or wanted & set(holders):
             rows.append(_row(dtype, holders, dtype.kind != "block" or dtype in codecs()))

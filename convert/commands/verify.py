@@ -38,7 +38,7 @@ NETWORKS = (
 @click.argument("source", metavar="SRC", type=arguments.PATH)
 @click.argument("made", metavar="DST", type=arguments.PATH)
 @click.option("--level", default="full", type=click.Choice(["full", "sample"]), help="All values, or parts of each tensor.")
-@click.option("--certificate", metavar="FILE.json", type=arguments.PATH, help="Write the verdict, with the SHA-256 of all files.")
+@click.option("--certificate", metavar="FILE.json", type=arguments.TEXT_OUT, help="Write the verdict, with the SHA-256 of all files.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing certificate.")
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only the worst.")
 @click.option("--threads", type=click.IntRange(1), help="Comparing threads (default: the cores, at most 4).")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from ...runtime.dtype import DType
+from ...runtime.dtype import DType, plain_name
 from ...runtime.record import dataclass
 
 FILE_TYPE_KEY = "general.file_type"
@@ -93,7 +93,7 @@ BY_TYPE = {
 
 def of_text(text: str) -> FileType | None:
     """The file type of a name in any case, or of a number; None for anything else."""
-    name = text.lower()
+    name = plain_name(text)
     if name.isascii() and name.isdigit():
         found = BY_NUMBER.get(int(name)) if len(name) < 9 else None
         return found if found is not None and found.listed else None

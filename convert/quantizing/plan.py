@@ -117,7 +117,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
         recipe = within_target(graph, request, choices, importance, room, format.dtypes, options.threads or min(4, os.cpu_count() or 1))
     chooser = _chooser(recipe, model, weights, request)
     choices = [chooser.choose(weight) for weight in weights]
-    refuse(choices, recipe, request, importance, format)
+    refuse(choices, recipe, request, importance, format, next(iter([*inputs, *graph.files]), "MODEL"))
     note(graph, choices, chooser, request, importance)
     codecs = codec_of if request.device == "cpu" else encoding_on(request.device, request.device_memory)
     pass_ = Quantize({choice.weight.name: choice.dtype for choice in choices if choice.changes}, codecs, importance, options.nan, request.measure)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...runtime.dtype import DTYPES
+from ...runtime.dtype import DTYPES, plain_name
 from ...runtime.errors import FileAccessError, UsageError
 from .filetypes import BY_NAME, BY_TYPE, FILE_TYPES
 from .mixes import mix, mix_named
@@ -107,7 +107,7 @@ def parse(table: Mapping[str, Any], name: str, path: Path | None = None) -> Reci
 
 def _base(name: str) -> tuple[Recipe, tuple[Rule, ...]]:
     """What a recipe builds on: a type alone, or a mix with its rules."""
-    text = name.lower()
+    text = plain_name(name)
     if text == KEEP:
         return Recipe(KEEP, None), ()
     if text in DTYPES or text not in BY_NAME:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,12 @@ from .request import Quantization
 from .rules import Recipe
 
 
-def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, importance: dict[str, Any], format: Format) -> None:
-    """Raise for fallbacks and second quantizations that were not allowed, and for types that cannot be encoded so, or not be held by `format`."""
+def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, importance: dict[str, Any], format: Format, model: str) -> None:
+    """Raise for fallbacks and second quantizations that were not allowed, and for types that cannot be encoded so, or not be held by `format`.
+
+    Args:
+        model: the path of the input, for the command in a hint.
+    """
     wrong = [choice for choice in choices if choice.dtype not in format.dtypes]
     if wrong:
         held = ", ".join(name for name in ("bf16", "f16", "f8_e4m3") if DTYPES[name] in format.dtypes)
@@ -39,10 +44,18 @@ def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, imp
     if lacking:
         what = "an importance matrix" if request.importance is None else "importance for it, which the matrix does not hold"
         why = f"{len(lacking)} tensors need {what}, such as {lacking[0].weight.name!r} to become {lacking[0].dtype.name}"
-        raise UnsupportedError("E-QUANT-IMPORTANCE", None, why, hint="Make one with llama-imatrix and name it with --imatrix, or choose a wider type")
+        raise UnsupportedError("E-QUANT-IMPORTANCE", None, why, hint=_calibration(model, request))
     unable = [choice for choice in changed if isinstance(choice.dtype, BlockType) and codec_of(choice.dtype).encoder is None]
     if unable:
         raise UnsupportedError("E-QUANT-ENCODE", None, f"blocks of type {unable[0].dtype.name} can only be decoded", hint="See candle-convert types")
+
+
+def _calibration(model: str, request: Quantization) -> str:
+    """How to come by an importance matrix of the model."""
+    if request.importance is not None:
+        return "Make one with text that reaches these tensors (every expert, for example), or choose a wider type such as Q4_K_M"
+    command = shlex.join(["candle-convert", "imatrix", model, "-d", "text.txt", "-o", "imatrix.gguf"])
+    return f"Make one with `{command}`, where text.txt is sample text, and add --imatrix imatrix.gguf; or choose a wider type such as Q4_K_M"
 
 
 def _named(choice: Choice) -> str:

@@ -92,6 +92,7 @@ def check(request: Quantization) -> None:
     if request.device == "cpu" and request.device_memory is not None:
         raise UsageError("E-OPTION", None, "--max-device-memory needs --device cuda", hint="Say where blocks are encoded")
     if request.type is None and request.recipe is None and not request.automatic:
-        raise UsageError("E-OPTION", None, "no type is said", hint="Say one such as Q4_K_M, or a --recipe; see candle-convert recipes list")
+        hint = "candle-convert types lists the types, candle-convert recipes list the recipes"
+        raise UsageError("E-OPTION", None, "missing argument TYPE, for example Q4_K_M", hint=hint)
     if request.copying and (request.wishes != Wishes() or request.recipe is not None):
         raise UsageError("E-OPTION", None, "COPY leaves all tensors as they are, other types are named too", hint="Leave one out")

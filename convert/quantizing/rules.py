@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...runtime.dtype import DTYPES, DType
+from ...runtime.dtype import DTYPES, DType, dtype_named, plain_name
 from ...runtime.errors import UsageError
 from ...runtime.passes.select import compiled
 from ...runtime.record import dataclass
 from .expressions import Expression, parse
+from .filetypes import ALIASES, BY_NAME, COPY
 from .model import Model, Weight
 
 NAMES = frozenset(
@@ -76,11 +77,12 @@ class Recipe:
 
 
 def type_named(name: str) -> DType:
-    """The dtype with that name, in any case; UsageError for unknown ones."""
-    dtype = DTYPES.get(name.lower())
-    if dtype is None:
-        raise UsageError("E-QUANT-TYPE", None, f"there is no type {name!r}", hint="See candle-convert types")
-    return dtype
+    """The dtype with that name, in any case and spelling; UsageError for unknown ones."""
+    mix = BY_NAME.get(plain_name(name))
+    if mix is not None and mix.name != mix.base and mix.name not in DTYPES:
+        hint = f"For a single type use {mix.base}; a mix is the argument TYPE of quantize, or --quantize of convert"
+        raise UsageError("E-QUANT-TYPE", None, f"{name} is a mix of types for a whole file, not the type of one tensor", hint=hint)
+    return dtype_named(name, "E-QUANT-TYPE", (*BY_NAME, *ALIASES, COPY, "auto"))
 
 
 class Decider:

@@ -10,7 +10,7 @@ import math
 import re
 from typing import NoReturn
 
-from ...runtime.dtype import BF16, DTYPES, ELEMENT_TYPES, DType
+from ...runtime.dtype import BF16, DTYPES, ELEMENT_TYPES, DType, plain_name
 from ...runtime.errors import FormatError, UnsafeFileError, UnsupportedError, UsageError
 from ...runtime.record import dataclass
 from ...runtime.source import Source
@@ -219,6 +219,7 @@ def _void(place: Place, named: str | None, void: str | None) -> DType:
         return one_byte[named]
     if void is None:
         raise _unsupported(place, "holds bytes whose type numpy did not keep", f"Say which: --npz-void {'|'.join(sorted(one_byte))}", "E-NPZ-VOID")
+    void = plain_name(void)
     if void not in one_byte:
         hint = f"One of {', '.join(sorted(one_byte))}"
         raise UsageError("E-NPZ-VOID", place.source.path, f"{void} is no type of one byte that numpy writes as void", hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
@@ -30,6 +31,12 @@ _EXECUTING = (
 EXECUTING = frozenset(_EXECUTING.split())
 """Modules and names that run code, reach files or the network, or import others by name. They are refused even when they are allowed."""
 LISTED = 200
+MODULES = ("torch.nn.modules.", "torch.nn.parallel.", "torchvision.models.", "ultralytics.nn.", "models.yolo.", "models.common.", "timm.models.")
+"""Beginnings of class names that occur where a model was pickled rather than its weights."""
+STATE_DICT = (
+    'm = torch.load({0!r}, weights_only=False), where you trust the file, then torch.save(m.state_dict(), "weights.pth")'
+    '; in a dictionary take its module first, m["model"]'
+)
 PICKLED_DIRECTLY = "torch.storage._load_from_bytes"
 
 
@@ -61,14 +68,16 @@ def refusal(file: str, names: list[Global]) -> UnsafeFileError:
     listed = ", ".join(f"`{name}`" for name in others[:LISTED])
     more = f", and also for {listed}" + (f" and {len(others) - LISTED} more" if len(others) > LISTED else "") if others else ""
     why = f"asks Python to call `{worst.name}`{more}. Nothing was executed"
-    return UnsafeFileError("E-PKL-GLOBAL", file, why, at=worst.at, hint=_hint(worst))
+    return UnsafeFileError("E-PKL-GLOBAL", file, why, at=worst.at, hint=_hint(file, worst, names))
 
 
-def _hint(worst: Global) -> str:
+def _hint(file: str, worst: Global, names: list[Global]) -> str:
     if worst.name == PICKLED_DIRECTLY:
-        return "The file was written with pickle.dump; torch.load it where you trust it, and torch.save a state dict"
+        return "The file was written with pickle.dump; unpickle it where you trust it, then torch.save(model.state_dict(), \"weights.pth\")"
     if executing(worst.name):
         return "This name can run code; no option allows it. Inspect: candle-convert scan"
+    if worst.name.startswith(MODULES) or any(item.name.startswith(MODULES) for item in names):
+        return "The file holds a pickled nn.Module; save its weights alone: " + STATE_DICT.format(os.path.basename(file.partition("!")[0]))
     package = worst.name.rpartition(".")[0].rpartition(".")[0] or worst.name.split(".")[0]
     return f"If the class is only data: --allow-global {worst.name} (or a pattern such as '{package}.*') reads it as an inert record"
 

@@ -72,6 +72,12 @@ class Cache:
         made.length, made.marks, made._known = self.length, self.marks.copy(), self._known
         return made
 
+    def truncate(self, length: int) -> None:
+        """Forget all but the first `length` tokens and padding; states of fixed capacity keep what lies behind them, which is masked."""
+        self.marks = self.marks[:, :length].copy()
+        self.length, self.awaited, self.decoding = length, 0, None
+        self._known = self.marks.sum(1, keepdims=True)
+
     def mark(self, new: np.ndarray, room: int) -> np.ndarray:
         """Note some more tokens (1) and padding (0), int64 [batch, count], with room for so many; their positions among the tokens."""
         self.marks = grown(self.marks, (len(new), room))

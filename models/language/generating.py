@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +83,12 @@ class Stops:
 class Writer:
     """The text of one sequence."""
 
-    def __init__(self, made: Generation, tokenizer: Tokenizer, stop: Sequence[str], on_text: Callable[[str], None] | None) -> None:
+    def __init__(self, made: Generation, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
         self.made = made
         self._stream: Stream = tokenizer.stream(before=made.prompt)
         self._stops = Stops(stop)
         self._ends = tokenizer.ends
-        self._on_text = on_text
+        self._given = 0
 
     def push(self, token: int) -> None:
         """Take a token."""
@@ -97,7 +97,7 @@ class Writer:
         if token in self._ends:
             return self.finish(END)
         text, stopped = self._stops.push(self._stream.push(token))
-        self._give(text)
+        self.made.text += text
         if stopped:
             made.reason = STOP
         return None
@@ -105,16 +105,15 @@ class Writer:
     def finish(self, reason: str) -> None:
         """End the text."""
         text, stopped = self._stops.push(self._stream.finish())
-        self._give(text)
+        self.made.text += text
         if not stopped:
-            self._give(self._stops.finish())
+            self.made.text += self._stops.finish()
         self.made.reason = STOP if stopped else reason
 
-    def _give(self, text: str) -> None:
-        if text:
-            self.made.text += text
-            if self._on_text is not None:
-                self._on_text(text)
+    def taken(self) -> str:
+        """The text that has come since the last call."""
+        begin, self._given = self._given, len(self.made.text)
+        return self.made.text[begin:]
 
 
 def prefill(model: LanguageModel, prompts: Sequence[Sequence[int]], *, there: bool = False) -> tuple[Any, Cache]:
@@ -133,17 +132,26 @@ def prefill(model: LanguageModel, prompts: Sequence[Sequence[int]], *, there: bo
 
 
 def tokens(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], sampling: Sampling, timing: Timing | None = None, vocabulary: int | None = None
+    model: LanguageModel, prompts: Sequence[Sequence[int]], sampling: Sampling, timing: Timing | None = None, vocabulary: int | None = None,
+    cache: Cache | None = None,
 ) -> Iterator[np.ndarray]:
-    """The next tokens of all sequences, int64 [batch], again and again. Logits from `vocabulary` on are of no tokens."""
+    """The next tokens of all sequences, int64 [batch], again and again. Logits from `vocabulary` on are of no tokens.
+
+    Args:
+        cache: of the first tokens of the only prompt, at least one of which it has not seen.
+    """
     timing = timing or Timing()
     seen = [list(prompt) for prompt in prompts]
     remote = model.sampler(sampling, len(prompts), vocabulary)
     sampler = Sampler(sampling, len(prompts)) if remote is None else remote
     advance = model.advance if remote is None else model.advance_there
     began = time.perf_counter()
-    logits, cache = prefill(model, prompts, there=remote is not None)
-    timing.prompt_tokens, timing.prompt_seconds = sum(map(len, prompts)), time.perf_counter() - began
+    before = 0 if cache is None else cache.length
+    if cache is None:
+        logits, cache = prefill(model, prompts, there=remote is not None)
+    else:
+        logits = advance(np.array([prompts[0][before:]], np.int64), cache)
+    timing.prompt_tokens, timing.prompt_seconds = sum(map(len, prompts)) - before, time.perf_counter() - began
     while True:
         began = time.perf_counter()
         chosen = sampler.choose(logits[:, :vocabulary] if remote is None else logits, seen)
@@ -158,18 +166,42 @@ def tokens(
 
 
 def generate(
-    model: LanguageModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], *, max_tokens: int, sampling: Sampling,
-    stop: Sequence[str] = (), context: int | None = None, on_text: Callable[[int, str], None] | None = None, timing: Timing | None = None,
+    model: LanguageModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], *,
+    on_text: Callable[[int, str], None] | None = None, **request: Any,
 ) -> list[Generation]:
-    """Continue prompts side by side.
+    """Continue prompts side by side; arguments as of `pieces`.
+
+    Args:
+        on_text: is given the number of a sequence and text that is certain.
+    """
+    source = pieces(model, tokenizer, prompts, **request)
+    while True:
+        try:
+            row, text = next(source)
+        except StopIteration as done:
+            made: list[Generation] = done.value
+            return made
+        if on_text is not None:
+            on_text(row, text)
+
+
+def pieces(
+    model: LanguageModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], *, max_tokens: int, sampling: Sampling,
+    stop: Sequence[str] = (), context: int | None = None, timing: Timing | None = None, cache: Cache | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> Generator[tuple[int, str], None, list[Generation]]:
+    """Continue prompts side by side: numbers of sequences with text that is certain, as it comes; the return value is what they became.
+
+    The arguments are checked at once, before the first piece is asked for.
 
     Args:
         prompts: ids of each; at least one.
         max_tokens: of each sequence.
         stop: texts that end a sequence and are left out; they may span tokens.
         context: tokens of a sequence, its prompt included; None for the model's own, where it has one.
-        on_text: is given the number of a sequence and text that is certain.
         timing: is filled in.
+        cache: has seen the first tokens of the only prompt.
+        stopped: asked before every token; True ends all sequences with the reason ``stop``.
     """
     _check(model, tokenizer, prompts)
     context = context or model.context
@@ -178,21 +210,31 @@ def generate(
         longest = max(map(len, prompts))
         raise UsageError("E-LM-CONTEXT", None, "the prompt is longer than the context", expected=f"{context:,} tokens", found=f"{longest:,}",
                          hint="Shorten it, or give a longer --context")  # fmt: skip
-    writers = [
-        Writer(Generation(list(prompt)), tokenizer, stop, None if on_text is None else lambda text, row=row: on_text(row, text))  # type: ignore[misc]
-        for row, prompt in enumerate(prompts)
-    ]
+    source = tokens(model, prompts, sampling, timing, len(tokenizer), cache)
+    return _written(source, [Writer(Generation(list(prompt)), tokenizer, stop) for prompt in prompts], rooms, max_tokens, stopped)
+
+
+def _written(
+    source: Iterator[np.ndarray], writers: list[Writer], rooms: list[int], max_tokens: int, stopped: Callable[[], bool] | None
+) -> Generator[tuple[int, str], None, list[Generation]]:
     for writer, room in zip(writers, rooms, strict=True):
         if not room:
             writer.finish(CONTEXT if max_tokens else LENGTH)
-    source = tokens(model, prompts, sampling, timing, len(tokenizer))
     while not all(writer.made.reason for writer in writers):
-        chosen = next(source)
-        for row, (writer, room) in enumerate(zip(writers, rooms, strict=True)):
-            if not writer.made.reason:
-                writer.push(int(chosen[row]))
-                if not writer.made.reason and len(writer.made.tokens) == room:
-                    writer.finish(LENGTH if room == max_tokens else CONTEXT)
+        if stopped is not None and stopped():
+            for writer in writers:
+                if not writer.made.reason:
+                    writer.finish(STOP)
+        else:
+            chosen = next(source)
+            for row, (writer, room) in enumerate(zip(writers, rooms, strict=True)):
+                if not writer.made.reason:
+                    writer.push(int(chosen[row]))
+                    if not writer.made.reason and len(writer.made.tokens) == room:
+                        writer.finish(LENGTH if room == max_tokens else CONTEXT)
+        for row, writer in enumerate(writers):
+            if text := writer.taken():
+                yield row, text
     return [writer.made for writer in writers]
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ...runtime.dtype import BF16, F16
 from ...runtime.errors import UsageError
 from ...runtime.graph import Dim, Graph, Value
 from ...runtime.lengths import FEW, LENGTHS
+from ...runtime.nearest import did_you_mean
 from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.session import Session
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 PAST, PRESENT = "past_", "present_"
 LAST = "last_logits"
+DEFAULT_TOKENS = 128
+"""Tokens that are generated where nothing else is asked for."""
 ROOM, MORE = 256, 1024
 """Tokens that a cache of fixed room has room for at first; it grows by doubling, and by `MORE` from there on."""
 
@@ -130,6 +133,21 @@ class LanguageModel:
     def copied(self, cache: Cache) -> Cache:
         """Another cache of the same tokens."""
         return cache.copy()
+
+    def rewind(self, cache: Cache, length: int) -> bool:
+        """Let a cache forget all but the first `length` tokens; False where its states cannot: recurrent ones, and those of sliding windows."""
+        if length == cache.length:
+            return True
+        axes = {value.name: _growing_axis(value) for value in self._states}
+        if length > cache.length or None in axes.values():
+            return False
+        if not self._fixed:
+            if not all(isinstance(array, np.ndarray) for array in cache.states.values()):
+                return False
+            for name, axis in axes.items():
+                cache.states[name] = cache.states[name].take(range(length), axis)
+        cache.truncate(length)
+        return True
 
     def run_states(self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None) -> None:
         """Let a cache see some more tokens, as rank 0 does when it computes `output`."""
@@ -239,22 +257,40 @@ class LanguageModel:
             raise UsageError("E-LM-TOKENIZER", None, "this model came without a tokenizer", hint="Load it by its path, or work with ids")
         return self._read()
 
+    @overload
     def generate(
-        self, prompt: str | Sequence[int], *, max_tokens: int = 128, stop: Sequence[str] | str = (), context: int | None = None, **sampling: Any
-    ) -> str:
+        self, prompt: str | Sequence[int], *, max_tokens: int | None = None, stop: Sequence[str] | str = (), context: int | None = None,
+        stream: Literal[False] = False, max_new_tokens: int | None = None, **sampling: Any,
+    ) -> str: ...
+    @overload
+    def generate(
+        self, prompt: str | Sequence[int], *, max_tokens: int | None = None, stop: Sequence[str] | str = (), context: int | None = None,
+        stream: Literal[True], max_new_tokens: int | None = None, **sampling: Any,
+    ) -> Iterator[str]: ...
+    def generate(
+        self, prompt: str | Sequence[int], *, max_tokens: int | None = None, stop: Sequence[str] | str = (), context: int | None = None,
+        stream: bool = False, max_new_tokens: int | None = None, **sampling: Any,
+    ) -> str | Iterator[str]:
         """The text that follows a prompt, a text or ids.
 
         Args:
-            max_tokens: the most tokens to generate.
+            max_tokens, max_new_tokens: the most tokens to generate, 128 by default; two names for one number.
             stop: texts that end it and are left out.
             context: the most tokens with the prompt's; what the model was trained with where None.
+            stream: whether to give an iterator of pieces of the text as they are generated, instead of the whole text.
             sampling: as `Sampling` has them: temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed.
+
+        Raises UsageError for an unknown option, one out of range, and a prompt longer than the context; before the first piece with `stream`.
         """
-        return self.generate_batch([prompt], max_tokens=max_tokens, stop=stop, context=context, **sampling)[0].text
+        from .generating import pieces
+
+        request = self._request([prompt], stop, _count(max_tokens, max_new_tokens), sampling)
+        found = pieces(self, self.tokenizer, **request, context=context)
+        return (text for _, text in found) if stream else "".join(text for _, text in found)
 
     def generate_batch(
-        self, prompts: Sequence[str | Sequence[int]], *, max_tokens: int = 128, stop: Sequence[str] | str = (), context: int | None = None,
-        on_text: Callable[[int, str], None] | None = None, timing: Timing | None = None, **sampling: Any,
+        self, prompts: Sequence[str | Sequence[int]], *, max_tokens: int | None = None, stop: Sequence[str] | str = (), context: int | None = None,
+        on_text: Callable[[int, str], None] | None = None, timing: Timing | None = None, max_new_tokens: int | None = None, **sampling: Any,
     ) -> list[Generation]:
         """As `generate`, for several prompts side by side; each sequence is the one that it would be alone, but for rounding.
 
@@ -263,17 +299,21 @@ class LanguageModel:
             timing: is filled in.
         """
         from .generating import generate
+
+        request = self._request(prompts, stop, _count(max_tokens, max_new_tokens), sampling)
+        return generate(self, self.tokenizer, **request, context=context, on_text=on_text, timing=timing)
+
+    def _request(self, prompts: Sequence[str | Sequence[int]], stop: Sequence[str] | str, count: int, sampling: dict[str, Any]) -> dict[str, Any]:
+        """What `generating` takes: ids, stop strings, the number of tokens and `Sampling`; UsageError for an unknown option."""
         from .sampling import Sampling
 
         known = {field.name for field in dataclasses.fields(Sampling)}
         if unknown := [name for name in sampling if name not in known]:
-            raise UsageError("E-SAMPLE-OPTION", None, f"there is no option {unknown[0]!r}", expected=", ".join(sorted(known)))
+            hint = did_you_mean(unknown[0], (*known, "max_tokens", "stop", "context", "stream"), f"Options: {', '.join(sorted(known))}")
+            raise UsageError("E-SAMPLE-OPTION", None, f"unknown option {unknown[0]!r}", hint=hint)
         ids = [self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(map(int, prompt)) for prompt in prompts]
         stops = [stop] if isinstance(stop, str) else list(stop)
-        return generate(
-            self, self.tokenizer, ids, max_tokens=max_tokens, sampling=Sampling(**sampling), stop=stops, context=context, on_text=on_text,
-            timing=timing,
-        )  # fmt: skip
+        return {"prompts": ids, "stop": stops, "max_tokens": count, "sampling": Sampling(**sampling)}
 
     def greedy(self, ids: Sequence[int], count: int) -> list[int]:
         """The `count` likeliest next tokens, one after another."""
@@ -281,6 +321,14 @@ class LanguageModel:
         while len(tokens) < len(ids) + count:
             tokens.append(int(self.advance([tokens[cache.length :]], cache)[0].argmax()))
         return tokens[len(ids) :]
+
+
+def _count(max_tokens: int | None, max_new_tokens: int | None) -> int:
+    """The most tokens to generate, by either name."""
+    if max_tokens is not None and max_new_tokens is not None and max_tokens != max_new_tokens:
+        raise UsageError("E-SAMPLE-OPTION", None, "max_tokens and max_new_tokens are one option", expected=max_tokens, found=max_new_tokens)
+    count = max_tokens if max_tokens is not None else max_new_tokens
+    return DEFAULT_TOKENS if count is None else count
 
 
 def _fetched(result: Any) -> Any:
@@ -310,6 +358,13 @@ def _shape(value: Value, batch: int, room: int, count: int = MOST, held: Sequenc
     first, *rest = value.shape
     lengths = (_length(dim, room, count, before) for dim, before in itertools.zip_longest(rest, held[1:], fillvalue=0))
     return (batch if isinstance(first, str) else first or batch, *lengths)
+
+
+def _growing_axis(value: Value) -> int | None:
+    """The axis of a state along which its tokens lie, all of them; None for states of another kind."""
+    assert value.shape is not None
+    axes = [axis for axis, dim in enumerate(value.shape) if axis and not isinstance(dim, int)]
+    return axes[0] if len(axes) == 1 and window_of(value.shape[axes[0]]) is None else None
 
 
 def _length(dim: Dim, room: int, count: int, held: int) -> int:

@@ -47,6 +47,10 @@ class RankedModel(LanguageModel):
         self._tell(COPY, self._labelled(made), self._labels[cache])
         return made
 
+    def rewind(self, cache: Cache, length: int) -> bool:
+        """Only to where a cache is: the other ranks keep theirs."""
+        return length == cache.length
+
     def _labelled(self, cache: Cache) -> int:
         self._count += 1
         self._labels[cache] = self._count

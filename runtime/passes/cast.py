@@ -10,8 +10,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..cast import cast
-from ..dtype import BF16, DTYPES, F16, DType
-from ..errors import FormatError, UsageError
+from ..dtype import BF16, F16, DType, dtype_named
+from ..errors import FormatError
 from ..graph import Graph
 from ..record import dataclass
 from ..tensor import Tensor
@@ -92,7 +92,7 @@ class Cast:
         """Change the dtypes of `graph.weights`; whether any changed."""
         from .select import compiled
 
-        rules = [(compiled(pattern), named(dtype)) for pattern, dtype in self.rules]
+        rules = [(compiled(pattern), dtype_named(dtype)) for pattern, dtype in self.rules]
         auto = self._auto(graph)
         changed = False
         for name, tensor in graph.weights.items():
@@ -114,7 +114,7 @@ class Cast:
             return None
         if self.dtype == AUTO:
             return auto if tensor.dtype.bits > 16 and len(tensor.shape) > 1 else None
-        return named(self.dtype)
+        return dtype_named(self.dtype)
 
     @staticmethod
     def _auto(graph: Graph) -> DType:
@@ -139,11 +139,3 @@ def largest(dtype: np.dtype) -> float:
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype).max) if dtype.kind != "c" else float("inf")  # type: ignore[no-untyped-call]
-
-
-def named(name: str) -> DType:
-    """The element type with that name."""
-    dtype = DTYPES.get(name.lower())
-    if dtype is None:
-        raise UsageError("E-DTYPE-NAME", None, f"there is no dtype {name!r}", hint="See candle-convert types")
-    return dtype

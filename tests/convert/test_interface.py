@@ -201,7 +201,7 @@ CODES = [
     (["diff", "m.safetensors", "short.safetensors"], 3),
     (["scan", "short.safetensors"], 3),
     (["hash", "short.safetensors"], 3),
-    (["convert", "m.safetensors", "o.safetensors", "--tensor-type", ".=q4_k"], 4),
+    (["convert", "m.safetensors", "o.safetensors", "--tensor-type", ".=q4_k"], 2),
     (["quantize", "m.safetensors", "q.gguf", "q4_k", "--no-fallback"], 5),
     (["quantize", "m.safetensors", "q.npz", "q8_0"], 4),
     (["quantize", "m.safetensors", "q.gguf"], 2),
