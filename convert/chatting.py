@@ -10,6 +10,7 @@ from types import FrameType
 
 from ..models.language.conversation import Conversation
 from ..runtime.errors import Error
+from .output import current
 
 ASK = "> "
 ENDS = ("/exit", "/quit", "/bye")
@@ -82,7 +83,7 @@ class _Chat:
             for piece in self._conversation.say(text, stopped=lambda: self._interrupts > 0):
                 self._show(piece)
         except Error as error:
-            print(f"✗ {error}", file=sys.stderr)
+            current().complain(str(error))
             return False
         self._show("\n")
         return True
