@@ -4,8 +4,10 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trained_models
 from hostile import Sandbox
 from hypothesis import HealthCheck, settings
 
@@ -36,6 +38,19 @@ def sandbox() -> Iterator[Sandbox]:
     made = Sandbox()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def gemma3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF file of Gemma 3 270M in Q4_K_M, kept in pytest's cache."""
+    cache = getattr(request.config, "cache", None)
+    return trained_models.gemma3(cache.mkdir("trained_models") if cache else tmp_path_factory.mktemp("trained_models"))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The Hugging Face directory of all-MiniLM-L6-v2: BERT, f32 safetensors."""
+    return trained_models.minilm()
 
 
 @pytest.fixture(scope="session")

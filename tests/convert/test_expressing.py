@@ -81,6 +81,7 @@ def test_windows_of_layers_are_said(case, tmp_path):
     if NAME:
         theirs = Libllama(out)
         assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) < 0.02
+        theirs.close()
 
 
 def test_a_pattern_of_too_few_layers_is_refused(tmp_path):

@@ -81,8 +81,13 @@ class Libggml:
         return self._base.ggml_get_type_traits(dtype.ggml).contents
 
     def decode(self, dtype, blocks):
-        values = np.empty(blocks.size // dtype.block_nbytes * dtype.block, np.float32)
-        self.traits(dtype).to_float(blocks.ctypes.data, values.ctypes.data, values.size)
+        return self.floats(dtype.ggml, blocks)
+
+    def floats(self, number, blocks):
+        """f32 [elements] of blocks, uint8, by the number of their type."""
+        traits = self._base.ggml_get_type_traits(number).contents
+        values = np.empty(blocks.size // traits.size * traits.block, np.float32)
+        traits.to_float(blocks.ctypes.data, values.ctypes.data, values.size)
         return values
 
     def encode(self, dtype, rows, importance=None):
