@@ -16,16 +16,17 @@ from ..runtime.format import Finding
 from ..runtime.json import parse
 from ..runtime.source import Source
 from ..runtime.storage import Storage
+from . import keras_config, skops_schema
 from .trial import trial
 
 JSON = 4 * 2**20
 """Bytes of a configuration that is looked at; tokenizers, which are larger, have none of the keys."""
 WINDOW, OVERLAP = 1 << 20, 256
 CODE_KEYS = ("auto_map", "custom_pipelines")
-TEMPLATE = "chat_template"
+TEMPLATE, LAYER, NODE = "chat_template", "class_name", "__loader__"
+KEYS = (*CODE_KEYS, TEMPLATE, LAYER, NODE)
 _KEYS = re.compile(
-    "|".join('"' + "".join(rf"(?:{character}|\\u00{ord(character):02x})" for character in key) + '"' for key in (*CODE_KEYS, TEMPLATE)).encode(),
-    re.IGNORECASE,
+    "|".join('"' + "".join(rf"(?:{character}|\\u00{ord(character):02x})" for character in key) + '"' for key in KEYS).encode(), re.IGNORECASE
 )
 """Any of the keys, each character of which JSON may also write as an escape."""
 
@@ -37,11 +38,19 @@ def look(storage: Storage, source: Source, member: str | None) -> Iterator[Findi
     if storage.nbytes > JSON:
         yield Finding("E-SCAN-JSON", "error", f"a configuration of {storage.nbytes:,} bytes is not looked at", member=member)
         return
-    pending: list[Any] = [_parsed(bytes(storage.read(0, storage.nbytes)), source)]
+    yield from look_at(_parsed(bytes(storage.read(0, storage.nbytes)), source), member)
+
+
+def look_at(value: Any, member: str | None) -> Iterator[Finding]:
+    """Code that a JSON value names, and the templates in it."""
+    pending: list[Any] = [value]
     while pending:
         item = pending.pop()
         if isinstance(item, list):
             pending += item
+        if isinstance(item, dict):
+            yield from keras_config.code_in(item, member)
+            yield from skops_schema.code_in(item, member)
         for key, inner in item.items() if isinstance(item, dict) else ():
             if key in CODE_KEYS and inner:
                 yield Finding("W-SCAN-AUTO-MAP", "warning", f"names Python code to be run: {json.dumps(inner)[:120]}", member=member)

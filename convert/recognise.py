@@ -107,7 +107,7 @@ NOT_MODELS = (
     ),
     _kind(
         "E-FILE-ARCHIVE",
-        rb"\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|\x28\xb5\x2f\xfd|Rar!|.{257}ustar",
+        rb"\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|Rar!|.{257}ustar",
         "a compressed file or an archive",
         "Unpack it first",
     ),

@@ -5,6 +5,7 @@ Nothing is ever executed, but chat templates: those are rendered with sample cha
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,27 +13,34 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from ..formats.containers.zip import looks_like
+from ..formats.containers import compressed, tar
+from ..formats.containers.inner import Inner, put_aside
+from ..formats.containers.pickle_names import JOBLIB
+from ..formats.containers.zip import Archive, Member, looks_like
 from ..runtime.errors import Error
 from ..runtime.format import Finding, Format, ReadOptions, nothing_found
 from ..runtime.graph import Graph
 from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
-from . import configuration, embedded, recognise, trial, walking
+from . import configuration, embedded, hdf5_json, recognise, tensorflow_ops, trial, walking
 from .findings import Located, WatchedSource, counts, table
 from .locating import located
 from .progress import NoProgress, Progress
 
-UNREAD = 3
-DANGER = 5
+UNREAD, UNSUPPORTED, DANGER, LIMIT = 3, 4, 5, 6
+DEPTH = 4
+"""Archives within archives that are looked into."""
+PACKED = (".gz", ".bz2", ".xz", ".lzma", ".lz4", ".z", ".zlib")
+CONFIGURED = (".json", ".h5", ".hdf5", ".pb", ".pbtxt")
+"""Members of zip archives that are looked at as files of their own, beside the search for pickles in all of them."""
+CHUNK = 1 << 20
 TEXT = 16 * 2**20
 """Bytes up to which a file is looked at as text."""
 TEMPLATE_KEY = re.compile(r"(^|\.)chat_template(\.|$)")
 CODE = (
     (re.compile(rb"\x7fELF|MZ.{58}|\xfe\xed\xfa[\xce\xcf]|[\xce\xcf]\xfa\xed\xfe", re.DOTALL), "W-SCAN-NATIVE", "a program in machine code"),
     (re.compile(rb"#!"), "W-SCAN-SCRIPT", "a script"),
-    (re.compile(rb"\x89HDF\r\n\x1a\n"), "W-SCAN-HDF5", "an HDF5 file; code in its Keras layers is not looked for"),
 )
 """Beginnings of files that carry code of their own."""
 
@@ -157,18 +165,81 @@ def _file(result: Scan, path: str, options: ReadOptions, advance: Callable[[int]
         result.files.append(Scanned(path, "", 0))
         result.findings.append(Located.of_error(path, error))
         return
-    formats = [format for format in recognise.formats() if format.sniff(source)]
-    text = None if formats else _text(source)
-    result.files.append(Scanned(path, formats[0].name if formats else "text" if text is not None else "unknown", source.size))
-    found: list[Located] = []
-    looks = [_look_model(source, formats, options)] if formats else [_look_unknown(source, text is not None, options)]
-    for look in (*looks, _look_name(source, text)):
-        try:
-            found += [finding if isinstance(finding, Located) else Located.of(path, finding) for finding in look]
-        except Error as error:
-            found.append(Located.of_error(path, error))
+    what, found = _content(source, path, options)
+    result.files.append(Scanned(path, what, source.size))
     result.findings += _told_once(found)
     source.close()
+
+
+def _content(source: Source, path: str, options: ReadOptions, depth: int = 0) -> tuple[str, list[Located]]:
+    """What a source is (see `Scanned`), and everything about it; `path` is the file that it is or lies in, `depth` how deep."""
+    formats = [format for format in recognise.formats() if format.sniff(source)]
+    text = None if formats else _text(source)
+    found: list[Located] = []
+    looks = [_look_model(source, formats, options)] if formats else [_look_unknown(source, text is not None, options)]
+    for look in (*looks, _look_name(source, text), _look_inside(source, path, options, depth)):
+        try:
+            found += [_placed(finding, source, path) for finding in look]
+        except Error as error:
+            found.append(Located.of_error(path, error))
+    return formats[0].name if formats else "text" if text is not None else "unknown", found
+
+
+def _placed(finding: Finding | Located, source: Source, path: str) -> Located:
+    """A finding of `source` with its place in the file `path`, of which `source` may be a member."""
+    found = finding if isinstance(finding, Located) else Located.of(source.path, finding)
+    if found.path == path:
+        return found
+    members = [found.path.removeprefix(f"{path}!"), *([found.member] if found.member else [])]
+    return dataclasses.replace(found, path=path, member="!".join(members))
+
+
+def _look_inside(source: Source, path: str, options: ReadOptions, depth: int) -> Iterator[Located]:
+    """The content of a compressed stream, the files of a tar archive, and the configurations of a zip archive, each looked at as a file."""
+    try:
+        yield from _looks_within(source, path, options, depth)
+    except Error as error:
+        yield Located.of_error(path, error)
+        if not looks_like(source):
+            yield from (_placed(finding, source, path) for finding in embedded.findings(source, options))
+
+
+def _looks_within(source: Source, path: str, options: ReadOptions, depth: int) -> Iterator[Located]:
+    for inner in _inner(source):
+        try:
+            if depth >= DEPTH:
+                why = f"lies within more than {DEPTH} archives and is not looked at"
+                yield Located(inner.path, "E-SCAN-DEPTH", "error", why, exit_code=LIMIT)
+            else:
+                yield from _content(inner, path, options, depth + 1)[1]
+        finally:
+            inner.close()
+
+
+def _inner(source: Source) -> Iterator[Source]:
+    """What lies in a file, as files of their own."""
+    kind = compressed.compression(source.head(1024))
+    if kind is not None:
+        name = Path(source.path.rpartition("!")[2]).name
+        shorter = name.rpartition(".")[0] if name.lower().endswith(PACKED) else name
+        yield compressed.unpacked(source, kind, shorter or name)
+    elif tar.looks_like(source):
+        for name, region in tar.members(source, folders=True).items():
+            yield Inner(source, name, region.offset, region.nbytes)
+    elif looks_like(source):
+        archive = Archive(source)
+        for name, member in archive.members.items():
+            if name.lower().endswith(CONFIGURED):
+                yield _member(archive, name, member)
+
+
+def _member(archive: Archive, name: str, member: Member) -> Source:
+    """A member of a zip archive as a file."""
+    storage = archive.storage(member)
+    if isinstance(storage, Region):
+        return Inner(archive.source, name, storage.offset, storage.nbytes)
+    archive.source.budget.charge(storage.nbytes, f"member {name!r}", at=member.at)
+    return put_aside(archive.source, name, (storage.read(start, min(storage.nbytes, start + CHUNK)) for start in range(0, storage.nbytes, CHUNK)))
 
 
 def _told_once(found: Sequence[Located]) -> Iterable[Located]:
@@ -191,7 +262,8 @@ def _look_model(source: Source, formats: Sequence[Format], options: ReadOptions)
             read += 1
             yield from _carried(graph, source, scanned=format.scan is not nothing_found)
         except Error as error:
-            errors.append(Located.of_error(source.path, error))
+            read += error.code == JOBLIB  # what stands between its arrays is read by the scan below
+            errors += [] if error.code == JOBLIB else [Located.of_error(source.path, error)]
         try:
             yield from format.scan(source, options)
         except Error as error:
@@ -209,24 +281,30 @@ def _look_unknown(source: Source, text: bool, options: ReadOptions) -> Iterator[
     """A file of no format: named if it is known to be something else, and searched for pickles and archives."""
     head = source.head(1024)
     kind = next((kind for kind in recognise.NOT_MODELS if kind.pattern.match(head)), None)
-    if kind is not None and kind.code == "E-FILE-ARCHIVE":
-        yield Located(source.path, "E-SCAN-ARCHIVE", "error", "a compressed archive is not looked into; unpack it first", exit_code=4)
+    inside = compressed.compression(head) is not None or tar.looks_like(source)
+    if kind is not None and kind.code == "E-FILE-ARCHIVE" and not inside:
+        why = "a compressed archive of this kind is not looked into; unpack it first"
+        yield Located(source.path, "E-SCAN-ARCHIVE", "error", why, exit_code=UNSUPPORTED)
     elif kind is not None and kind.code == "E-LFS-POINTER":
         yield Finding(kind.code, "info", f"is {kind.is_a}")
-    elif not text and source.size:
+    elif not text and source.size and not inside:
         yield Finding("W-SCAN-UNKNOWN", "info", "no model format; searched for pickles and archives")
     for pattern, code, what in CODE:
         if pattern.match(head):
             yield Finding(code, "warning", f"is {what}")
+    if hdf5_json.is_hdf5(source):
+        yield Finding("W-SCAN-HDF5", "info", "an HDF5 file; the configurations of its Keras layers were looked at")
+        yield from hdf5_json.findings(source, lambda value: configuration.look_at(value, None))
+    yield from tensorflow_ops.findings(source)
     promised = recognise.by_suffix(source.path)
-    if promised is not None and (kind is None or kind.code == "E-FILE-TEXT") and not looks_like(source):
+    if promised is not None and not inside and (kind is None or kind.code == "E-FILE-TEXT") and not looks_like(source):
         try:
             promised.read(source, options)
         except Error as error:
             yield Located.of_error(source.path, error)
-    yield from embedded.findings(source, options)
-    if not looks_like(source):
-        appended = embedded.appended_archive(source)
+    if not inside:
+        yield from embedded.findings(source, options)
+        appended = None if looks_like(source) else embedded.appended_archive(source)
         if appended is not None:
             yield appended
 

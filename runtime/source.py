@@ -16,6 +16,9 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0
 class Source:
     """One regular file, open for reading. Its size is what fstat said at the opening."""
 
+    _start = 0
+    """Where in the open file the bytes begin."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         try:
@@ -44,7 +47,7 @@ class Source:
         self._need(offset, nbytes)
         parts = []
         while nbytes:
-            part = os.pread(self.fd, min(nbytes, 1 << 30), offset)
+            part = os.pread(self.fd, min(nbytes, 1 << 30), self._start + offset)
             if not part:
                 raise self._shrank(offset)
             parts.append(part)
@@ -57,7 +60,7 @@ class Source:
         self._need(offset, len(buffer))
         done = 0
         while done < len(buffer):
-            count = os.preadv(self.fd, [buffer[done : done + (1 << 30)]], offset + done)
+            count = os.preadv(self.fd, [buffer[done : done + (1 << 30)]], self._start + offset + done)
             if not count:
                 raise self._shrank(offset + done)
             done += count

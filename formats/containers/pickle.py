@@ -155,6 +155,10 @@ class Machine:
             raise self.refuse("E-PKL-TARGET", f"calls a {type(target).__name__}")
         return Record(target, arguments, keywords, self.cursor.carrier.base + self.at)
 
+    def built(self, record: Record) -> Value:
+        """What a record becomes when its state has been set: for Python's own loader the object that it is."""
+        return record
+
     def grow(self, count: int) -> None:
         """Take `count` objects that one opcode makes from the budget."""
         self.cursor.carrier.budget.entry(count, "pickle objects", at=self.cursor.carrier.base + self.at)

@@ -113,6 +113,7 @@ def _build(machine: Machine, _: None) -> None:
     state, target = machine.take(2)[::-1]
     if isinstance(target, Record):
         target.state = state
+        target = machine.built(target)
     elif not isinstance(target, dict):
         raise machine.refuse("E-PKL-TARGET", f"sets the state of a {type(target).__name__}")
     machine.push(target)

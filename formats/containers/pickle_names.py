@@ -6,15 +6,16 @@ import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from ...runtime.errors import Error, UnsafeFileError
+from ...runtime.errors import Error, UnsafeFileError, UnsupportedError
 from ...runtime.record import dataclass
+from .joblib_arrays import WRAPPER
 from .numpy_records import NUMPY_NAMES
 from .pickle import Global, Machine, Value
 from .pickle_bytes import Carrier
 from .pickle_values import BUILDERS, INERT
 from .torch_records import TORCH_NAMES
 
-ACCEPTED = frozenset(BUILDERS) | INERT | NUMPY_NAMES | TORCH_NAMES
+ACCEPTED = frozenset(BUILDERS) | INERT | NUMPY_NAMES | TORCH_NAMES | {WRAPPER}
 SCRIPT_PREFIX = "__torch__."
 """Classes that a TorchScript archive defines itself; no Python module has this name."""
 
@@ -37,6 +38,7 @@ STATE_DICT = (
     'm = torch.load({0!r}, weights_only=False), where you trust the file, then torch.save(m.state_dict(), "weights.pth")'
     '; in a dictionary take its module first, m["model"]'
 )
+JOBLIB = "E-PKL-JOBLIB"
 PICKLED_DIRECTLY = "torch.storage._load_from_bytes"
 
 
@@ -82,6 +84,19 @@ def _hint(file: str, worst: Global, names: list[Global]) -> str:
     return f"If the class is only data: --allow-global {worst.name} (or a pattern such as '{package}.*') reads it as an inert record"
 
 
+def _refuse(carrier: Carrier, machine: Machine, allowed: frozenset[str], *, script: bool, cause: Error | None = None) -> None:
+    """Raise where the pickle holds names that are not accepted, or arrays of joblib, whose bytes its own loader looks for."""
+    names = unknown(machine.globals, allowed, script=script)
+    arrays = next((name for name in machine.globals if name.name == WRAPPER), None)
+    if arrays is not None:
+        names = [name for name in names if executing(name.name)]  # bytes of arrays look like other names
+    if names:
+        raise refusal(carrier.file, names) from cause
+    if arrays is not None:
+        hint = "Save the arrays with numpy.savez or safetensors, or the model as ONNX"
+        raise UnsupportedError(JOBLIB, carrier.file, "is a joblib file of Python objects, not of weights", at=arrays.at, hint=hint) from cause
+
+
 @dataclass(frozen=True)
 class Loaded:
     """A pickle's value, the position behind its STOP, and how many opcodes made it."""
@@ -102,11 +117,7 @@ def load(carrier: Carrier, start: int, allowed: frozenset[str], *, script: bool 
     try:
         value = machine.run()
     except Error as error:
-        names = unknown(machine.globals, allowed, script=script)
-        if names:
-            raise refusal(carrier.file, names) from error
+        _refuse(carrier, machine, allowed, script=script, cause=error)
         raise
-    names = unknown(machine.globals, allowed, script=script)
-    if names:
-        raise refusal(carrier.file, names)
+    _refuse(carrier, machine, allowed, script=script)
     return Loaded(value, machine.cursor.position, machine.operations)

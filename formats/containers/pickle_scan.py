@@ -17,6 +17,8 @@ from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Held, Region
 from . import tar, zip
+from .compressed import compression
+from .joblib_arrays import WRAPPER, JoblibMachine
 from .opcodes import HIGHEST_PROTOCOL, OPCODES
 from .pickle import Global, Machine
 from .pickle_bytes import Carrier
@@ -27,7 +29,7 @@ from .torch_tar import MEMBERS, read_tar
 PROTO = 0x80
 PICKLE_NAME = re.compile(r".*(\.p|\.pkl|\.pickle|_pkl|\.joblib|\.dill)", re.IGNORECASE)
 IDENTIFIERS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-ARCHIVES = re.compile(rb"PK\x03\x04|PK\x05\x06|7z\xbc\xaf\x27\x1c|\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|\x28\xb5\x2f\xfd|Rar!")
+ARCHIVES = re.compile(rb"PK\x03\x04|PK\x05\x06|7z\xbc\xaf\x27\x1c|\x1f\x8b|BZh[1-9]|\xfd7zXZ\x00|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|Rar!")
 CODE = re.compile(r"[^/]+/code/.*\.(py|debug_pkl)")
 TORCH_PICKLES = 5
 """Pickles at the start of torch's stream format, before the storages."""
@@ -47,19 +49,34 @@ class Scanned:
 
 
 def scan_pickle(carrier: Carrier, start: int, options: ReadOptions, *, member: str | None = None, script: bool = False) -> Scanned:
-    """Run one pickle; each name that is not accepted is a danger, and so is not reaching the end."""
+    """Run one pickle; each name that is not accepted is a danger, and so is not reaching the end.
+
+    One with arrays of joblib is run as joblib's loader and as Python's own, which takes the bytes of the arrays for opcodes.
+    """
     machine = Machine(carrier, start)
-    findings: list[Finding] = []
-    value: object = None
-    try:
-        value = machine.run()
-    except Error as error:
+    value, error = _run(machine)
+    names = machine.globals
+    if error is not None and any(name.name == WRAPPER for name in names):
+        called = [name for name in machine.called if executing(name.name)]
+        machine = JoblibMachine(carrier, start)
+        value, error = _run(machine)
+        names = [*machine.globals, *called]
+    findings = []
+    if error is not None:
         findings.append(Finding(error.code, "danger", f"the pickle could not be read whole: {error.why}", error.offset, member))
     whole = not findings
-    findings += [_name_finding(name, member) for name in unknown(machine.globals, options.allow_globals, script=script)]
+    findings += [_name_finding(name, member) for name in unknown(names, options.allow_globals, script=script)]
     for name, at in machine.unusual[:1]:
         findings.append(Finding("W-PKL-OPCODE", "warning", f"the opcode {name} is not what today's writers use", carrier.base + at, member))
     return Scanned(findings, machine, whole, value)
+
+
+def _run(machine: Machine) -> tuple[object, Error | None]:
+    """The value that a machine ends with, or the error that ended it."""
+    try:
+        return machine.run(), None
+    except Error as error:
+        return None, error
 
 
 def _name_finding(name: Global, member: str | None) -> Finding:
@@ -201,6 +218,6 @@ def _is_storage(archive: zip.Archive, name: str) -> bool:
 def _scan_other(carrier: Carrier, options: ReadOptions, name: str, *, script: bool = False) -> list[Finding]:
     """Findings about a member that is neither a pickle nor a storage by its name."""
     head = bytes(carrier.storage.read(0, min(HEAD, carrier.storage.nbytes)))
-    if ARCHIVES.match(head) or head[257:262] == b"ustar":
+    if ARCHIVES.match(head) or head[257:262] == b"ustar" or compression(head) is not None:
         return [Finding("E-SCAN-NESTED", "danger", "is an archive inside the archive, which is not looked into", 0, name)]
     return suspicious(carrier, options, member=name, script=script)

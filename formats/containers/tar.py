@@ -14,6 +14,7 @@ from ...runtime.storage import Region
 BLOCK = 512
 PLAIN = b"0\0"
 PAX = b"xg"
+FOLDER = b"5"
 
 
 def looks_like(source: Source) -> bool:
@@ -22,8 +23,8 @@ def looks_like(source: Source) -> bool:
     return len(head) == BLOCK and _checksum_fits(head)
 
 
-def members(source: Source) -> dict[str, Region]:
-    """The files of an archive, by name.
+def members(source: Source, *, folders: bool = False) -> dict[str, Region]:
+    """The files of an archive, by name; entries of folders are passed over where `folders` are allowed.
 
     Raises:
         FormatError: a header is broken, a member goes past the end, a name stands twice, or a member is no plain file.
@@ -44,6 +45,8 @@ def members(source: Source) -> dict[str, Region]:
             raise _refuse(source, "E-TAR-TRUNCATED", f"a member of {size:,} bytes goes past the end of the archive", at)
         if kind in PAX:
             _check_extension(source, at + BLOCK, size)
+        elif kind == FOLDER and folders and not size:
+            pass
         elif kind not in PLAIN:
             raise _refuse(source, "E-TAR-KIND", f"a member is of type {kind!r}, not a plain file", at)
         else:

@@ -196,8 +196,10 @@ def unreadable(folder):
     """Name, expected exit code, of files that cannot be read whole."""
     (folder / "short.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-1])
     yield "short.safetensors", 3
-    (folder / "packed.gz").write_bytes(gzip.compress(EVIL))
-    yield "packed.gz", 4
+    (folder / "packed.7z").write_bytes(b"7z\xbc\xaf\x27\x1c" + RANDOM[:999])
+    yield "packed.7z", 4
+    (folder / "packed.gz").write_bytes(gzip.compress(EVIL)[:-1])
+    yield "packed.gz", 3
     os.mkfifo(folder / "pipe")
     yield "pipe", 7
     (folder / "dangling").symlink_to(folder / "nothing")

@@ -52,7 +52,7 @@ EXECUTING = """
     _io.FileIO io.open tempfile.mkstemp pathlib.Path.write_text fileinput.input linecache.getlines zipfile.ZipFile tarfile.open sqlite3.connect
     mmap.mmap gc.get_objects inspect.getattr_static uuid._get_command_stdout _osx_support._read_output _aix_support._read_cmd_output
     _pyrepl.pager.pipe_pager dill._dill._create_function dill.loads cloudpickle.cloudpickle._make_function cloudpickle.cloudpickle.subimport
-    cloudpickle.loads joblib.load joblib.numpy_pickle.NumpyArrayWrapper jsonpickle.decode yaml.load yaml.unsafe_load pandas.read_pickle
+    cloudpickle.loads joblib.load joblib.numpy_pickle.NDArrayWrapper jsonpickle.decode yaml.load yaml.unsafe_load pandas.read_pickle
     pandas.eval pandas.io.pickle.read_pickle sklearn.linear_model.LogisticRegression xgboost.core.Booster keras.models.load_model
     tensorflow.io.read_file transformers.AutoModel.from_pretrained setuptools.sandbox.run_setup ast.literal_eval string.Formatter.format
     unittest.mock._importer nltk.data.load builtins.unknown collections.namedtuple collections.OrderedDict.fromkeys collections.abc.Callable
