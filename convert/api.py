@@ -91,15 +91,24 @@ def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, st
     pipeline.execute(made)
 
 
-def hash(path: PathLike, *, key: str | None = None) -> str:
-    """Content hash of a model: equal for equal names, dtypes, shapes and values in any format."""
+def hash(path: PathLike, *, key: str | None = None, canonical: bool = False) -> str:
+    """Content hash of a model: equal for equal names, dtypes, shapes and values in any format.
+
+    Args:
+        canonical: hash the weights by their architecture's names and layouts and as f32, so that a Hugging Face
+            directory and the GGUF file made from it give the same hash. UnsupportedError where the architecture is not
+            known.
+    """
     from . import hashing
 
+    if canonical:
+        return hashing.canonical_hash(_as_stored(path, key, dequantized=True))
     return hashing.content_hash(_as_stored(path, key))
 
 
-def _as_stored(path: PathLike, key: str | None) -> Graph:
-    return opening.open_model(path, ReadOptions(key=None if key == "auto" else key), upgraded=False, dequantized=False)
+def _as_stored(path: PathLike, key: str | None, *, dequantized: bool = False) -> Graph:
+    options = ReadOptions(key=None if key == "auto" else key)
+    return opening.open_model(path, options, upgraded=False, dequantized=dequantized)
 
 
 def _tensor(name: str, value: Any) -> Tensor:

@@ -1,4 +1,7 @@
-"""Certifying: whether a model is another one in other types, every tensor as close to its source as its type allows."""
+"""Certifying: whether a model is another one in other types, every tensor as close to its source as its type allows.
+
+Names may follow two conventions where both models are known to be of one architecture (see `counterparts`).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from ..runtime.tensor import CHUNK, Tensor
 from . import elements
 from .bounds import Blocks, Elements
 from .comparing import equal_bytes, share
+from .counterparts import Pair, counterparts
 from .hashing import file_sha256
 from .opening import open_model
 from .output import aligned
@@ -31,6 +35,8 @@ SAMPLE = 1 << 16
 """Elements at the start, the middle and the end of a tensor that are looked at where only samples are."""
 SCHEMA = "candle-convert/certificate/1"
 COLUMNS = ("tensor", "status", "from", "to", "RMSE", "max error", "SNR dB", "of bound")
+SOURCE_COLUMN = "in the source"
+"""Column of the source's names, where they follow another convention."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,15 @@ class Checked:
     """What was found out about one tensor.
 
     Attributes:
+        name: in what was made; in the source where it is missing.
         status: equal (bit for bit), within (its type's bounds), or why it fails: beyond (the bounds), changed (the type is the same, the values
             are not), nan (a number became NaN or infinity), shape, missing, extra, unknown (a type that cannot be decoded).
         source, type: names of the dtypes before and after.
         shape: in the source, or where there is none, in what was made of it.
         rmse, max_error, snr_db: of the values that are finite; None where nothing was compared.
         used: the largest share of a bound that is used up, 1 being just within.
+        names_source, names_made: what the files call it: several tensors where the other file has them in one, none
+            where a file lacks it.
     """
 
     name: str
@@ -55,6 +64,8 @@ class Checked:
     max_error: float | None = None
     snr_db: float | None = None
     used: float | None = None
+    names_source: tuple[str, ...] = ()
+    names_made: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -68,12 +79,18 @@ class Checked:
 
 @dataclass
 class Verification:
-    """The tensors of a model and of its source."""
+    """The tensors of a model and of its source.
+
+    Attributes:
+        architecture: by whose rows tensors were found where names follow two conventions; None where they were found
+            by name.
+    """
 
     source: Graph
     made: Graph
     level: str
     tensors: list[Checked] = field(default_factory=list)
+    architecture: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -94,11 +111,16 @@ class Verification:
 
     def table(self, tensors: Sequence[Checked] | None = None) -> str:
         """Tensors as aligned text; all of them by default."""
-        return "\n".join(aligned(COLUMNS, map(_cells, self.tensors if tensors is None else tensors), right=(4, 5, 6, 7)))
+        rows = self.tensors if tensors is None else tensors
+        translated = self.architecture is not None
+        cells = [(*_cells(row), ", ".join(row.names_source)) if translated else _cells(row) for row in rows]
+        return "\n".join(aligned((*COLUMNS, SOURCE_COLUMN) if translated else COLUMNS, cells, right=(4, 5, 6, 7)))
 
     def to_json(self) -> dict[str, Any]:
         """The verdict and all tensors as JSON."""
-        return {"faithful": self.ok, "level": self.level, "failed": len(self.failed), "tensors": [tensor.to_json() for tensor in self.tensors]}
+        tensors = [tensor.to_json() for tensor in self.tensors]
+        verdict = {"faithful": self.ok, "level": self.level, "architecture": self.architecture}
+        return {**verdict, "failed": len(self.failed), "tensors": tensors}
 
     def certificate(self) -> dict[str, Any]:
         """The same with the files it is about, by their SHA-256; the same files give the same certificate."""
@@ -121,36 +143,45 @@ def _cells(tensor: Checked) -> tuple[str, ...]:
 def verify(
     source: Model, made: Model, *, level: str = "full", select: Select | None = None, threads: int | None = None, progress: Progress | None = None
 ) -> Verification:
-    """Whether `made` is `source` in other types: the same names and shapes, every tensor within the bounds of its type (see `bounds`).
+    """Whether `made` is `source` in other types: the same weights, every tensor within the bounds of its type.
 
     Args:
         level: ``full``, or ``sample`` for parts of each tensor.
         select: which tensors of the source, under which names.
+
+    Raises:
+        NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
     left, right = (side if isinstance(side, Graph) else open_model(side) for side in (source, made))
+    select = select or Select()
     wanted = dataclasses.replace(left, weights=dict(left.weights))
-    (select or Select()).run(wanted)
+    select.run(wanted)
+    found = counterparts(left, right, wanted.weights, right.weights, by_name=bool(select.rename or select.names))
     progress = progress or NoProgress()
     progress.phase("verifying")
     elements.load()
-    common = [name for name in wanted.weights if name in right.weights and wanted.weights[name].shape == right.weights[name].shape]
-    sizes = (_compared(tensor, level) for name in common for tensor in (wanted.weights[name], right.weights[name]))
-    progress.start(sum(sizes))
+    progress.start(sum(_size(pair, level) for pair in found.pairs))
     lock = threading.Lock()
 
     def advance(nbytes: int) -> None:
         with lock:
             progress.advance(nbytes)
 
-    names = [*wanted.weights, *(name for name in right.weights if name not in wanted.weights)]
-
-    def check(name: str) -> Checked:
-        return _check(name, wanted.weights.get(name), right.weights.get(name), level, advance)
+    def check(pair: Pair) -> Checked:
+        return _check(pair, level, advance)
 
     try:
-        return Verification(left, right, level, results(check, names, threads or min(4, os.cpu_count() or 1)))
+        checked = results(check, found.pairs, threads or min(4, os.cpu_count() or 1))
+        return Verification(left, right, level, checked, found.architecture)
     finally:
         progress.finish()
+
+
+def _size(pair: Pair, level: str) -> int:
+    """The bytes of both sides to compare."""
+    if pair.a is None or pair.b is None or pair.a.shape != pair.b.shape:
+        return 0
+    return _compared(pair.a, level) + _compared(pair.b, level)
 
 
 def _compared(tensor: Tensor, level: str) -> int:
@@ -168,23 +199,45 @@ def _spans(count: int, level: str) -> Iterator[tuple[int, int]]:
     yield from ((0, SAMPLE), (middle, middle + SAMPLE), (last, count))
 
 
-def _check(name: str, source: Tensor | None, made: Tensor | None, level: str, advance: Callable[[int], object] = ignored) -> Checked:
-    """One tensor."""
+def _check(pair: Pair, level: str, advance: Callable[[int], object] = ignored) -> Checked:
+    """One pair; values that a file stores after arithmetic may also agree in the architecture's own layout."""
+    source, made = pair.a, pair.b
     if source is None or made is None:
-        there = source or made
+        there = made if source is None else source
         assert there is not None
         before, after = (None if side is None else side.dtype.name for side in (source, made))
-        return Checked(name, "extra" if source is None else "missing", before, after, there.shape)
-    found = Checked(name, "equal", source.dtype.name, made.dtype.name, source.shape)
+        status = "extra" if source is None else "missing"
+        return Checked(
+            pair.name, status, before, after, there.shape, names_source=pair.names_a, names_made=pair.names_b
+        )
+    found = Checked(
+        pair.name, "equal", (pair.dtype_a or source.dtype).name, made.dtype.name, source.shape,
+        names_source=pair.names_a, names_made=pair.names_b,
+    )  # fmt: skip
     if source.shape != made.shape:
         return dataclasses.replace(found, status="shape")
+    checked = dataclasses.replace(found, **_measured(source, made, level, advance, pair.computed))
+    canonical = None if checked.ok or pair.canonical is None else pair.canonical()
+    if canonical is None:
+        return checked
+    again = dataclasses.replace(found, **_measured(*canonical, level, ignored, computed=True))
+    return again if again.ok else checked
+
+
+def _measured(
+    source: Tensor, made: Tensor, level: str, advance: Callable[[int], object], computed: bool
+) -> dict[str, Any]:
+    """Status and errors of two tensors of one shape."""
     if source.dtype == made.dtype and level == "full" and equal_bytes(source, made):
         advance(source.nbytes + made.nbytes)
-        return found
+        return {"status": "equal"}
     left, right = elements.plain(source), elements.plain(made)
     if left is None or right is None:
-        return dataclasses.replace(found, status="equal" if source.dtype == made.dtype and equal_bytes(source, made) else "unknown")
-    sums = Blocks(made.dtype) if isinstance(made.dtype, BlockType) and source.dtype != made.dtype else Elements(source, made)
+        return {"status": "equal" if source.dtype == made.dtype and equal_bytes(source, made) else "unknown"}
+    if isinstance(made.dtype, BlockType) and source.dtype != made.dtype:
+        sums: Blocks | Elements = Blocks(made.dtype)
+    else:
+        sums = Elements(source, made, computed=computed)
     unit = math.lcm(elements.unit(left), elements.unit(right), made.dtype.block)
     step = max(unit, CHUNK // 8 // unit * unit)
     for start, stop in _spans(source.count, level):
@@ -193,4 +246,4 @@ def _check(name: str, source: Tensor | None, made: Tensor | None, level: str, ad
             last = min(end, first + step)
             sums.add(elements.read(left, first, last), elements.read(right, first, last))
             advance(sum(share(side, max(first, start), min(last, stop)) for side in (source, made)))
-    return dataclasses.replace(found, **sums.verdict())
+    return sums.verdict()

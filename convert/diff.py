@@ -1,4 +1,8 @@
-"""Diff: what two models have in common and where they differ: names, shapes, dtypes, values, metadata and attached files."""
+"""Diff: what two models have in common and where they differ: names, shapes, dtypes, values, metadata, attached files.
+
+Names may follow two conventions where both models are known to be of one architecture (see `counterparts`); what is
+compared then of metadata and files are the hyper-parameters that both state.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from ..runtime.record import dataclass
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor
 from . import comparing
+from .counterparts import Pair, counterparts
 from .graph_diff import described
 from .opening import open_model
 from .output import aligned
@@ -29,14 +34,17 @@ SAME = ("equal", "close", "not-compared")
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor name of either model.
+    """One tensor of either model.
 
     Attributes:
+        name: in `b`; in `a` where only `a` has it.
         status: equal, close (within the tolerance), not-compared (names only), dtype (same values in another dtype), differs, shape,
             only-a or only-b.
         dtype_a, dtype_b, shape_a, shape_b: None on the side that lacks the tensor.
         equal_bits: whether the stored bytes are the same, None where the dtypes differ or nothing was read.
         distance: how far the values are apart, None where they were not or cannot be compared.
+        names_a, names_b: what the files call it: several tensors where the other file has them in one, none where a
+            file lacks it.
     """
 
     name: str
@@ -47,6 +55,8 @@ class Row:
     shape_b: tuple[int, ...] | None
     equal_bits: bool | None = None
     distance: comparing.Distance | None = None
+    names_a: tuple[str, ...] = ()
+    names_b: tuple[str, ...] = ()
 
     @property
     def max_abs(self) -> float | None:
@@ -76,7 +86,8 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """The row as JSON; an infinite distance is the text "inf" or "-inf"."""
         numbers = {} if self.distance is None else dataclasses.asdict(self.distance)
-        plain = {name: getattr(self, name) for name in ("name", "status", "dtype_a", "dtype_b", "shape_a", "shape_b", "equal_bits")}
+        fields = ("name", "names_a", "names_b", "status", "dtype_a", "dtype_b", "shape_a", "shape_b", "equal_bits")
+        plain = {name: getattr(self, name) for name in fields}
         return plain | {name: str(value) if isinstance(value, float) and not math.isfinite(value) else value for name, value in numbers.items()}
 
 
@@ -97,12 +108,15 @@ class Difference:
     Attributes:
         metadata, files: keys and attached files that differ.
         graph: versions, inputs, outputs and nodes that differ, where both models have nodes.
+        architecture: by whose rows tensors were found where names follow two conventions; None where they were found
+            by name.
     """
 
     rows: list[Row] = field(default_factory=list)
     metadata: list[Change] = field(default_factory=list)
     files: list[Change] = field(default_factory=list)
     graph: list[Change] = field(default_factory=list)
+    architecture: str | None = None
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -123,12 +137,15 @@ class Difference:
     def table(self, *, all_rows: bool = False) -> str:
         """The differing rows, or all of them, as aligned text."""
         shown = self.rows if all_rows else self.differing
-        return "\n".join(aligned(COLUMNS, map(cells, shown), right=range(4, len(COLUMNS))))
+        translated = self.architecture is not None
+        rows = [(*cells(row), ", ".join(row.names_a)) if translated else cells(row) for row in shown]
+        return "\n".join(aligned((*COLUMNS, A_COLUMN) if translated else COLUMNS, rows, right=range(4, len(COLUMNS))))
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON."""
         return {
             "same": self.same,
+            "architecture": self.architecture,
             "tensors": [row.to_json() for row in self.rows],
             "metadata": [dataclasses.asdict(change) for change in self.metadata],
             "files": [{"name": change.name, "status": change.status} for change in self.files],
@@ -137,6 +154,8 @@ class Difference:
 
 
 COLUMNS = ("tensor", "status", "dtype", "shape", "max abs", "max rel", "mean abs", "cosine", "SNR dB")
+A_COLUMN = "in A"
+"""Column of A's names, where they follow another convention."""
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -183,17 +202,19 @@ def diff(
     renamed = dataclasses.replace(left, weights=collected(left))
     Select(rename=tuple(rename)).run(renamed)
     weights_a, weights_b = (_chosen(weights, include, exclude) for weights in (renamed.weights, collected(right)))
-    found = Difference()
+    matched = counterparts(left, right, weights_a, weights_b, by_name=bool(rename))
+    found = Difference(architecture=matched.architecture)
     progress = progress or NoProgress()
     progress.phase("comparing")
-    common = [name for name in weights_a if name in weights_b and weights_a[name].shape == weights_b[name].shape]
-    progress.start(sum(weights_a[name].nbytes + weights_b[name].nbytes for name in common) if values else 0)
+    sides = [(pair.a, pair.b) for pair in matched.pairs if pair.a is not None and pair.b is not None]
+    progress.start(sum(a.nbytes + b.nbytes for a, b in sides if a.shape == b.shape) if values else 0)
     try:
-        for name in (*weights_a, *(name for name in weights_b if name not in weights_a)):
-            found.rows.append(_row(name, weights_a.get(name), weights_b.get(name), (atol, rtol), values, progress))
+        found.rows = [_row(pair, (atol, rtol), values, progress) for pair in matched.pairs]
     finally:
         progress.finish()
-    if metadata:
+    if metadata and matched.architecture is not None:
+        found.metadata = [Change(name, "differs", one, other) for name, one, other in matched.settings()]
+    elif metadata:
         found.metadata = _metadata(left.metadata, right.metadata)
         found.files = _files(left.attachments, right.attachments)
     parts = [described(side) for side in (left, right)]
@@ -210,27 +231,35 @@ def _chosen(weights: dict[str, Tensor], include: Sequence[str], exclude: Sequenc
     }
 
 
-def _row(name: str, a: Tensor | None, b: Tensor | None, tolerance: tuple[float, float], values: bool, progress: Progress) -> Row:
-    sides = [(None, None) if side is None else (side.dtype.name, side.shape) for side in (a, b)]
-    (dtype_a, shape_a), (dtype_b, shape_b) = sides
+def _row(pair: Pair, tolerance: tuple[float, float], values: bool, progress: Progress) -> Row:
+    a, b = pair.a, pair.b
+    dtype_a = None if a is None else (pair.dtype_a or a.dtype).name
+    dtype_b = None if b is None else b.dtype.name
+    shape_a, shape_b = (None if side is None else side.shape for side in (a, b))
 
-    def row(status: str, *measured: Any) -> Row:
-        return Row(name, status, dtype_a, dtype_b, shape_a, shape_b, *measured)
+    def row(status: str, equal_bits: bool | None = None, distance: comparing.Distance | None = None) -> Row:
+        return Row(
+            pair.name, status, dtype_a, dtype_b, shape_a, shape_b, equal_bits, distance, pair.names_a, pair.names_b
+        )
 
     if a is None or b is None:
         return row("only-b" if a is None else "only-a")
     if a.shape != b.shape:
         return row("shape")
     if not values:
-        return row("not-compared" if a.dtype == b.dtype else "dtype")
+        return row("not-compared" if dtype_a == dtype_b else "dtype")
     equal_bits, distance = _measured(a, b, tolerance, progress)
-    if equal_bits:
+    if not equal_bits and distance is not None and distance.outside and pair.canonical is not None:
+        canonical = pair.canonical()
+        again = None if canonical is None else comparing.distance(*canonical, atol=tolerance[0], rtol=tolerance[1])
+        equal_bits, distance = (equal_bits, distance) if again is None or again.outside else (None, again)
+    if dtype_a == dtype_b and equal_bits:
         return row("equal", True, distance)
     if distance is None:
         return row("differs", equal_bits)
     if distance.outside:
         return row("differs", equal_bits, distance)
-    if a.dtype != b.dtype and tolerance == (0.0, 0.0):
+    if dtype_a != dtype_b and tolerance == (0.0, 0.0):
         return row("dtype", equal_bits, distance)
     return row("close" if distance.different else "equal", equal_bits, distance)
 

@@ -98,6 +98,11 @@ def renamed(name: str) -> str:
     return f"{WHOLE[stem]}.weight" if stem in WHOLE else name
 
 
+def origins(graph: Graph) -> dict[str, str]:
+    """What the file calls each weight that `modern` renames; of codes and their scales, the codes."""
+    return {renamed(name.removesuffix(".q")): name for name in graph.weights if not name.endswith(SCALES)}
+
+
 def _plain(graph: Graph) -> dict[str, Tensor]:
     """The weights, those that llama2.c stores as int8 with scales as f32."""
     found = {}

@@ -144,6 +144,11 @@ def tokenizer_of(graph: Graph) -> Tokenizer:
     """The tokenizer that came with what was read, or stands beside an ONNX file."""
     from ..models.language.tokenizer import read
 
+    return read(with_files(graph))
+
+
+def with_files(graph: Graph) -> Graph:
+    """The same graph; one of nodes with the tokenizer and configuration that stand beside its file."""
     if graph.format == NODES and not graph.attachments and graph.files:
         graph.attachments = attachments(Path(graph.files[0]).parent, graph)
-    return read(graph)
+    return graph

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from ..runtime.arch import SAME, Architecture, Key, Layout, Weight
+from collections.abc import Mapping
+from typing import Any
+
+from ..runtime.arch import GGUF, SAME, Architecture, Config, Key, Layout, Weight
 from ..runtime.parameter import COUNT, flag
+from ..runtime.record import dataclass
 from .layers.attention import self_attention
 from .layers.decoder import Decoder
 from .layers.layouts import GROUPED, Transposed
@@ -12,13 +16,24 @@ from .layers.mlp import plain
 from .layers.norm import bias_norm
 from .layers.rows import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, act, key_heads, matrix
 
+
+@dataclass(frozen=True)
+class MultiQuery(Key):
+    """Row of whether all heads share one head of keys and values; GGUF files say how many there are."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> bool:
+        if names == GGUF:
+            return bool(source.get("attention.head_count_kv", 1) == 1)
+        return bool(super().read(names, source, config))
+
+
 KEYS = (
     *DECODER, OWN_HEAD_DIM, LAYER_EPS,
     Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
 )  # fmt: skip
 GPT2_KEYS = (*KEYS, Key("kv_heads", (), (), lambda config: config.heads), act("gelu_tanh", "activation_function"), FUSED)
 BIGCODE_KEYS = (
-    *KEYS, Key("multi_query", "multi_query", (), True, flag), act("gelu_tanh", "activation_function"),
+    *KEYS, MultiQuery("multi_query", "multi_query", (), True, flag), act("gelu_tanh", "activation_function"),
     key_heads((), lambda config: 1 if config.multi_query else config.heads), FUSED,
 )  # fmt: skip
 

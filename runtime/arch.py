@@ -18,9 +18,10 @@ from .parameter import SIZE, Kind, ParameterError, checked
 from .record import dataclass
 from .tensor import Tensor
 
-HF, GGUF = "hf", "gguf"
-"""The two sets of names: Hugging Face's (config.json and module paths) and llama.cpp's."""
-STATED = {HF: "config.json", GGUF: "the metadata of the GGUF file"}
+HF, GGUF, GRAPH = "hf", "gguf", "graph"
+"""The sets of names: Hugging Face's (config.json and module paths), llama.cpp's, and an architecture's own, which
+exported graphs have."""
+STATED = {HF: "config.json", GGUF: "the metadata of the GGUF file", GRAPH: "config.json"}
 """Where files of these names say their hyper-parameters."""
 REQUIRED = object()
 
@@ -117,7 +118,14 @@ def dig(source: Mapping[str, Any], path: str) -> Any:
 
 
 class Layout(Protocol):
-    """How the tensors of a file and our one tensor are the same values."""
+    """How the tensors of a file and our one tensor are the same values.
+
+    Attributes:
+        computed: whether values pass through arithmetic and may be rounded; other layouts only move them.
+    """
+
+    @property
+    def computed(self) -> bool: ...
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         """Ours, from the file's; nothing is read before the result is."""
@@ -132,7 +140,15 @@ class Layout(Protocol):
         ...
 
 
-class Whole:
+class Moved:
+    """What layouts have in common that only move values."""
+
+    @property
+    def computed(self) -> bool:
+        return False
+
+
+class Whole(Moved):
     """What layouts have in common that never share a tensor with another row."""
 
     def together(self, pieces: Sequence[Tensor]) -> Tensor:
@@ -205,7 +221,7 @@ class Weight:
 
     def stored(self, names: str) -> tuple[Stored, ...]:
         """The ways in which files of these names store it."""
-        ways = self.hf if names == HF else self.gguf
+        ways = {HF: self.hf, GGUF: self.gguf, GRAPH: self.name}[names]
         several = ways if isinstance(ways, tuple) else (ways,)
         return tuple(way if isinstance(way, Stored) else Stored((way,)) for way in several)
 

@@ -6,12 +6,14 @@ import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from . import registry
 from .arch import GGUF, HF, STATED, Architecture, Config, Key, Layout, Stored, Weight, parameters, sizes, slots
 from .errors import FormatError, UnsupportedError
 from .parameter import Said, shown
+from .record import dataclass
 from .scaled import scaled
 from .tensor import Tensor
 
@@ -55,49 +57,83 @@ def configured(architecture: Architecture, names: str, source: Mapping[str, Any]
     return architecture.config(names, Said(source, prefix), path)
 
 
+@dataclass
+class Gathered:
+    """What of a model's weights a file has.
+
+    Attributes:
+        weights: by the architecture's names.
+        stored: by the same names, how the file stores each, and what it calls the tensors; computed weights are not in
+            it.
+        made: names of weights that are computed from the configuration.
+        missing: what the file would call the weights that it lacks.
+        extra: tensors that are of no weight and not `ignored`.
+        wrong: tensors whose shape their layout refuses, by our name, with the reason.
+    """
+
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    stored: dict[str, tuple[Stored, list[str]]] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+
+def gather(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str) -> Gathered:
+    """The weights of a file by the architecture's names, as far as they are there; `make` adds computed ones."""
+    found, used = Gathered(), set()
+    for row, layer, ours in slots(architecture, config):
+        way, present = next(_found(row, architecture, config, weights, names, layer), (None, []))
+        if way is not None:
+            used.update(present)
+            found.stored[ours] = way, present
+            parts = [weights[name] for name in present]
+            try:
+                _check_elements(parts)
+                found.weights[ours] = _times(row, way.layout.join(parts, config), config, names, layer, 1)
+            except ValueError as error:
+                found.wrong[ours] = f"{present[0]}: {error}"
+        elif not row.optional:
+            ways = row.stored(names)
+            found.missing.append(next(ways[0].expanded(config, layer), ways[0].names[0]) if ways else ours)
+    unused = ignored(architecture, config, weights)
+    found.extra = [name for name in weights if name not in used and name not in unused]
+    complete(architecture, config, found.weights)
+    return found
+
+
+def complete(architecture: Architecture, config: Config, bound: Mapping[str, Tensor]) -> None:
+    """Take parameters that a configuration leaves open (None) from the shape of the first weight that has them."""
+    for row, _, name in slots(architecture, config):
+        for which, length in zip(row.shape or (), bound[name].shape if name in bound else (), strict=False):
+            if isinstance(which, str) and "*" not in which and config.values.get(which) is None:
+                config.values[which] = length
+
+
 def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None = None) -> dict[str, Tensor]:
     """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once.
 
     Nothing is made whose size a parameter says before that parameter agrees with the shapes of the weights.
     """
-    _check_layers(architecture, config, weights, names, path)
-    bound: dict[str, Tensor] = {}
-    missing, wrong, used = [], [], set()
-    origins: dict[str, str] = {}
-    for row, layer, ours in slots(architecture, config):
-        found = next(_found(row, architecture, config, weights, names, layer), None)
-        if found is not None:
-            way, present = found
-            used.update(present)
-            origins[ours] = present[0]
-            parts = [weights[name] for name in present]
-            try:
-                _check_elements(parts)
-                bound[ours] = _times(row, way.layout.join(parts, config), config, names, layer, 1)
-            except ValueError as error:
-                wrong.append(f"{present[0]}: {error}")
-        elif not row.optional:
-            ways = row.stored(names)
-            missing.append(next(ways[0].expanded(config, layer), ways[0].names[0]) if ways else ours)
-    unused = ignored(architecture, config, weights)
-    extra = [name for name in weights if name not in used and name not in unused]
+    check_layers(architecture, config, weights, names, path)
+    found = gather(architecture, config, weights, names)
+    missing, extra = found.missing, found.extra
     unknown = f"{len(extra)} weights are not of a {architecture.name} model: {listed(extra)}"
     if missing:
         why = f"{len(missing)} weights of a {architecture.name} model are not there: {listed(missing)}{f'; and {unknown}' if extra else ''}"
         raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there, and is the configuration this model's?")
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")
-    _check_shapes(architecture, config, bound, path, wrong, origins)
-    _check_bounds(architecture, config, names, path)
-    _make(architecture, config, bound, path)
+    make(architecture, config, found, names, path)
     if architecture.settle is not None:
-        architecture.settle(config, bound)
-    return bound
+        architecture.settle(config, found.weights)
+    return found.weights
 
 
-def _check_layers(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str,
-                  path: str | None) -> None:
-    """Compare the number of layers with the weights, before anything is done for each layer."""
+def check_layers(
+    architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None
+) -> None:
+    """FormatError for more layers than a file has weights of; called before anything is done for each layer."""
     for parameter in sorted({row.layers for row in architecture.weights if "{i}" in row.name}):
         ways = (way for row in architecture.weights if row.layers == parameter for way in row.stored(names))
         stems = {name.partition("{i}")[0] for way in ways for name in way.names if "{i}" in name}
@@ -118,12 +154,21 @@ def _check_elements(parts: Sequence[Tensor]) -> None:
             raise ValueError(f"a tensor of the shape {list(part.shape)} is not a weight")
 
 
-def _make(architecture: Architecture, config: Config, bound: dict[str, Tensor], path: str | None) -> None:
-    """Add weights that the configuration says in place of the file."""
-    made = {row.name: row.made(config) for row in architecture.weights if row.made is not None and row.name not in bound}
-    added = {name: tensor for name, tensor in made.items() if tensor is not None}
-    bound.update(added)
-    _check_shapes(architecture, config, added, path, [], {})
+def make(architecture: Architecture, config: Config, found: Gathered, names: str, path: str | None = None) -> None:
+    """Add the weights that the configuration implies and the file does not hold, once the parameters that size them are checked.
+
+    Raises:
+        FormatError: a weight does not have the shape that the parameters give, or a parameter exceeds its bound.
+    """
+    _check_shapes(architecture, config, found, path)
+    _check_bounds(architecture, config, names, path)
+    for row in architecture.weights:
+        tensor = row.made(config) if row.made is not None and row.name not in found.weights else None
+        if tensor is not None:
+            found.weights[row.name] = tensor
+            found.made.add(row.name)
+    if found.made:
+        _check_shapes(architecture, config, found, path)
 
 
 def _check_bounds(architecture: Architecture, config: Config, names: str, path: str | None) -> None:
@@ -155,11 +200,16 @@ def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tenso
         ways = row.stored(names)
         if ways and ours in bound:
             stored = list(ways[0].expanded(config, layer))
-            whole = _times(row, bound[ours], config, names, layer, -1)
-            for name, tensor in zip(stored, ways[0].layout.split(whole, config, len(stored)), strict=True):
+            tensors = apart(row, layer, bound[ours], config, names, ways[0], len(stored))
+            for name, tensor in zip(stored, tensors, strict=True):
                 found.setdefault(name, []).append(tensor)
                 layouts[name] = ways[0].layout
     return {name: pieces[0] if len(pieces) == 1 else layouts[name].together(pieces) for name, pieces in found.items()}
+
+
+def apart(row: Weight, layer: int, whole: Tensor, config: Config, names: str, way: Stored, count: int) -> list[Tensor]:
+    """The `count` tensors that a file of these names has for a weight, where it stores it in that way."""
+    return way.layout.split(_times(row, whole, config, names, layer, -1), config, count)
 
 
 def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
@@ -195,23 +245,16 @@ def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor
     return next((spelling for spelling in (name, *others) if spelling in weights), None)
 
 
-def _check_shapes(
-    architecture: Architecture, config: Config, bound: Mapping[str, Tensor], path: str | None, wrong: list[str], origins: Mapping[str, str]
-) -> None:
-    """Compare shapes with the configuration; parameters that it leaves open (None) are taken from the first weight that has them.
-
-    Args:
-        wrong: what is known to be wrong already.
-        origins: what the file calls the weights.
-    """
+def _check_shapes(architecture: Architecture, config: Config, found: Gathered, path: str | None) -> None:
+    """Compare shapes with the configuration."""
+    wrong = list(found.wrong.values())
     for row, _, name in slots(architecture, config):
-        if row.shape is not None and name in bound:
-            for which, length in zip(row.shape, bound[name].shape, strict=False):
-                if isinstance(which, str) and "*" not in which and config.values.get(which) is None:
-                    config.values[which] = length
-            expected = sizes(row.shape, config)
-            if bound[name].shape != expected:
-                wrong.append(f"{origins.get(name, name)} is {list(bound[name].shape)}, not {list(expected)}")
+        if row.shape is None or name not in found.weights:
+            continue
+        shape, expected = found.weights[name].shape, sizes(row.shape, config)
+        if shape != expected:
+            origin = found.stored[name][1][0] if name in found.stored else name
+            wrong.append(f"{origin} is {list(shape)}, not {list(expected)}")
     if wrong:
         hint = "Is the configuration this model's?"
         raise FormatError("E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {listed(wrong, '; ')}", hint=hint)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert diff old.safetensors new.safetensors
   candle-convert diff model.gguf model.pth --atol 1e-3 --no-metadata
+  candle-convert diff model-dir/ model.gguf
   candle-convert diff a.pth b.gguf --rename '^model\\.=' --names-only --json
 """
 SHOWN = 60
@@ -38,7 +38,9 @@ SHOWN = 60
 def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Compare models A and B: names, dtypes, values, metadata.
 
-    Formats and dtypes may differ: values are compared as numbers. Exits with 1 when anything differs.
+    Formats and dtypes may differ: values are compared as numbers. Where names follow two conventions, as in a Hugging
+    Face directory and a GGUF file, tensors are compared by the architecture that both models are of, and of their
+    metadata the hyper-parameters. Exits with 1 when anything differs, or when the names cannot be brought together.
     """
     from ..diff import diff
 
@@ -64,17 +66,20 @@ def show(found: Difference, *, all_rows: bool) -> None:
     say = current().say
     if found.differing or (all_rows and found.rows):
         current().lines(found.table(all_rows=all_rows))
-    for title, changes in (("metadata", found.metadata), ("files", found.files), ("graph", found.graph)):
+    key = "metadata" if found.architecture is None else "setting"
+    for title, changes in ((key, found.metadata), ("files", found.files), ("graph", found.graph)):
         for change in changes:
             say(f"{title}  {printable(str(change.name))}  {change.status}{_sides(change)}")
     counts: dict[str, int] = {}
     for row in found.rows:
         counts[row.status] = counts.get(row.status, 0) + 1
     summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no tensors"
-    parts = ((found.metadata, "metadata keys"), (found.files, "files"), (found.graph, "parts of the graph"))
+    keys = "metadata keys" if found.architecture is None else "settings"
+    parts = ((found.metadata, keys), (found.files, "files"), (found.graph, "parts of the graph"))
     others = [f"{len(changes)} {what}" for changes, what in parts if changes]
     differ = f"; {' and '.join(others)} differ" if others else ""
-    say(f"{'✓' if found.same else '✗'} {len(found)} tensors: {summary}{differ}")
+    by = "" if found.architecture is None else f", by the names of the architecture {found.architecture}"
+    say(f"{'✓' if found.same else '✗'} {len(found)} tensors: {summary}{differ}{by}")
 
 
 def _sides(change: Change) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
+from ...runtime.errors import Error, UsageError, printable
+from ...runtime.graph import Note
 from .. import arguments
 from ..output import current
 
+if TYPE_CHECKING:
+    from ...runtime.tensor import Tensor
+
 EPILOG = """\b
 Examples
-  candle-convert hash model.gguf model.safetensors
+  candle-convert hash model-dir/ model.gguf --canonical
   candle-convert hash model.safetensors --write model.sha256
   candle-convert hash converted.gguf --check model.sha256
 """
@@ -24,20 +28,25 @@ Examples
 @click.option("--write", metavar="MANIFEST", type=arguments.TEXT_OUT, help="Write the lines to a manifest file.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing manifest.")
 @click.option("--tensors", is_flag=True, help="One line a tensor, for several FILEs too.")
+@click.option("--canonical", is_flag=True, help="By the names and layouts of the model's architecture, values as f32.")
 @click.option("--file", "whole", is_flag=True, help="SHA-256 of the files' bytes, as sha256sum has it.")
 @arguments.options(arguments.READING, arguments.PROGRESS)
 def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Print the content hash of models, and of each tensor of one.
 
-    The hash covers names, dtypes, shapes and values, so it is the same in every format and sharding. A manifest holds a line
-    'sha256  name' for each tensor (with --file: each file).
+    The hash covers names, dtypes, shapes and values, so it is the same in every format and sharding. With --canonical it
+    covers the weights as their architecture names and arranges them, and is the same for a Hugging Face directory and
+    the GGUF file made from it; several FILEs whose names follow different conventions are hashed so too. A manifest
+    holds a line 'sha256  name' for each tensor (with --file: each file).
     """
     from .. import manifest
 
     if (values["check"] or values["write"]) and len(paths) > 1 and not values["whole"]:
-        raise UsageError("E-OPTION", None, "a manifest of tensors is that of one model", hint="Name one FILE, or say --file")
+        hint = "Name one FILE, or pass --file"
+        raise UsageError("E-OPTION", None, "a manifest of tensors is that of one model", hint=hint)
     wanted = None if values["check"] is None else manifest.read(values["check"])
-    models = {} if values["whole"] else {path: _tensors(path, values) for path in paths}
+    weights, canonical = ({}, False) if values["whole"] else _weights(paths, values)
+    models = {path: _hashed(tensors, values) for path, tensors in weights.items()}
     lines = _files(paths, values) if values["whole"] else dict(next(iter(models.values())))
     combined = {} if values["whole"] else _combined(models)
     verdicts = [] if wanted is None else manifest.compare(wanted, lines)
@@ -58,6 +67,7 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the na
     out.emit(
         {
             "inputs": list(paths),
+            "canonical": canonical,
             "hashes": [{"path": path, "content_hash": combined[path], "tensors": hashes} for path, hashes in models.items()],
             "files": lines if values["whole"] else {},
             "check": [{"name": verdict.name, "status": verdict.status} for verdict in verdicts],
@@ -72,16 +82,42 @@ def _say(hashes: dict[str, str]) -> None:
         current().say(f"{sha256}  {printable(name)}")
 
 
-def _tensors(path: str, values: dict[str, Any]) -> dict[str, str]:
+def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, dict[str, Tensor]], bool]:
+    """The tensors of every model, and whether they go by the names of its architecture rather than by the file's own.
+
+    They do where that is asked for, and where the names of several files follow different conventions.
+    """
     from ...runtime.passes.weights import collected
+    from ..counterparts import two_conventions
+    from ..hashing import canonical_weights
+
+    def canonical() -> dict[str, dict[str, Tensor]]:
+        return {path: canonical_weights(arguments.open_input(path, values, upgraded=False)) for path in paths}
+
+    if values["canonical"]:
+        return canonical(), True
+    stored = {path: collected(arguments.open_input(path, values, upgraded=False, dequantized=False)) for path in paths}
+    first, *others = stored.values()
+    if values["check"] or values["write"] or not any(two_conventions(first, other) for other in others):
+        return stored, False
+    try:
+        found = canonical()
+    except Error as error:
+        why = f"the tensor names follow two conventions, and {error.message}: the hashes cannot be compared"
+        current().warn([Note("W-HASH-NAMES", None, why)])
+        return stored, False
+    current().warn([Note("W-HASH-NAMES", None, "the tensor names follow two conventions: hashed as with --canonical")])
+    return found, True
+
+
+def _hashed(tensors: dict[str, Tensor], values: dict[str, Any]) -> dict[str, str]:
     from ..hashing import tensor_hash
 
-    weights = collected(arguments.open_input(path, values, upgraded=False, dequantized=False))
     progress = arguments.progress(values)
     progress.phase("hashing")
-    progress.start(sum(tensor.nbytes for tensor in weights.values()))
+    progress.start(sum(tensor.nbytes for tensor in tensors.values()))
     try:
-        return {name: tensor_hash(tensor, progress.advance) for name, tensor in weights.items()}
+        return {name: tensor_hash(tensor, progress.advance) for name, tensor in tensors.items()}
     finally:
         progress.finish()
 

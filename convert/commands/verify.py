@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert verify model.safetensors q4.gguf
+  candle-convert verify model-dir/ model.gguf
   candle-convert verify model.gguf q4.gguf --certificate q4.verify.json
   candle-convert verify model.onnx model.onnx --device cuda --nodes
 """
@@ -47,8 +47,10 @@ NETWORKS = (
 def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Check that DST holds the tensors of SRC, each within its type.
 
-    Plain values may be rounded to their type; quantized blocks have bounds for the error of each block and of the whole tensor. Two networks
-    are run on the same inputs, and their outputs compared. Exits with 1 when a tensor is missing, changed or further off.
+    Plain values may be rounded to their type; quantized blocks have bounds for the error of each block and of the whole
+    tensor. Where names follow two conventions, as in a Hugging Face directory and a GGUF file, tensors are compared by
+    the architecture that both models are of. Two networks are run on the same inputs, and their outputs compared. Exits
+    with 1 when a tensor is missing, changed or further off, or when the names cannot be brought together.
     """
     from ..certifying import verify
 
@@ -115,4 +117,6 @@ def show(found: Verification, *, all_rows: bool) -> None:
     within = sum(row.status == "within" for row in found.tensors)
     looked = "" if found.level == "full" else ", by samples"
     failed = f", {len(found.failed)} failed" if found.failed else ""
-    current().say(f"{'✓' if found.ok else '✗'} {count} tensors: {equal} equal, {within} within the bounds of their type{failed}{looked}")
+    by = "" if found.architecture is None else f", by the names of the architecture {found.architecture}"
+    verdict = f"{count} tensors: {equal} equal, {within} within the bounds of their type{failed}{looked}{by}"
+    current().say(f"{'✓' if found.ok else '✗'} {verdict}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...runtime.arch import SAME, Config, Layout, Whole, sizes
+from ...runtime.arch import SAME, Config, Layout, Moved, Whole, sizes
 from ...runtime.record import dataclass
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor, exact_nbytes
@@ -135,6 +135,10 @@ class Plus(Whole):
 
     constant: float
 
+    @property
+    def computed(self) -> bool:
+        return True
+
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         return changed(parts[0], parts[0].shape, lambda x: x + np.float32(self.constant), "f32")
 
@@ -148,6 +152,10 @@ class Changed(Whole):
 
     into: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
+
+    @property
+    def computed(self) -> bool:
+        return True
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         return _computed(parts[0], self.into)
@@ -167,6 +175,10 @@ class Reshaped(Whole):
     ours: tuple[str | int, ...]
     theirs: tuple[str | int, ...]
     then: Layout = SAME
+
+    @property
+    def computed(self) -> bool:
+        return self.then.computed
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         return self.then.join([_reshaped(part, sizes(self.ours, config)) for part in parts], config)
@@ -245,7 +257,7 @@ class Flat(Whole):
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Moved):
     """One of `count` equal parts of a tensor along an axis: gates and what they gate in one matrix. Another row has the next part."""
 
     index: int

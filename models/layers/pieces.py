@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...runtime.arch import Config, Whole
+from ...runtime.arch import Config, Moved, Whole
 from ...runtime.record import dataclass
 from ...runtime.storage import Derived
 from ...runtime.tensor import Tensor
@@ -17,7 +17,7 @@ Span = Callable[[Config], tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Moved):
     """Rows of a matrix or vector from a first to behind a last one. Other rows of weights, in the order of the file, have the rest."""
 
     span: Span
@@ -53,7 +53,7 @@ def heads_rows(part: str) -> Rows:
 
 
 @dataclass(frozen=True)
-class Latent:
+class Latent(Moved):
     """Keys or values of all heads from a latent vector: in one matrix [heads x (nope + value_dim), rank], each head's keys, then its values.
 
     Ours are the values [heads, value_dim, rank] and, transposed so that they take queries to latents, the keys [heads, rank, nope].
@@ -99,7 +99,7 @@ class Upright(Whole):
 
 
 @dataclass(frozen=True)
-class Every:
+class Every(Moved):
     """Every other column of matrices of experts [experts, in, out], or of vectors [experts, out]: gates, and what they gate, in turns."""
 
     index: int
