@@ -16,6 +16,7 @@ from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.passes.adapt import LowRank, adapted
 from ..runtime.record import dataclass
+from ..runtime.regex import compiled
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor
 from . import hub
@@ -95,9 +96,9 @@ class Adapter:
         patterns = self.setting(name, {}, dict)
         for pattern, value in patterns.items():
             try:
-                fits = re.match(rf"(.*\.)?({pattern})$", module)
-            except re.error as error:
-                raise FormatError("E-LORA-CONFIG", os.path.join(self.path, CONFIG), f"has the {name} {pattern!r}: {error}") from error
+                fits = compiled(rf"^(.*\.)?({pattern})$").search(module)
+            except UsageError as error:
+                raise FormatError("E-LORA-CONFIG", os.path.join(self.path, CONFIG), f"has the {name} {pattern[:80]!r}: {error.why}") from error
             if fits:
                 if type(value) not in (int, float) or not value > 0:
                     why = f"has {str(value)[:80]!r} in {name}"

@@ -15,9 +15,10 @@ from typing import Any
 
 from ..runtime.graph import Graph
 from ..runtime.metadata import to_json
-from ..runtime.passes.select import Select, compiled
+from ..runtime.passes.select import Select
 from ..runtime.passes.weights import collected
 from ..runtime.record import dataclass
+from ..runtime.regex import compiled
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor
 from . import comparing

@@ -8,7 +8,6 @@ of their own, planned when the shape is known.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from .work import operations
 if TYPE_CHECKING:
     from .fusion import Chain
     from .program import Program
+    from .regex import Searcher
 
 WORTH_A_PLAN = 6
 """Nodes behind a data-dependent shape from which they are planned again when it is known."""
@@ -58,7 +58,7 @@ class Task:
 class Planner:
     """Makes one plan."""
 
-    def __init__(self, program: Program, feeds: Sequence[Any], threads: int, native: bool, keep: re.Pattern[str] | None) -> None:
+    def __init__(self, program: Program, feeds: Sequence[Any], threads: int, native: bool, keep: Searcher | None) -> None:
         self.program = program
         self.threads = threads
         self.native = native

@@ -6,13 +6,12 @@ import copy
 import functools
 import itertools
 import math
-import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +35,9 @@ from .steering import VALUES, steering
 from .timing import Clock, Event
 from .workspace import Workspace
 
+if TYPE_CHECKING:
+    from .regex import Searcher
+
 PLANS = 32
 """Plans that are kept for the shapes seen last."""
 RECENT, IDLE = 2, 16 << 20
@@ -58,7 +60,7 @@ class Run:
 
     threads: int
     native: bool
-    taps: re.Pattern[str] | None = None
+    taps: Searcher | None = None
     on_tap: OnTap | None = None
     deadline: float = math.inf
     clock: Clock | None = None

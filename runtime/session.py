@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from .spending import available, check_weights
 from .storage import Held
 
 if TYPE_CHECKING:
+    from .regex import Searcher
     from .timing import Clock
 
 SMALL_GRAPH = 8
@@ -239,14 +239,15 @@ class Session:
         A value inside a function has the name of the call before its own: ``call/x``. Sequences come as lists.
         """
         from .feeding import checked
+        from .regex import compiled
 
         arrays = checked(self.graph, feeds, self._defaults)
         if self._whole is None:
             self._whole = self._program(self._plain)
-        return self._results(self._whole, self._kept(arrays, feeds), re.compile(taps), on_tap)
+        return self._results(self._whole, self._kept(arrays, feeds), compiled(taps), on_tap)
 
     def _results(
-        self, program: Any, arrays: list[Any], taps: re.Pattern[str] | None = None, on_tap: Callable[[str, Any], None] | None = None,
+        self, program: Any, arrays: list[Any], taps: Searcher | None = None, on_tap: Callable[[str, Any], None] | None = None,
         clock: Clock | None = None,
     ) -> list[Any]:
         if self.device != "cpu":

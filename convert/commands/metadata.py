@@ -170,7 +170,7 @@ def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any
 
 
 def _chosen(graph: Graph, include: tuple[str, ...], exclude: tuple[str, ...]) -> list[str]:
-    from ...runtime.passes.select import compiled
+    from ...runtime.regex import compiled
 
     wanted, unwanted = ([compiled(pattern) for pattern in patterns] for patterns in (include, exclude))
     return [

@@ -99,13 +99,13 @@ def _facts(graph: Graph, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _matching(tokenizer: Tokenizer, pattern: str) -> list[dict[str, Any]]:
     from ...models.language.tokenizer.vocabulary import KINDS
-    from ...runtime.passes.select import compiled
+    from ...runtime.regex import compiled
 
     vocabulary, wanted = tokenizer.vocabulary, compiled(pattern)
     scores = vocabulary.scores or [0.0] * len(vocabulary)
     return [
         {"id": token, "type": KINDS[vocabulary.kinds[token]], "score": float(scores[token]), "text": text}
-        for token, text in enumerate(vocabulary.texts) if wanted.search(text)
+        for token, (text, listed) in enumerate(zip(vocabulary.texts, wanted.among(vocabulary.texts), strict=True)) if listed
     ]  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ...runtime.dtype import BlockType, DType
 from ...runtime.errors import UnsupportedError
-from ...runtime.passes.select import compiled
 from ...runtime.record import dataclass
+from ...runtime.regex import compiled
 from .mixes import EMBEDDING, FALLBACKS, OUTPUT
 from .model import Model, Weight
 from .rules import Decider, Recipe, type_named

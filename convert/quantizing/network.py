@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -19,6 +18,7 @@ from ...runtime.passes.loops import FreeStates
 from ...runtime.passes.rewrite import constant, graphs
 from ...runtime.passes.simplify import Simplify
 from ...runtime.record import dataclass
+from ...runtime.regex import compiled
 
 Ranges = Mapping[str, tuple[float, float]]
 HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}
@@ -70,7 +70,7 @@ class Request:
         names = [name for name in (node.name, *(value.name for value in node.outputs[:1])) if name]
 
         def among(patterns: tuple[str, ...]) -> bool:
-            return any(re.search(pattern, name) for pattern in patterns for name in names)
+            return any(compiled(pattern).search(name) for pattern in patterns for name in names)
 
         return (not self.nodes or among(self.nodes)) and not among(self.excluded)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...runtime.errors import UsageError
+from ...runtime.regex import compiled
 
 if TYPE_CHECKING:
     from .network import Request
@@ -71,10 +71,7 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
         why = "blocks have a scale each, --per-channel says nothing more"
         raise UsageError("E-OPTION-NODES", None, why, hint="Choose their length with --block-size")
     for text in (*values["nodes"], *values["exclude_nodes"]):
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise UsageError("E-PATTERN", None, f"{text!r} is no regular expression: {error}") from error
+        compiled(text)
     activation = values["activation_type"] if values["activation_type"] in ("int8", "uint8") else "uint8"
     return Request(
         type, kind, activation, form or (FORMS[kind] or ("",))[0], int(values["block_size"]), values["per_channel"], values["symmetric"],

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.dtype import DTYPES, DType, dtype_named, plain_name
 from ...runtime.errors import UsageError
-from ...runtime.passes.select import compiled
 from ...runtime.record import dataclass
+from ...runtime.regex import Pattern, compiled
 from .expressions import Expression, parse
 from .filetypes import ALIASES, BY_NAME, COPY
 from .model import Model, Weight
@@ -39,7 +38,7 @@ class Rule:
     when: str = ""
 
     @functools.cached_property
-    def pattern(self) -> re.Pattern[str]:
+    def pattern(self) -> Pattern:
         return compiled(self.match)
 
     @functools.cached_property

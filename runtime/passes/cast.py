@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import field
@@ -18,6 +17,8 @@ from ..tensor import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..regex import Pattern
 
 AUTO = "auto"
 NAN_POLICIES = ("error", "warn", "keep")
@@ -90,7 +91,7 @@ class Cast:
 
     def run(self, graph: Graph) -> bool:
         """Change the dtypes of `graph.weights`; whether any changed."""
-        from .select import compiled
+        from ..regex import compiled
 
         rules = [(compiled(pattern), dtype_named(dtype)) for pattern, dtype in self.rules]
         auto = self._auto(graph)
@@ -106,7 +107,7 @@ class Cast:
                 changed = True
         return changed
 
-    def _wanted(self, name: str, tensor: Tensor, rules: list[tuple[re.Pattern[str], DType]], auto: DType) -> DType | None:
+    def _wanted(self, name: str, tensor: Tensor, rules: list[tuple[Pattern, DType]], auto: DType) -> DType | None:
         for pattern, dtype in rules:
             if pattern.search(name):
                 return dtype

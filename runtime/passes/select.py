@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from ..errors import UsageError
 from ..graph import Graph
 from ..record import dataclass
+from ..regex import compiled
 
 
 @dataclass(frozen=True)
@@ -38,30 +37,14 @@ class Select:
         exact = dict(self.names)
         for name in exact.keys() - graph.weights.keys():
             raise UsageError("E-SELECT-MAP", None, f"the map renames {name!r}, which is not in the file")
-        rules = [(compiled(pattern), replacement) for pattern, replacement in self.rename]
+        renamed = [exact.get(name, name) for name in kept]
+        for pattern, replacement in self.rename:
+            renamed = compiled(pattern).replaced(replacement, renamed)
         weights = {}
-        for name in kept:
-            new = exact.get(name, name)
-            for pattern, replacement in rules:
-                new = substituted(pattern, replacement, new)
+        for name, new in zip(kept, renamed, strict=True):
             if new in weights:
                 raise UsageError("E-SELECT-TWICE", None, f"two tensors would be called {new!r}", hint="Make the --rename pattern stricter")
             weights[new] = graph.weights[name]
         graph.weights = weights
         return list(weights) != before
 
-
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression of the user's."""
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError("E-PATTERN", None, f"{pattern!r} is not a regular expression: {error}") from error
-
-
-def substituted(pattern: re.Pattern[str], replacement: str, name: str) -> str:
-    """`name` with the pattern replaced."""
-    try:
-        return pattern.sub(replacement, name)
-    except (re.error, IndexError) as error:
-        raise UsageError("E-PATTERN", None, f"{replacement!r} is not a replacement for {pattern.pattern!r}: {error}") from error
