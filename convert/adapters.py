@@ -10,13 +10,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from ..runtime.errors import FileAccessError, FormatError, UnsupportedError, UsageError
+from ..runtime.errors import FileAccessError, FormatError, LimitError, UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.passes.adapt import LowRank, adapted
 from ..runtime.record import dataclass
-from ..runtime.regex import compiled
+from ..runtime.regex import Pattern, compiled
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor
 from . import hub
@@ -25,6 +25,8 @@ from .opening import read_file
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 PREFIXES = ("base_model.model.", "base_model.")
+PATTERNS = 1_000_000
+"""Instructions of all compiled patterns of a parameter; a name of a module has about 100."""
 OTHERS = ("model.", "transformer.")
 """What names in an adapter may have in front where the model's have nothing, or lack."""
 CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
@@ -74,6 +76,7 @@ class Adapter:
     config: Mapping[str, Any]
     updates: dict[str, Update]
     replaced: dict[str, Tensor]
+    patterns: dict[str, list[tuple[Pattern, Any]]] = field(default_factory=dict)
 
     def setting(self, name: str, default: Any, kind: type | tuple[type, ...]) -> Any:
         """A parameter of the configuration; what is missing or null is the default."""
@@ -93,18 +96,30 @@ class Adapter:
         return self.strength * alpha / (math.sqrt(rank) if self.setting("use_rslora", False, bool) else rank)
 
     def _patterned(self, name: str, module: str, usual: Any) -> Any:
-        patterns = self.setting(name, {}, dict)
-        for pattern, value in patterns.items():
-            try:
-                fits = compiled(rf"^(.*\.)?({pattern})$").search(module)
-            except UsageError as error:
-                raise FormatError("E-LORA-CONFIG", os.path.join(self.path, CONFIG), f"has the {name} {pattern[:80]!r}: {error.why}") from error
-            if fits:
+        for pattern, value in self._patterns(name):
+            if pattern.search(module):
                 if type(value) not in (int, float) or not value > 0:
                     why = f"has {str(value)[:80]!r} in {name}"
                     raise FormatError("E-LORA-CONFIG", os.path.join(self.path, CONFIG), why, expected="a positive number")
                 return value
         return usual
+
+
+    def _patterns(self, name: str) -> list[tuple[Pattern, Any]]:
+        """The patterns of a parameter, and the value of each."""
+        if name not in self.patterns:
+            found, size = [], 0
+            for text, value in self.setting(name, {}, dict).items():
+                try:
+                    found.append((compiled(rf"^(.*\.)?({text})$", linear=True), value))
+                except UsageError as error:
+                    raise FormatError("E-LORA-CONFIG", os.path.join(self.path, CONFIG), f"has the {name} {text[:80]!r}: {error.why}") from error
+                size += found[-1][0].size
+                if size > PATTERNS:
+                    why = f"has patterns of more than {PATTERNS:,} steps in {name}"
+                    raise LimitError("E-LORA-CONFIG", os.path.join(self.path, CONFIG), why, hint="Write them shorter, with fewer repetitions")
+            self.patterns[name] = found
+        return self.patterns[name]
 
 
 def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None:

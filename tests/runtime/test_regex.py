@@ -74,7 +74,8 @@ def test_what_is_not_a_pattern(pattern):
 
 @pytest.mark.parametrize(
     ("pattern", "replacement"),
-    [(r"layers\.(\d+)", r"blk.\1"), ("^", "m."), ("$", ".x"), ("x*", "-"), ("(?P<a>q|k)", r"\g<a>\g<0>"), ("e", "é"), ("weight", ""), ("(?<=l)a", "A")],
+    [(r"layers\.(\d+)", r"blk.\1"), ("^", "m."), ("$", ".x"), ("x*", "-"), ("(?P<a>q|k)", r"\g<a>\g<0>"), ("e", "é"), ("weight", ""),
+     ("(?<=l)a", "A")],
 )  # fmt: skip
 def test_replacements_are_pythons(pattern, replacement):
     assert compiled(pattern).replaced(replacement, NAMES) == [re.sub(pattern, replacement, name) for name in NAMES]

@@ -1,5 +1,6 @@
 """Recipes: the mixes written as TOML decide the same, conditions compute as Python does, and what is wrong is said."""
 
+import time
 import tomllib
 from pathlib import Path
 
@@ -132,6 +133,16 @@ def test_broken_recipes_are_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UsageError):
         recipes.find(str(path))
+
+
+@pytest.mark.parametrize("match", ["(([a-z._0-9]+)+)+!", "(x+x+)+y", "(.*)*!", "(" * 3000 + "z" + ")" * 3000])
+def test_patterns_that_try_too_much_end(tmp_path, match):
+    path = tmp_path / "r.toml"
+    path.write_text(f"base = 'q4_k'\n[[rule]]\nmatch = '{match}'\ntype = 'q8_0'\n")
+    (rule,) = recipes.find(str(path)).rules
+    began = time.process_time()
+    assert not rule.pattern.search("blk.0.ffn_gate_exps.weight" * 40)
+    assert time.process_time() - began < 2
 
 
 def test_unknown_and_unreadable_recipes(tmp_path):
