@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+
+from ..runtime.shortage import shortage
 from .interrupts import answer, leave
+from .supervising import supervised
 
 
 def main() -> None:
     """The command line, which can be interrupted from its first import on."""
     answer(leave)
-    from .cli import main
+    supervised(_main)
 
+
+def _main() -> None:
+    try:
+        from .cli import main
+    except (ImportError, MemoryError, OSError) as error:
+        found = shortage(error)
+        if found is None:
+            raise
+        print(f"✗ {found}", file=sys.stderr)
+        sys.exit(found.exit_code)
     main()
 
 

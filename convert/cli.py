@@ -15,6 +15,7 @@ import click
 from .. import __version__
 from ..runtime import registry, waiting
 from ..runtime.errors import Error
+from ..runtime.shortage import check_start, shortage
 from .interrupts import INTERRUPTED, answer, end, stop
 from .output import current
 from .progress import Compiling
@@ -23,6 +24,7 @@ from .spelling import explained, is_path, refuse_alone, refuse_command
 COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
 BUG = 70
+LAST_WORDS = "✗ E-MEMORY  memory cannot be had, not even to say for what\n".encode()
 PROGRAM = "candle-convert"
 
 
@@ -94,6 +96,8 @@ def run(arguments: list[str] | None = None) -> int:
     named = [word for word in words[:1] if word in registry.names(COMMANDS)]
     current().reset(*named, json="--json" in words)
     try:
+        if named or len(words) > 1:
+            check_start()
         result: Any = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
     except Error as error:
         current().fail(error)
@@ -110,9 +114,22 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:
-        return _report_bug()
+    except Exception as error:
+        found = shortage(error)
+        return _report_bug() if found is None else _refuse(error, found)
     return result if isinstance(result, int) else 0
+
+
+def _refuse(error: Exception, found: Error) -> int:
+    """Tell that memory cannot be had, when what the command held has been let go."""
+    traceback.clear_frames(error.__traceback__)
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    gc.collect()
+    try:
+        current().fail(found)
+    except MemoryError:
+        os.write(sys.stderr.fileno(), LAST_WORDS)
+    return found.exit_code
 
 
 def _report_bug() -> int:

@@ -31,7 +31,7 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
     try:
         import huggingface_hub
         from huggingface_hub import errors
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UnsupportedError("E-HUB-EXTRA", None, "hf:// needs huggingface_hub", hint="pip install 'candle-convert[hub]'") from error
     repo, file, revision = match["repo"], match["file"], match["revision"] or revision
     try:

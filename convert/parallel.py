@@ -32,10 +32,19 @@ class Workers:
         self._lock = threading.Lock()
         self._wake = queue.SimpleQueue[None]()
 
-    def start(self) -> None:
-        """Start all; an interrupt meanwhile leaves some out, `finish` knows which."""
-        for _ in range(self._threads):
-            threading.Thread(target=self._run, daemon=True).start()
+    def start(self, least: int = 1) -> None:
+        """Start all, or where the system allows fewer that many, which are at least `least`: RuntimeError otherwise.
+
+        An interrupt meanwhile leaves some out, `finish` knows which.
+        """
+        for number in range(self._threads):
+            try:
+                threading.Thread(target=self._run, daemon=True).start()
+            except RuntimeError:
+                self._threads = number
+                if number < least:
+                    raise
+                return
 
     def _run(self) -> None:
         with self._lock:
@@ -98,7 +107,7 @@ def each(work: Callable[[Item], object], items: Iterable[Item], threads: int) ->
 
     others = Workers(take, threads - 1)
     try:
-        others.start()
+        others.start(least=0)
         take()
     except BaseException as interrupt:
         errors.append(interrupt)

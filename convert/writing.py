@@ -138,16 +138,16 @@ class _Crew:
                 del self.finished[: len(finished)]
 
     def _work(self) -> None:
-        buffer = memoryview(bytearray(min(self.chunk, 1 << 20)))
-        while self.error is None:
-            with self.lock:
-                job = next(self.jobs, None)
-            if job is None:
-                return
-            try:
+        try:
+            buffer = memoryview(bytearray(min(self.chunk, 1 << 20)))
+            while self.error is None:
+                with self.lock:
+                    job = next(self.jobs, None)
+                if job is None:
+                    return
                 self._do(job, buffer)
-            except BaseException as error:
-                self.error = self.error or error
+        except BaseException as error:
+            self.error = self.error or error
 
     def _do(self, job: Job, buffer: memoryview) -> None:
         """Write one job, unless another thread fails meanwhile."""

@@ -43,10 +43,11 @@ class Helpers:
         self._threads: list[threading.Thread] = []
         self._known: list[Helper] = []
         self._process = os.getpid()
+        self._most = sys.maxsize
 
     def call(self, team: np.ndarray, count: int) -> None:
         """Ask `count` threads to help a team; those that come too late find it closed."""
-        if len(self._threads) < count or self._process != os.getpid():
+        if len(self._threads) < min(count, self._most) or self._process != os.getpid():
             self._start(count)
         here = CURRENT_CORE()
         for helper in self._known:
@@ -60,9 +61,13 @@ class Helpers:
         with self._lock:
             if self._process != os.getpid():
                 self._forget()
-            while len(self._threads) < count:
+            while len(self._threads) < min(count, self._most):
                 thread = threading.Thread(target=self._serve, args=(self._calls, self._known, help_them), name="candle-convert helper", daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # no memory or no number for another; those that there are do
+                    self._most = len(self._threads)
+                    return
                 self._threads.append(thread)
 
     def dismiss(self) -> None:

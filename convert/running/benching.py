@@ -62,7 +62,7 @@ def _ours(path: str, threads: int | None, placed: Mapping[str, Any]) -> Runner:
 def _onnxruntime(path: str, threads: int | None, placed: Mapping[str, Any]) -> Runner:
     try:
         import onnxruntime
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UnsupportedError("E-BENCH-PEER", None, "onnxruntime is not installed", hint="pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0

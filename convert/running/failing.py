@@ -79,7 +79,7 @@ def _saved(graph: Graph, folder: Path) -> Path:
 def _onnxruntime(graph: Graph, feeds: Mapping[str, Any]) -> list[Any] | None:
     try:
         import onnxruntime
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         hint = "pip install onnxruntime, or say --fails COMMAND"
         raise UnsupportedError("E-BENCH-PEER", None, "onnxruntime is not installed", hint=hint) from error
     with tempfile.TemporaryDirectory() as folder:

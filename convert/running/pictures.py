@@ -72,7 +72,7 @@ class Camera:
 
         try:
             from PIL import Image
-        except ImportError as cause:
+        except ModuleNotFoundError as cause:
             raise UnsupportedError("E-OP-PILLOW", None, "pictures need Pillow", hint="pip install candle-convert[image]") from cause
         picture = Image.fromarray(_pixels(path, self.grey))
         height, width = self.size

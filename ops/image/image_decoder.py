@@ -42,7 +42,7 @@ def image_decoder(encoded_stream: np.ndarray, *, pixel_format: str = "RGB") -> n
         raise FormatError("E-OP-VALUE", None, f"ImageDecoder: pixel_format is {pixel_format!r}", expected=f"one of {', '.join(CHANNELS)}", hint=CHECK)
     try:
         from PIL import Image, ImageFile
-    except ImportError as cause:
+    except ModuleNotFoundError as cause:
         raise UnsupportedError("E-OP-PILLOW", None, "ImageDecoder needs Pillow", hint="pip install candle-convert[image]") from cause
     truncated, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
     try:

@@ -138,7 +138,7 @@ def _numbers(metadata: Mapping[str, Any], name: str, count: int, absent: float, 
 
 
 def _integer(value: Any) -> int | None:
-    return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else None
+    return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) and not hasattr(value, "__len__") else None
 
 
 def _flag(metadata: Mapping[str, Any], name: str, absent: bool) -> bool:

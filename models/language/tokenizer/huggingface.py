@@ -45,7 +45,7 @@ def library(path: str | None) -> ModuleType:
     """The tokenizers library. Raises UnsupportedError where it is not installed."""
     try:
         import tokenizers
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         hint = "Install it with pip install tokenizers, or open a GGUF file of the model"
         why = "tokenizer.json is read by the tokenizers library, which is not installed"
         raise UnsupportedError("E-TOKENIZER-LIBRARY", path, why, hint=hint) from error
