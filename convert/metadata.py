@@ -11,18 +11,21 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.dtype import DTYPES, F32, of_numpy
+from ..runtime.dtype import DTYPES, F32, U8, of_numpy
 from ..runtime.errors import UnsafeFileError, UnsupportedError, UsageError
+from ..runtime.format import FileLayout, Piece
 from ..runtime.graph import Graph, Meta
 from ..runtime.metadata import FILES_KEY, TYPED_KEY, to_json
+from ..runtime.passes.cast import Cast
 from ..runtime.record import dataclass
-from ..runtime.storage import Held
+from ..runtime.source import Source
+from ..runtime.storage import Held, Region
 from ..runtime.tensor import Tensor
 from ..runtime.texts import Texts
 from . import pipeline, recognise
 from .opening import read_file
 from .options import Options
-from .plan import Plan, plan_graph
+from .plan import Plan, fingerprint, plan_graph
 
 if TYPE_CHECKING:
     from .progress import Progress
@@ -88,7 +91,8 @@ def typed(text: str, kind: str | None, old: Meta = None) -> Meta:
         items = json.loads(text, parse_constant=_no_constant)
         return _array(items, base)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise UsageError("E-META-VALUE", None, f"{text[:60]!r} is no {kind}: {error}", hint="Say the type with --type") from error
+        why = f"{text[:60]!r} is not a valid {kind}: {error}"
+        raise UsageError("E-META-VALUE", None, why, hint="Name another type with --type") from error
 
 
 def _scalar(text: str, kind: str) -> Meta:
@@ -115,11 +119,18 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def keys_of(graph: Graph) -> dict[str, Meta]:
+    """All metadata of a model: its keys, and what its format says of a model in other ways."""
+    known = {format.name: format for format in recognise.formats()}.get(graph.format)
+    return {**graph.metadata, **(known.model_keys(graph) if known is not None else {})}
+
+
 def changes_of(graph: Graph, new: dict[str, Meta]) -> list[Change]:
     """What setting the keys of `new` changes; None removes a key."""
     for key in new.keys() & {TYPED_KEY, FILES_KEY}:
         raise UsageError("E-META-KEY", None, f"{key!r} is a key that this program keeps for itself")
-    return [Change(key, graph.metadata.get(key), value) for key, value in new.items() if to_json(graph.metadata.get(key)) != to_json(value)]
+    known = keys_of(graph)
+    return [Change(key, known.get(key), value) for key, value in new.items() if to_json(known.get(key)) != to_json(value)]
 
 
 def plan_rewrite(graph: Graph, path: str, output: str | None, changes: list[Change], options: Options) -> Plan:
@@ -127,28 +138,69 @@ def plan_rewrite(graph: Graph, path: str, output: str | None, changes: list[Chan
 
     Raises:
         UnsafeFileError: in place, where the file has more than its reader takes up, or several files are one model.
-        UnsupportedError: the format cannot hold the new values.
+        UnsupportedError: the format cannot hold the new values, or is only read.
     """
     format = recognise.by_name(options.to or graph.format)
+    if format.layout is None:
+        why = f"{format.title} files are only read: their metadata cannot be changed"
+        raise UnsupportedError("E-OUT-FORMAT", path, why, hint="candle-convert convert writes the model in another format")
     for change in changes:
         if change.new is None:
             graph.metadata.pop(change.key, None)
         else:
             graph.metadata[change.key] = change.new
     options = dataclasses.replace(options, to=format.name)
-    if format.layout is not None:
-        _rehearse(graph, changes, options, format.suffixes[0])
+    if format.edit is not None:
+        return _plan_edit(graph, path, output, changes, options)
+    _rehearse(graph, changes, options, format.suffixes[0])
     if output is not None:
         return plan_graph(graph, Path(output), options, [path])
-    target = Path(path)
-    if len(graph.files) != 1 or not target.is_file():
-        raise UnsafeFileError("E-META-PLACE", path, f"is a model of {len(graph.files)} files", hint="Name the output with -o")
+    target = _only_file(graph, path)
     if graph.notes and not options.force:
         why = f"could lose something when it is rewritten: {graph.notes[0].message}"
         raise UnsafeFileError("E-META-PLACE", path, why, hint="Name another output with -o, or say --force")
     made = plan_graph(graph, target.with_name(target.name + format.suffixes[0]), dataclasses.replace(options, force=True), [path])
     made.files[:] = [dataclasses.replace(file, name=target.name) for file in made.files]
     return made
+
+
+def _only_file(graph: Graph, path: str) -> Path:
+    """The file that a model is; UnsafeFileError where it is several."""
+    if len(graph.files) != 1:
+        why = f"is a model of {len(graph.files)} files, which are not replaced all at once"
+        raise UnsafeFileError("E-META-PLACE", path, why, hint="Name the output with -o")
+    return Path(graph.files[0])
+
+
+def _plan_edit(graph: Graph, path: str, output: str | None, changes: list[Change], options: Options) -> Plan:
+    """The plan that writes one file with other metadata and the bytes of the old one.
+
+    Files with tensors are copied where the output is in another folder.
+    """
+    source = Source(_only_file(graph, path))
+    format = recognise.by_name(options.to or graph.format)
+    target = Path(source.path) if output is None else _named(Path(output), Path(source.path))
+    assert format.edit is not None
+    files = [format.edit(source, graph, {change.key: change.new for change in changes}, target.name)]
+    copied = graph.beside if target.parent.resolve() != Path(source.path).parent.resolve() else []
+    for other in copied:
+        if Path(other).resolve().parent != Path(source.path).resolve().parent:
+            why = f"has tensors in {other}, which is not beside it"
+            hint = "Name an output in the same folder, or change the model in place"
+            raise UnsafeFileError("E-META-PLACE", path, why, hint=hint)
+        held = Source(other)
+        whole = Tensor(U8, (held.size,), Region(held, 0, held.size))
+        files.append(FileLayout(Path(other).name, held.size, (Piece(0, whole),)))
+    options = dataclasses.replace(options, force=options.force or output is None)
+    attached = frozenset(file.name for file in files[1:])
+    made = fingerprint(graph, files, options)
+    folder, name, casts = target.parent, target.name, Cast(None, (), options.nan)
+    return Plan([path], graph, graph.format, format, folder, name, files, attached, options, casts, made)
+
+
+def _named(output: Path, source: Path) -> Path:
+    """Where a file goes whose output may be a folder."""
+    return output / source.name if output.is_dir() else output
 
 
 def _rehearse(graph: Graph, changes: list[Change], options: Options, suffix: str) -> None:

@@ -30,6 +30,7 @@ from .adapters import merge
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
 from .options import Options, check_dtypes
 from .prequantized import note_kept
+from .retyping import graph_dtype, retype
 from .streams import refuse_stream
 from .translating import Rules, name_file_type, translated
 
@@ -131,11 +132,16 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     if not format.graphs:
         weights_only(graph)
     _refuse_part(graph, options)
+    dtype = graph_dtype(graph, options) if format.graphs else options.dtype
+    built = not graph.nodes
     rules = prepared(graph, format, beside, options)
     options.select.run(graph)
     Tied(options.tied).run(graph)
-    casts = Cast(options.dtype, options.tensor_types + rules, options.nan, dequantized)
-    casts.run(graph)
+    casts = Cast(dtype, options.tensor_types + rules, options.nan, dequantized)
+    if graph.nodes:
+        retype(graph, casts, built=built)
+    else:
+        casts.run(graph)
     if rules:
         name_file_type(graph)
     for key, value in options.metadata.items():
@@ -153,7 +159,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     files += [_attachment_file(name, storage) for name, storage in loose]
     return Plan(
         list(inputs), graph, graph.format, format, folder, stem, files, frozenset(name for name, _ in loose), options, casts,
-        _fingerprint(graph, files, options),
+        fingerprint(graph, files, options),
     )
 
 
@@ -166,7 +172,7 @@ def prepared(graph: Graph, format: Format, beside: bool, options: Options) -> Ru
     _attach(graph, options)
     merge(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
-    rules = translated(graph, format, beside, options.attachments, blocks=options.dtype is None)
+    rules = translated(graph, format, beside, options.attachments, blocks=options.dtype is None and not options.tensor_types)
     if not options.attachments and graph.attachments.get(CONFIG) is config:
         graph.attachments.clear()
     return rules
@@ -182,14 +188,14 @@ def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
 
 
 def _refuse_part(graph: Graph, options: Options) -> None:
-    """Weights that nodes use are neither left out, renamed nor cast without the nodes."""
-    chosen = {"--dtype": options.dtype, "--tensor-type": options.tensor_types, "--tied dedupe": options.tied == "dedupe", "--lora": options.lora}
+    """Weights that nodes use are neither left out, renamed nor shared without the nodes."""
+    chosen: dict[str, object] = {"--tied dedupe": options.tied == "dedupe", "--lora": options.lora}
     chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
     given = [name for name, value in chosen.items() if value]
     if graph.nodes and given:
         raise UsageError(
             "E-OPTION-NODES", None, f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more",
-            hint="candle-convert quantize converts a graph's types, candle-convert graph rename its names",
+            hint="candle-convert graph rename changes the names of a graph",
         )
 
 
@@ -264,7 +270,7 @@ def _attachment_file(name: str, storage: Storage) -> FileLayout:
     return FileLayout(name, storage.nbytes, pieces)
 
 
-def _fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> str:
+def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> str:
     """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that change values."""
     inputs = []
     for path in (*graph.files, *graph.beside):

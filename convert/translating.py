@@ -5,17 +5,22 @@ Hugging Face's names become GGUF's in a GGUF file, GGUF's become Hugging Face's 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.arch import GGUF, HF
+from ..runtime.cast import cast
+from ..runtime.dtype import F32
 from ..runtime.errors import UnsupportedError
 from ..runtime.format import Format
 from ..runtime.graph import Graph
 from ..runtime.storage import Held, Storage
+from ..runtime.tensor import Tensor
 from .model_card import general
 from .opening import CONFIG
 from .output import human_size
@@ -202,15 +207,29 @@ def _plain(value: Any) -> Any:
     return float(f"{found:.7g}") if isinstance(found, float) and math.isfinite(found) else found
 
 
+def _in_f32(graph: Graph, model: Model, kept: Sequence[str]) -> dict[str, Tensor]:
+    """Weights that can be computed with: those of floating-point types other than f32 and `kept` become f32, blocks stay."""
+    changed = {
+        name: cast(tensor, F32) for name, tensor in model.weights.items()
+        if tensor.dtype.kind == "float" and tensor.dtype.name not in ("f32", *kept)
+    }  # fmt: skip
+    for name, count in Counter(model.weights[name].dtype.name for name in changed).items():
+        if kept:
+            graph.note("W-ONNX-DTYPE", f"{count} weights of type {name} become f32, which the graph computes in")
+    return {**model.weights, **changed}
+
+
 def _to_graph(graph: Graph, model: Model, blocks: bool, carried: bool) -> None:
     """Nodes, with a cache that grows; the tokenizer's files and config.json go along, as exporters have them."""
+    from ..models.layers.net import STORAGE_ONLY
     from ..ops.quants import codec_of, dequantized
     from ..runtime.infer import infer
     from ..runtime.passes.in_blocks import InBlocks
     from ..runtime.passes.portable import portable
     from .modelling import built
 
-    made = built(model, fixed=False)
+    weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)
+    made = built(dataclasses.replace(model, weights=weights), fixed=False)
     if blocks and InBlocks(codec_of).run(made):
         kept = [tensor for tensor in made.weights.values() if tensor.qtype is not None]
         for name, count in Counter(tensor.dtype.name for tensor in kept).items():

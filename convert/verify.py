@@ -60,7 +60,7 @@ def _written(plan: Plan, staging: Staging) -> dict[str, Tensor]:
     """The tensors of the staged files, which must be those of the plan."""
     found: dict[str, Tensor] = {}
     for file in plan.files:
-        if file.name not in plan.attached and found.keys() != plan.graph.weights.keys():
+        if file.name not in plan.attached and not plan.graph.weights.keys() <= found.keys():
             found |= read_file(staging.path(file), plan.options.read, plan.format.name).weights
     for name, wanted in plan.graph.weights.items():
         tensor = found.get(name)

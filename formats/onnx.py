@@ -5,12 +5,12 @@ Source: the IR specification and onnx.proto of the ONNX standard, version 14.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..runtime.dtype import BY_ONNX, STRING
 from ..runtime.errors import UnsupportedError
 from ..runtime.format import FileLayout, Finding, Format, Piece, ReadOptions, WriteOptions, shards
-from ..runtime.graph import Graph
+from ..runtime.graph import Graph, Meta
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor
 from ..runtime.upgrade import upgrade
@@ -125,6 +125,20 @@ def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
     return dangers(source)
 
 
+def model_keys(graph: Graph) -> Mapping[str, Meta]:
+    """Who made the model, and what it says of itself."""
+    from .containers.onnx_metadata import fields_of
+
+    return fields_of(graph)
+
+
+def edit(source: Source, graph: Graph, changes: Mapping[str, Meta], name: str) -> FileLayout:
+    """The model file with other metadata; data files stay where they are."""
+    from .containers.onnx_metadata import rewritten
+
+    return rewritten(source, graph, changes, name)
+
+
 FORMAT = Format(
     name="onnx",
     title="ONNX, weights inside or in files beside it",
@@ -138,4 +152,6 @@ FORMAT = Format(
     check=check,
     scan=scan,
     ragged=True,
+    model_keys=model_keys,
+    edit=edit,
 )

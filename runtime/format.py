@@ -7,11 +7,11 @@ declarative: `layout` says which bytes stand where in which file before any is w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from .dtype import DType
-from .graph import Graph
+from .graph import Graph, Meta
 from .record import dataclass
 from .source import Source
 from .tensor import Tensor
@@ -98,6 +98,11 @@ def nothing_found(source: Source, options: ReadOptions) -> Iterable[Finding]:
     return ()
 
 
+def no_keys(graph: Graph) -> Mapping[str, Meta]:
+    """For formats all of whose metadata is in `Graph.metadata`."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Format:
     """A file format.
@@ -117,6 +122,9 @@ class Format:
         stem: what the file is called in a model directory.
         check: findings that need the tensor data or go beyond what reading checks.
         scan: security findings; must look at every byte that could carry code.
+        model_keys: metadata that is not among `Graph.metadata`, by key.
+        edit: the file of that name with other metadata and all other bytes as they stand, from the file, its graph with
+            changed metadata, and the changes; None for formats whose files are written anew.
     """
 
     name: str
@@ -133,6 +141,8 @@ class Format:
     stem: str = "model"
     check: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
     scan: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
+    model_keys: Callable[[Graph], Mapping[str, Meta]] = no_keys
+    edit: Callable[[Source, Graph, Mapping[str, Meta], str], FileLayout] | None = None
 
 
 def shards(tensors: Iterable[tuple[str, Tensor]], options: WriteOptions) -> list[list[tuple[str, Tensor]]]:

@@ -36,12 +36,12 @@ EXAMPLES = {
     "set": (
         "set model.gguf general.name Mine",
         "set model.gguf llama.block_count 32 --type u32",
-        "set model.gguf ids [1,2] --type i32[] -o new.gguf",
+        "set model.onnx model_version 3",
     ),
     "unset": (
         "unset model.gguf general.url",
         "unset model.safetensors a b c --dry-run",
-        "unset model.gguf general.url -o clean.gguf",
+        "unset model.onnx doc_string",
     ),
     "copy": (
         "copy old.gguf new.gguf",
@@ -59,7 +59,8 @@ def _examples(command: str) -> str:
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
     """Show, set, remove and copy the metadata of a model.
 
-    A change rewrites the file beside itself and then replaces it; the tensors are copied and read back.
+    A change rewrites the file beside itself and then replaces it; the tensors are copied and read back. Of ONNX models, producer_name,
+    producer_version, domain, model_version and doc_string are keys too; data files stay as they are, and so does every other byte.
     """
 
 
@@ -76,13 +77,11 @@ CHANGING = (
 @arguments.options(arguments.READING)
 def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None:
     """List keys, types and values."""
-    from ..metadata import kind_of, readable
+    from ..metadata import keys_of, kind_of, readable
 
-    graph = arguments.open_input(path, values, dequantized=False)
-    keys = _chosen(graph, include, ())
-    rows = [(key, kind_of(graph.metadata[key]), _text(graph.metadata[key], full)) for key in keys]
-    current().table(("key", "type", "value"), rows)
-    listed = {str(key): {"type": kind_of(graph.metadata[key]), "value": readable(graph.metadata[key])} for key in keys}
+    chosen = _chosen(keys_of(_opened(path, values)), include, ())
+    current().table(("key", "type", "value"), [(key, kind_of(value), _text(value, full)) for key, value in chosen.items()])
+    listed = {str(key): {"type": kind_of(value), "value": readable(value)} for key, value in chosen.items()}
     current().emit({"inputs": [path], "metadata": listed})
 
 
@@ -92,11 +91,10 @@ def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None
 @arguments.options(arguments.READING)
 def get(path: str, name: str, **values: Any) -> int:
     """Print the value of KEY, whole; exits with 1 when there is none."""
-    from ..metadata import kind_of, readable
+    from ..metadata import keys_of, kind_of, readable
 
-    graph = arguments.open_input(path, values, dequantized=False)
-    found = name in graph.metadata
-    value = graph.metadata.get(name)
+    known = keys_of(_opened(path, values))
+    found, value = name in known, known.get(name)
     out = current()
     if found:
         out.content(_text(value, True, raw=True))
@@ -114,10 +112,10 @@ def get(path: str, name: str, **values: Any) -> int:
 @arguments.options(CHANGING, arguments.READING)
 def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> None:
     """Set KEY to VALUE."""
-    from ..metadata import typed
+    from ..metadata import keys_of, typed
 
-    graph = arguments.open_input(path, values, dequantized=False)
-    _change(graph, path, {name: typed(value, kind, graph.metadata.get(name))}, values)
+    graph = _opened(path, values)
+    _change(graph, path, {name: typed(value, kind, keys_of(graph).get(name))}, values)
 
 
 @COMMAND.command("unset", epilog=_examples("unset"))
@@ -126,9 +124,12 @@ def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> N
 @arguments.options(CHANGING, arguments.READING)
 def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
     """Remove keys."""
-    graph = arguments.open_input(path, values, dequantized=False)
+    from ..metadata import keys_of
+
+    graph = _opened(path, values)
+    known = keys_of(graph)
     for key in keys:
-        if key not in graph.metadata:
+        if key not in known:
             raise UsageError("E-META-KEY", path, f"there is no metadata key {key!r}", hint="List them with candle-convert metadata show")
     _change(graph, path, dict.fromkeys(keys), values)
 
@@ -141,9 +142,10 @@ def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
 @arguments.options(CHANGING, arguments.READING)
 def copy(source: str, path: str, include: tuple[str, ...], exclude: tuple[str, ...], **values: Any) -> None:
     """Set the keys of FROM in TO; other keys of TO stay."""
-    donor = arguments.open_input(source, values, dequantized=False)
-    graph = arguments.open_input(path, values, dequantized=False)
-    _change(graph, path, {key: donor.metadata[key] for key in _chosen(donor, include, exclude)}, values)
+    from ..metadata import keys_of
+
+    donor, graph = _opened(source, values), _opened(path, values)
+    _change(graph, path, _chosen(keys_of(donor), include, exclude), values)
 
 
 def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any]) -> None:
@@ -169,14 +171,19 @@ def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any
     out.emit({**payload, "outputs": plan_json(plan)["outputs"], "dry_run": values["dry_run"]})
 
 
-def _chosen(graph: Graph, include: tuple[str, ...], exclude: tuple[str, ...]) -> list[str]:
+def _opened(path: str, values: dict[str, Any]) -> Graph:
+    """The model as the file has it."""
+    return arguments.open_input(path, values, upgraded=False, dequantized=False)
+
+
+def _chosen(known: dict[str, Meta], include: tuple[str, ...], exclude: tuple[str, ...]) -> dict[str, Meta]:
     from ...runtime.regex import compiled
 
     wanted, unwanted = ([compiled(pattern) for pattern in patterns] for patterns in (include, exclude))
-    return [
-        key for key in graph.metadata
+    return {
+        key: value for key, value in known.items()
         if (not wanted or any(pattern.search(str(key)) for pattern in wanted)) and not any(pattern.search(str(key)) for pattern in unwanted)
-    ]
+    }
 
 
 def _text(value: Meta, full: bool, *, raw: bool = False) -> str:

@@ -73,6 +73,11 @@ def decode(source: Source, kind: str = "Model") -> Message:
     return _Decoder(source).run(Message(kind), 0, source.size)
 
 
+def decode_part(source: Source, kind: str, at: int, end: int) -> Message:
+    """The message between two offsets of a file; raises as `decode` does."""
+    return _Decoder(source).run(Message(kind), at, end)
+
+
 class _Decoder:
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -283,11 +288,11 @@ def looks_like(source: Source) -> bool:
     seen: set[str] = set()
     while at < source.size:
         head = source.read(at, min(20, source.size - at))
-        key, used = _leading(head)
+        key, used = leading(head)
         field = fields.get(key >> 3)
         if not used or field is None or len(seen) > SLACK * 1000:
             return False
-        value, more = _leading(head[used:])
+        value, more = leading(head[used:])
         if not more or key & 7 != (VARINT if field.kind == "int" else BYTES):
             return False
         at += used + more + (value if key & 7 == BYTES else 0)
@@ -295,7 +300,7 @@ def looks_like(source: Source) -> bool:
     return at == source.size and "ir_version" in seen and bool(seen & {"graph", "functions", "opset_import"})
 
 
-def _leading(data: bytes) -> tuple[int, int]:
+def leading(data: bytes) -> tuple[int, int]:
     """The varint at the start of some bytes and its length, 0 where there is none."""
     value = 0
     for index, byte in enumerate(data[:10]):

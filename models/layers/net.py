@@ -70,8 +70,10 @@ class Net(Builder):
         return self.weights[name]
 
     def matrix(self, name: str) -> Value:
-        """A weight as it is stored, of any dtype; for matrix products and Gather, which take them all."""
-        return self.once(("weight", name), lambda: self._weight(name, self.tensor(name)))
+        """A weight as it is stored, in blocks, f32 or `STORAGE_ONLY`, and of other dtypes as f32; for matrix products and Gather."""
+        tensor = self.tensor(name)
+        kept = tensor.dtype.kind != "float" or tensor.dtype.name in ("f32", *STORAGE_ONLY)
+        return self.once(("weight", name), lambda: self._weight(name, tensor if kept else tensor.cast("f32")))
 
     def vector(self, name: str) -> Value:
         """A weight as f32; for everything else."""

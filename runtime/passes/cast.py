@@ -99,13 +99,27 @@ class Cast:
         for name, tensor in graph.weights.items():
             wanted = self._wanted(name, tensor, rules, auto)
             if wanted is not None and wanted != tensor.dtype:
-                audit = Audit(name, self.nan)
-                self.audits.append(audit)
-                if tensor.qtype is not None and self.dequantize is not None:
-                    tensor = self.dequantize(tensor)
-                graph.weights[name] = cast(tensor, wanted, audit)
+                graph.weights[name] = self.change(name, tensor, wanted)
                 changed = True
         return changed
+
+    def change(self, name: str, tensor: Tensor, dtype: DType) -> Tensor:
+        """A weight as `dtype`, audited while it is read."""
+        audit = Audit(name, self.nan)
+        self.audits.append(audit)
+        if tensor.qtype is not None and self.dequantize is not None:
+            tensor = self.dequantize(tensor)
+        return cast(tensor, dtype, audit)
+
+    def ruled(self, name: str) -> DType | None:
+        """The dtype that a rule gives a weight, None where no rule is for it."""
+        from ..regex import compiled
+
+        return next((dtype_named(dtype) for pattern, dtype in self.rules if compiled(pattern).search(name)), None)
+
+    def of_all(self, graph: Graph) -> DType | None:
+        """What `dtype` stands for in a graph."""
+        return None if self.dtype is None else self._auto(graph) if self.dtype == AUTO else dtype_named(self.dtype)
 
     def _wanted(self, name: str, tensor: Tensor, rules: list[tuple[Pattern, DType]], auto: DType) -> DType | None:
         for pattern, dtype in rules:

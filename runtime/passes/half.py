@@ -36,11 +36,13 @@ class Half:
     Attributes:
         dtype: f16 or bf16.
         selected: whether a node may be changed.
+        cast: rounds a weight of that name, in place of a cast in which finite values stay finite.
         changed: names of the weights that were rounded.
     """
 
     dtype: DType
     selected: Callable[[Node], bool] = field(default=lambda node: True)
+    cast: Callable[[str, Tensor], Tensor] | None = None
     changed: list[str] = field(default_factory=list)
     _narrow: dict[tuple[Graph, Value], Value] = field(default_factory=dict, repr=False)
 
@@ -114,7 +116,7 @@ class Half:
 
     def _weight(self, value: Value, tensor: Tensor, home: Graph) -> Value:
         narrow = Value(home.fresh(f"{value.name}/{self.dtype.name}"), self.dtype, value.shape)
-        home.weights[narrow.name] = cast(tensor if self.dtype is not F16 else _limited(tensor), self.dtype)
+        home.weights[narrow.name] = self.cast(value.name, tensor) if self.cast else cast(_limited(tensor, self.dtype), self.dtype)
         home.values[narrow.name] = narrow
         self.changed.append(value.name)
         return narrow
@@ -124,10 +126,12 @@ def _is_wide(value: Value) -> bool:
     return value.dtype is F32 and not value.container
 
 
-def _limited(tensor: Tensor) -> Tensor:
+def _limited(tensor: Tensor, dtype: DType) -> Tensor:
     """Finite values beyond the reach of f16, such as those of masks, become its greatest: infinities would make NaN of products with zero."""
     import numpy
 
+    if dtype is not F16:
+        return tensor
     array = tensor.numpy()
     large = numpy.isfinite(array) & (numpy.abs(array) > F16_MOST)
     return Tensor.of(numpy.where(large, numpy.clip(array, -F16_MOST, F16_MOST), array)) if large.any() else tensor

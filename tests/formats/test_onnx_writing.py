@@ -262,7 +262,7 @@ def test_weights_alone_are_no_onnx_model(tmp_path):
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize("option", [{"dtype": "f16"}, {"tied": "dedupe"}])
+@pytest.mark.parametrize("option", [{"tied": "dedupe"}, {"lora": ("adapter",)}])
 def test_options_that_change_weights_alone_are_refused(option, tmp_path):
     (tmp_path / "in.onnx").write_bytes(rich().SerializeToString())
     with pytest.raises(cc.UsageError, match="E-OPTION-NODES"):

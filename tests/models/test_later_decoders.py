@@ -153,13 +153,13 @@ def test_falcon_rw_as_the_attention_that_it_was_published_with(tmp_path):
         assert difference(model.logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance, variant
 
 
-def test_chatglm_layout(tmp_path):
-    """The layout of ChatGLM's own files computes the same as that of transformers."""
+def written_chatglm(folder):
+    """Write a GLM in the layout of ChatGLM's own files; the case and the model of transformers."""
     from safetensors.numpy import load_file, save_file
 
     case = cases("GlmForCausalLM", "glm", chatglm={**GLM, "attention_bias": True, "rope_theta": 500000.0, "rms_norm_eps": 1e-5})[0]
-    reference = made(case, 0, tmp_path)
-    theirs = load_file(tmp_path / "model.safetensors")
+    reference = made(case, 0, folder)
+    theirs = load_file(folder / "model.safetensors")
     renamed = {"embed_tokens": "embedding.word_embeddings", "norm": "encoder.final_layernorm", "o_proj": "self_attention.dense",
                "gate_up_proj": "mlp.dense_h_to_4h", "down_proj": "mlp.dense_4h_to_h", "lm_head": "output_layer"}  # fmt: skip
     files = {}
@@ -172,11 +172,17 @@ def test_chatglm_layout(tmp_path):
             files[f"transformer.{place}{renamed.get(part, part)}.{kind}"] = array
     whole = {name: np.concatenate([value[part] for part in ("q_proj", "k_proj", "v_proj")]) if isinstance(value, dict) else value
              for name, value in files.items()}  # fmt: skip
-    save_file(whole, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({
+    save_file(whole, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({
         "model_type": "chatglm", "architectures": ["ChatGLMModel"], "add_qkv_bias": True, "ffn_hidden_size": 96, "hidden_size": 64, "kv_channels": 16,
         "layernorm_epsilon": 1e-5, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 4, "num_layers": 3,
         "padded_vocab_size": 96, "rope_ratio": 50, "seq_length": 64, "rmsnorm": True}))  # fmt: skip
+    return case, reference
+
+
+def test_chatglm_layout(tmp_path):
+    """The layout of ChatGLM's own files computes the same as that of transformers."""
+    case, reference = written_chatglm(tmp_path)
     model = modelled(cc.open(tmp_path))
     ids, mask = texts(case, 0, reference)["left padding"]
     assert difference(LanguageModel(built(model), threads=1).logits(ids, mask), expected(reference, ids, mask), mask) <= case.tolerance

@@ -1,0 +1,89 @@
+"""Retyping: the dtypes that ``--dtype`` and ``--tensor-type`` give a graph of nodes.
+
+A model computes in f16 wherever that is safe. Other types are for storage: each weight goes through a Cast to f32, in
+which the nodes compute, since ONNX Runtime has no CPU kernels that compute in them.
+"""
+
+from __future__ import annotations
+
+from ..runtime.dtype import BF16, DTYPES, F16, F32, F64, DType
+from ..runtime.errors import UnsupportedError
+from ..runtime.functions import inline
+from ..runtime.graph import Graph, Value
+from ..runtime.infer import infer
+from ..runtime.passes.cast import AUTO, Cast, named
+from ..runtime.passes.mixed_precision import MixedPrecision, paired
+from ..runtime.passes.precision import Origins
+from ..runtime.passes.rewrite import graphs
+from ..runtime.passes.stored_weights import StoredWeights, widen
+from ..runtime.tensor import Tensor
+from .options import Options
+
+STORED = ("f64", "bf16", "f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz")
+"""Types that weights can be stored in, which a Cast of ONNX Runtime takes to f32."""
+TAKEN = ("f32", "f16", *STORED)
+COMPUTED = frozenset({F64, F16, BF16})
+"""Types, beside f32, that graphs compute in."""
+
+
+def graph_dtype(graph: Graph, options: Options) -> str | None:
+    """The dtype that ``--dtype`` names for a graph, ``auto`` being resolved; UnsupportedError for other types."""
+    for name in (options.dtype, *(dtype for _, dtype in options.tensor_types)):
+        if name not in (None, AUTO) and (dtype := named(name)).name not in TAKEN:
+            raise UnsupportedError(
+                "E-ONNX-DTYPE",
+                None,
+                f"an ONNX graph is not written with weights of type {dtype.name}",
+                expected=", ".join((*TAKEN, AUTO)),
+                hint="candle-convert quantize OUT.onnx int8 (or int4, uint8, fp8) quantizes the weights of a graph",
+            )
+    found = Cast(options.dtype).of_all(graph)
+    return None if found is None else found.name
+
+
+def retype(graph: Graph, casts: Cast, *, built: bool) -> None:
+    """Give a graph the dtypes that `casts` says, and nodes that fit them.
+
+    Args:
+        built: whether the nodes were made from weights, so that the types of inputs and outputs are ours to choose;
+            those of a model that was read stay.
+    """
+    if casts.dtype is None and not casts.rules:
+        return
+    dtype = F32 if casts.dtype is None else DTYPES[casts.dtype]
+    if not built and casts.dtype is not None:
+        inline(graph)
+        infer(graph)
+        widen(graph, COMPUTED - {dtype}, casts.change)
+    infer(graph)
+    exact = Origins(graph).exact
+    whole: dict[str, Tensor] = {}
+
+    def halved(name: str, tensor: Tensor) -> Tensor:
+        whole[name] = tensor
+        return casts.change(name, tensor, F16)
+
+    def wanted(value: Value, tensor: Tensor) -> DType | None:
+        ruled = casts.ruled(value.name)
+        if ruled is not None or dtype in (F16, F32):
+            return ruled
+        weighs = tensor.count > 1 and not any(made in exact for made in readers.get(value, ()))
+        return dtype if weighs and tensor.dtype is F32 else None
+
+    if dtype is F16:
+        states = paired([value.name for value in graph.inputs], [value.name for value in graph.outputs])
+        MixedPrecision(halved, built, states).run(graph)
+    readers = _results_by_input(graph)
+    StoredWeights(wanted, lambda name, tensor, stored: casts.change(name, whole.get(name, tensor), stored)).run(graph)
+    infer(graph)
+
+
+def _results_by_input(graph: Graph) -> dict[Value, list[Value]]:
+    """What is computed of each value, by the nodes that read it."""
+    found: dict[Value, list[Value]] = {}
+    for inner in graphs(graph):
+        for node in inner.nodes:
+            for value in node.inputs:
+                if value is not None:
+                    found.setdefault(value, []).extend(node.outputs)
+    return found
