@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import models as models
     from . import ops as ops
     from .convert import onnx as onnx
     from .convert.api import convert as convert
@@ -70,12 +71,17 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULES), *sorted(_HOME_OF)]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f".{_MODULES[name]}", __name__)
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f".{_MODULES[name]}", __name__)
+        if name not in _HOME_OF:
+            from .runtime.nearest import nearest
+
+            meant = nearest(name, __all__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'. Did you mean {meant!r}?' if meant else ''}")
+        return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

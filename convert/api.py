@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from ..runtime.errors import UsageError
+from ..runtime.errors import UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
-from ..runtime.graph import Graph
+from ..runtime.graph import Graph, ValueTable
 from ..runtime.tensor import Tensor
+from ..runtime.units import counted
 from . import opening
+from .options import Changes, Options, takes_options
+from .stating import architecture_name
 
 if TYPE_CHECKING:
     import numpy as np
 
     from . import pipeline
     from . import plan as planning
-    from .options import Options
     from .progress import Progress
     from .quantizing.library import QuantizationPlan, Recipe
 
@@ -39,17 +41,31 @@ def open(
             read, or the tensors that the file has.
     """
     options = ReadOptions(key=None if key == "auto" else key)
-    return opening.open_model(path, options, format=format, revision=revision, offline=offline, dequantized=dequantized)
+    graph = opening.open_model(path, options, format=format, revision=revision, offline=offline, dequantized=dequantized)
+    graph.arch = graph.arch or architecture_name(graph)
+    graph.values = ValueTable(graph.values, graph)
+    return graph
 
 
 @overload
-def plan(inputs: PathLike | Graph, output: Recipe, options: Options | None = None, **changes: Any) -> QuantizationPlan: ...
+def plan(inputs: PathLike | Graph, output: Recipe, options: Options | None = None, **changes: Unpack[Changes]) -> QuantizationPlan: ...
 @overload
-def plan(inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, **changes: Any) -> planning.Plan: ...
 def plan(
-    inputs: PathLike | Graph | Sequence[PathLike], output: PathLike | Recipe, options: Options | None = None, **changes: Any
+    inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, **changes: Unpack[Changes]
+) -> planning.Plan: ...
+@takes_options
+def plan(
+    inputs: PathLike | Graph | Sequence[PathLike], output: PathLike | Recipe, options: Options | None = None, **changes: Unpack[Changes]
 ) -> planning.Plan | QuantizationPlan:
-    """What `convert` would do, from headers alone; with a `Recipe` in place of the output, what quantizing would do."""
+    """What `convert` would do, from headers alone; with a `Recipe` in place of the output, what quantizing would do.
+
+    Args:
+        inputs: a path or hub address, several of them, or with a `Recipe` an open model.
+        output: path of the output, or the `Recipe`.
+        options: how to convert; keyword arguments are fields of `Options` and win over it.
+
+    Raises UsageError for options that contradict each other, and what opening the inputs raises.
+    """
     from . import plan as planning
     from .options import changed
     from .quantizing.library import QuantizationPlan, Recipe
@@ -64,27 +80,63 @@ def plan(
     return planning.plan(paths, output, changed(options, changes))
 
 
+@takes_options
 def convert(
-    inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, *, progress: Progress | None = None, **changes: Any
+    inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, *, progress: Progress | None = None,
+    **changes: Unpack[Changes],
 ) -> pipeline.Report:
-    """Convert `inputs` to `output`; keyword arguments are fields of `Options`, sizes may be text such as "2GiB"."""
+    """Convert models to another format, dtype, sharding or naming; the format is that of the output's suffix.
+
+        cc.convert("model.pth", "model.safetensors", dtype="bf16", force=True)
+
+    Args:
+        inputs: a path or hub address, or several that become one model.
+        output: file or directory; the old one stays until the new one is complete and verified.
+        options: how to convert; keyword arguments are fields of `Options` and win over it, sizes may be text such as "2GiB".
+        progress: what is told how far it is, such as `RichProgress`.
+
+    Raises:
+        UsageError: options that are unknown or contradict each other.
+        UnsafeFileError: the output exists and `force` is not given; code in a pickle.
+        Error: others, with the file, the byte offset and a hint.
+    """
     from . import pipeline
 
     return pipeline.execute(plan(inputs, output, options, **changes), progress)
 
 
-def load_file(path: PathLike, *, key: str | None = None) -> dict[str, np.ndarray]:
-    """All tensors of a file as numpy arrays (ml_dtypes for bfloat16 and float8). Never executes code from the file."""
+def load_file(path: PathLike, *, key: str | None = None, dequantize: str | None = None) -> dict[str, np.ndarray]:
+    """All tensors of a file as numpy arrays (ml_dtypes for bfloat16 and float8). Never executes code from the file.
+
+    Args:
+        key: nested dictionary of a pickle that holds the weights, None or "auto" to find it.
+        dequantize: the dtype (``f32``, ``f16`` ...) that tensors of block types become, and GPTQ, AWQ or bitsandbytes weights; None for none.
+
+    Raises UnsupportedError for block types, which numpy does not have, where `dequantize` is None.
+    """
     from ..runtime.passes.weights import collected
 
-    return {name: tensor.numpy() for name, tensor in collected(_as_stored(path, key)).items()}
+    found = collected(_as_stored(path, key, dequantized=dequantize is not None))
+    blocks = [name for name, tensor in found.items() if tensor.qtype is not None]
+    if blocks and dequantize is None:
+        why = f"{counted(len(blocks), 'tensor')} are blocks, which numpy has no dtype for, such as {blocks[0]!r} ({found[blocks[0]].dtype.name})"
+        raise UnsupportedError("E-DTYPE-NUMPY", path, why, hint='Use load_file(path, dequantize="f32"), or open(path) for the blocks')
+    return {name: (tensor if tensor.qtype is None else tensor.dequantize(dequantize or "f32")).numpy() for name, tensor in found.items()}
 
 
 def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None) -> None:
-    """Write arrays, torch tensors or `Tensor`s to a file, replacing it when complete. The same values give the same bytes."""
+    """Write arrays, torch tensors or `Tensor`s to a file, replacing it when complete. The same values give the same bytes.
+
+    Args:
+        tensors: by name.
+        path: of the file; its suffix says the format.
+        metadata: the file's key-value pairs.
+        format: format name, None for that of the suffix.
+
+    Raises UsageError for values that are not arrays or tensors, UnsupportedError for dtypes that the format does not have.
+    """
     from . import pipeline
     from . import plan as planning
-    from .options import Options
 
     graph = Graph(weights={name: _tensor(name, value) for name, value in tensors.items()}, metadata=dict(metadata or {}))
     made = planning.plan_graph(graph, Path(path), Options(to=format, force=True))
@@ -95,6 +147,7 @@ def hash(path: PathLike, *, key: str | None = None, canonical: bool = False) -> 
     """Content hash of a model: equal for equal names, dtypes, shapes and values in any format.
 
     Args:
+        key: as of `load_file`.
         canonical: hash the weights by their architecture's names and layouts and as f32, so that a Hugging Face
             directory and the GGUF file made from it give the same hash. UnsupportedError where the architecture is not
             known.

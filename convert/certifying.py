@@ -19,6 +19,7 @@ from ..runtime.graph import Graph
 from ..runtime.passes.select import Select
 from ..runtime.record import dataclass
 from ..runtime.tensor import CHUNK, Tensor
+from ..runtime.units import counted
 from . import elements
 from .bounds import Blocks, Elements
 from .comparing import equal_bytes, share
@@ -91,6 +92,10 @@ class Verification:
     level: str
     tensors: list[Checked] = field(default_factory=list)
     architecture: str | None = None
+
+    def __repr__(self) -> str:
+        verdict = "faithful" if self.ok else f"{len(self.failed)} failed"
+        return f"<Verification {verdict}: {counted(len(self.tensors), 'tensor')}, level {self.level}; table() shows them>"
 
     @property
     def ok(self) -> bool:

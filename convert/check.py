@@ -18,8 +18,9 @@ from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.tensor import Tensor, unpack
+from ..runtime.units import counted
 from . import prequantized
-from .findings import Located, WatchedSource, table
+from .findings import Located, WatchedSource, counts, table
 from .opening import INDEX, open_model
 from .progress import NoProgress, Progress
 from .recognise import recognise
@@ -37,6 +38,9 @@ class Checked:
     tensors: int
     nbytes: int
     findings: list[Located] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<Checked {counted(len(self.files), 'file')}, {counted(self.tensors, 'tensor')}: {counts(self.findings)}; table() shows them>"
 
     @property
     def exit_code(self) -> int:

@@ -21,6 +21,7 @@ from ..runtime.record import dataclass
 from ..runtime.regex import compiled
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor
+from ..runtime.units import counted
 from . import comparing
 from .counterparts import Pair, counterparts
 from .graph_diff import described
@@ -124,6 +125,10 @@ class Difference:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        verdict = "same" if self.same else f"{counted(len(self.differing), 'tensor')} differ"
+        return f"<Difference {verdict}: {counted(len(self.rows), 'tensor')} compared; table() shows them>"
 
     @property
     def differing(self) -> list[Row]:

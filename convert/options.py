@@ -3,19 +3,56 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 from ..runtime.dtype import DTYPES, dtype_named, plain_name
 from ..runtime.errors import UsageError
 from ..runtime.format import ReadOptions
+from ..runtime.nearest import did_you_mean
 from ..runtime.passes.cast import AUTO, NAN_POLICIES
 from ..runtime.passes.select import Select
 from ..runtime.record import dataclass
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Changes(TypedDict, total=False):
+    """The fields of `Options` as keyword arguments; sizes may be text such as "2GiB"."""
+
+    to: str | None
+    source_format: str | None
+    read: ReadOptions
+    dtype: str | None
+    tensor_types: tuple[tuple[str, str], ...]
+    select: Select
+    shard_nbytes: int | str | None
+    shard_tensors: int | None
+    shard_groups: tuple[int, ...] | None
+    external_data: str
+    opset: int | None
+    metadata: dict[str, object]
+    nan: str
+    tied: str
+    verify: str
+    keep_quantized: bool | None
+    lora: tuple[str, ...]
+    attachments: bool
+    tokenizer: str | None
+    chat_template: str | None
+    force: bool
+    resume: bool
+    max_memory: int | str
+    threads: int | None
+    revision: str | None
+    offline: bool
+
+
 VERIFY_LEVELS = ("none", "sample", "full")
 TIED_POLICIES = ("clone", "dedupe", "error")
-__all__ = ["NAN_POLICIES", "TIED_POLICIES", "VERIFY_LEVELS", "Options", "changed"]
+__all__ = ["NAN_POLICIES", "TIED_POLICIES", "VERIFY_LEVELS", "Changes", "Options", "changed", "check_dtypes", "takes_options"]
 
 
 @dataclass(frozen=True)
@@ -84,15 +121,38 @@ def check_dtypes(options: Options) -> None:
         dtype_named(name, further=BY_NAME)
 
 
-def changed(options: Options | None, changes: dict[str, Any]) -> Options:
-    """`options` (or the defaults) with some fields changed; sizes may be text such as "2GiB"."""
+def takes_options(function: F) -> F:
+    """Show the fields of `Options` with their defaults in the signature of a function that takes `Changes`; a decorator."""
+    signature = inspect.signature(function)
+    given = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    names = {each.name for each in given}
+    fields = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=_default(each), annotation=each.type)
+        for each in dataclasses.fields(Options) if each.name not in names
+    ]  # fmt: skip
+    function.__signature__ = signature.replace(parameters=[*given, *fields])  # type: ignore[attr-defined]
+    return function
+
+
+def _default(each: dataclasses.Field[Any]) -> Any:
+    return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+
+
+def changed(options: Options | None, changes: Mapping[str, Any]) -> Options:
+    """`options` (or the defaults) with some fields changed; sizes may be text such as "2GiB".
+
+    Raises UsageError for an unknown field, with the nearest one.
+    """
+    known = [each.name for each in dataclasses.fields(Options)]
+    for name in changes:
+        if name not in known:
+            hint = did_you_mean(name, known, f"Options: {', '.join(known)}")
+            raise UsageError("E-OPTION", None, f"unknown option {name!r}", hint=hint)
     from ..runtime.limits import size
 
     plain: dict[str, Any] = {}
     for name, value in changes.items():
+        if name == "dtype" and value is not None and not isinstance(value, str):
+            value = dtype_named(value).name
         plain[name] = size(value) if name in ("max_memory", "shard_nbytes") and isinstance(value, str) else value
-    try:
-        return dataclasses.replace(options or Options(), **plain)
-    except TypeError as error:
-        names = ", ".join(field.name for field in dataclasses.fields(Options))
-        raise UsageError("E-OPTION", None, str(error), hint=f"Options: {names}") from error
+    return dataclasses.replace(options or Options(), **plain)

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..runtime.errors import Error
 from ..runtime.printable import printable, printable_json, printable_lines
+from ..runtime.units import human_size as human_size
 
 if TYPE_CHECKING:
     from ..runtime.graph import Note
@@ -133,11 +134,3 @@ def notes_json(notes: Iterable[Note]) -> list[dict[str, Any]]:
     """Notes as the ``warnings`` of JSON mode."""
     return [{"code": note.code, "tensor": note.tensor, "message": note.message} for note in notes]
 
-
-def human_size(nbytes: float) -> str:
-    """``2.05 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.2f} TiB"

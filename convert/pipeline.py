@@ -11,6 +11,7 @@ from ..runtime.errors import Error, FileAccessError, LimitError, UnsafeFileError
 from ..runtime.graph import Note
 from ..runtime.passes.cast import Cast
 from ..runtime.record import dataclass
+from ..runtime.units import counted, human_size
 from .interrupts import too_late
 from .options import Options
 from .output import current
@@ -43,6 +44,11 @@ class Report:
     verified: int
     notes: list[Note] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        made = self.outputs[0] if len(self.outputs) == 1 else counted(len(self.outputs), "file")
+        notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
+        return f"<{type(self).__name__} {made}: {counted(self.tensors, 'tensor')}, {human_size(self.nbytes)}, {self.verified} verified{notes}>"
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Report:

@@ -25,6 +25,7 @@ from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region, Storage
 from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
+from ..runtime.units import counted, human_size
 from . import recognise
 from .adapters import merge
 from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
@@ -63,6 +64,21 @@ class Plan:
     options: Options
     casts: Cast
     fingerprint: str
+
+    def __repr__(self) -> str:
+        target = self.folder / self.files[0].name if len(self.files) == 1 else self.folder
+        return f"<Plan {self.graph!r} -> {self.format.name}: {counted(len(self.files), 'file')}, {human_size(self.nbytes)}, {target}>"
+
+    def __str__(self) -> str:
+        """What ``--dry-run`` shows."""
+        source, made = self.graph.files, counted(len(self.files), "file")
+        dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
+        tensors = counted(len(self.graph), "tensor")
+        return (
+            f" source   {self.source_format} · {counted(len(source) + len(self.graph.beside), 'file')} · {tensors}\n"
+            f" plan     {self.format.name} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
+            f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
+        )
 
     @property
     def nbytes(self) -> int:

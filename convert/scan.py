@@ -23,6 +23,7 @@ from ..runtime.graph import Graph
 from ..runtime.record import dataclass
 from ..runtime.source import Source
 from ..runtime.storage import Region
+from ..runtime.units import counted
 from . import configuration, embedded, hdf5_json, recognise, tensorflow_ops, trial, walking
 from .findings import Located, WatchedSource, counts, table
 from .locating import located
@@ -60,6 +61,9 @@ class Scan:
 
     files: list[Scanned] = field(default_factory=list)
     findings: list[Located] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<Scan {counted(len(self.files), 'file')}: {counts(self.findings)}; table() shows them>"
 
     @property
     def exit_code(self) -> int:

@@ -81,6 +81,9 @@ class FileLayout:
     nbytes: int
     pieces: tuple[Piece, ...]
 
+    def __repr__(self) -> str:
+        return f"<FileLayout {self.name}: {self.nbytes} bytes in {len(self.pieces)} pieces>"
+
 
 @dataclass(frozen=True)
 class Finding:

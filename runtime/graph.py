@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .dtype import DType
-from .errors import UsageError
+from .errors import UsageError, printable
+from .nearest import did_you_mean
 from .record import dataclass
 from .storage import Storage
 from .tensor import Tensor
+from .units import counted, human_count, human_size
 
 if TYPE_CHECKING:
     from .functions import Function
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 
 Meta = Any
 """A metadata value: str, bytes, bool, int, float, a numpy scalar or 1-D array (which keep a GGUF type), or a list, `Texts` or dict of these."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,21 @@ class Value:
     container: tuple[str, ...] = ()
     producer: Node | None = field(default=None, repr=False)
     carried: dict[str, Any] | None = field(default=None, repr=False)
+
+
+class ValueTable(dict[str, Value]):
+    """The values of an opened model by name. Called, as ``values()`` of a dictionary is, it gives the model's weights: see `Graph.items`."""
+
+    def __init__(self, values: Mapping[str, Value], graph: Graph) -> None:
+        super().__init__(values)
+        self._graph = weakref.ref(graph)
+
+    def __call__(self) -> ValuesView[Tensor]:
+        graph = self._graph()
+        return {}.values() if graph is None else graph.weights.values()
+
+    def __reduce__(self) -> tuple[type[dict[str, Value]], tuple[dict[str, Value]]]:
+        return dict, (dict(self),)
 
 
 @dataclass(eq=False)
@@ -118,7 +139,7 @@ class Graph:
         attachments: files that belong to the model (config.json, tokenizer.json ...) by name.
         notes: what the reader found noteworthy.
         files: the paths that were read.
-        arch: name of the recognised architecture, None when there is none.
+        arch: name of the architecture, ours where it is known, else the file's own; None where nothing states one.
         nodes: in an order in which every value is computed before it is used.
         values: the values by name, weights included, those of subgraphs left out.
         opsets: opset by domain that the file was written for; newest: whether nodes have been taken from there to the newest one.
@@ -188,6 +209,32 @@ class Graph:
         """Add a note."""
         self.notes.append(Note(code, tensor, message))
 
+    @property
+    def parameters(self) -> int:
+        """Number of elements of all weights, those that share their bytes counted once."""
+        sizes: dict[object, int] = {}
+        for name, tensor in self.weights.items():
+            sizes.setdefault(tensor.storage.key if tensor.storage.key is not None else name, tensor.count)
+        return sum(sizes.values())
+
+    def __repr__(self) -> str:
+        kind = " ".join(printable(word) for word in (self.format, self.arch or self.name) if word)
+        nodes = f", {counted(len(self.nodes), 'node')}" if self.nodes else ""
+        size = f"{counted(len(self.weights), 'tensor')}, {human_count(self.parameters)} parameters, {human_size(self.nbytes)}"
+        return f"<{type(self).__name__}{f' {kind[:80]}' if kind else ''}: {size}{nodes}>"
+
+    def keys(self) -> KeysView[str]:
+        """Names of the weights, in the file's order."""
+        return self.weights.keys()
+
+    def items(self) -> ItemsView[str, Tensor]:
+        """Names and weights, in the file's order."""
+        return self.weights.items()
+
+    def get(self, name: str, default: T | None = None) -> Tensor | T | None:
+        """The weight of a name, or `default`."""
+        return self.weights.get(name, default)
+
     def __len__(self) -> int:
         return len(self.weights)
 
@@ -199,5 +246,6 @@ class Graph:
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.weights:
-            raise UsageError("E-TENSOR-NAME", None, f"there is no tensor {name!r}", hint="List them with candle-convert inspect")
+            hint = did_you_mean(name, self.weights, "candle-convert inspect lists them")
+            raise UsageError("E-TENSOR-NAME", None, f"no tensor named {name!r}", hint=hint)
         return self.weights[name]

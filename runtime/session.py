@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import UnsupportedError, UsageError
+from .errors import UnsupportedError, UsageError, printable
 from .functions import inline, nodes_below
 from .garbage import unsearched
 from .graph import Graph, Value
@@ -17,6 +17,7 @@ from .infer import check_types
 from .limits import current
 from .spending import available, check_weights
 from .storage import Held
+from .units import counted
 
 if TYPE_CHECKING:
     from .regex import Searcher
@@ -126,6 +127,10 @@ class Session:
         self._plain = graph
         self._whole = self.program if made is graph else None
 
+    def __repr__(self) -> str:
+        names = [", ".join(value.name for value in values) for values in (self.get_inputs(), self.get_outputs())]
+        return f"<Session {printable(f'{names[0][:200]} -> {names[1][:200]}')}, {self.device}, {counted(self.threads, 'thread')}>"
+
     def _program(self, graph: Graph) -> Any:
         if self.device == "cpu":
             from .program import of_graph
@@ -145,7 +150,7 @@ class Session:
         return list(self.graph.outputs)
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, clock: Clock | None = None) -> list[Any]:
-        """Compute outputs by name (None for all).
+        """Compute outputs by name (None or an empty sequence for all).
 
         Args:
             feeds: for each input an array (of numpy, torch, or anything that speaks DLPack); a list for a sequence; None for an empty optional.
@@ -160,7 +165,7 @@ class Session:
             found = self._first(feeds, clock, kinds)
         else:
             found = self.program.run([arrays[place] for place in self._places], run)
-        return found if names is None else self._chosen(names, found)
+        return self._chosen(names, found) if names else found
 
     def repeated(self, name: str, feeds: Mapping[str, np.ndarray]) -> Callable[[], Any] | None:
         """What computes one output of the arrays of a run again and again, for what they hold then; None where that is not quicker than `run`.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .dtype import BlockType, DType, dtype_named, of_numpy
 from .errors import FormatError, UsageError
-from .storage import Derived, Held, Storage
+from .storage import Held, Storage
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+    from .indexing import Index
 
 CHUNK = 2 * 2**20
 """Bytes of a tensor that are handled at a time: small enough to stay in the cache through a cast."""
@@ -55,6 +57,16 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
+    def size(self) -> int:
+        """Number of elements, as NumPy calls it."""
+        return self.count
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
     def qtype(self) -> BlockType | None:
         """The block type of a quantized tensor, None for plain elements."""
         return self.dtype if isinstance(self.dtype, BlockType) else None
@@ -67,32 +79,50 @@ class Tensor:
     def __repr__(self) -> str:
         return f"Tensor({self.dtype.name}, {list(self.shape)})"
 
-    def __getitem__(self, rows: slice | int) -> Tensor:
-        """Rows of the first dimension, still unread."""
-        if not self.shape:
-            raise UsageError("E-SLICE", None, "a scalar tensor has no rows")
-        if isinstance(rows, int):
-            index = range(self.shape[0])[rows]
-            return self._rows(index, index + 1, self.shape[1:])
-        start, stop, step = rows.indices(self.shape[0])
-        if step != 1:
-            raise UsageError("E-SLICE", None, "rows are sliced with step 1 only", hint="Use numpy() for other steps")
-        stop = max(start, stop)
-        return self._rows(start, stop, (stop - start, *self.shape[1:]))
+    def __getitem__(self, index: Index) -> Tensor:
+        """A part by integers, slices of any step and ``...``, still unread; see `indexing.part`."""
+        from .indexing import part
 
-    def _rows(self, start: int, stop: int, shape: tuple[int, ...]) -> Tensor:
+        return part(self, index)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """The rows of the first dimension, unread."""
+        return (self.rows(number, number + 1, keep=False) for number in range(len(self)))
+
+    def rows(self, start: int, stop: int, *, keep: bool = True) -> Tensor:
+        """Rows `start` to `stop` of the first dimension, still unread; a single row without that dimension where `keep` is False."""
         row = exact_nbytes(self.dtype, self.shape[1:]) if self.shape[0] else 0
         if row is None:
-            raise UsageError("E-SLICE", None, f"{self!r} cannot be cut between rows: its blocks cross them")
-        base, size = start * row, (stop - start) * row
-        inner = self.storage
+            raise UsageError("E-SLICE", None, f"{self!r} cannot be cut between rows: its blocks cross them", hint="Use dequantize() or numpy() first")
+        from .indexing import window
 
-        def read(first: int, last: int) -> bytes | memoryview:
-            low = (base + first) // inner.step * inner.step
-            high = min(inner.nbytes, -(-(base + last) // inner.step) * inner.step)
-            return memoryview(inner.read(low, high))[base + first - low : base + last - low]
+        shape = (stop - start, *self.shape[1:]) if keep else self.shape[1:]
+        return Tensor(self.dtype, shape, window(self, start * row, (stop - start) * row))
 
-        return Tensor(self.dtype, shape, Derived(size, 1, read, sequential=inner.sequential))
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """For ``np.asarray(tensor)``; blocks are dequantized to f32."""
+        import numpy
+
+        if copy is False:
+            raise ValueError("the values of a tensor are read from its file, which takes a copy")
+        array = self.numpy() if self.qtype is None else self.dequantize("f32").numpy()
+        return array if dtype is None else array.astype(numpy.dtype(dtype), copy=False)
+
+    def item(self) -> Any:
+        """The only element as a Python number. UsageError where there is not exactly one."""
+        if self.count != 1:
+            raise UsageError("E-SLICE", None, f"{self!r} has {self.count:,} elements, not one", hint="Index it, or use tolist()")
+        return self.__array__().reshape(-1)[0].item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return self.__array__().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
 
     @property
     def unit(self) -> int:
@@ -123,6 +153,10 @@ class Tensor:
         from .interop import to_torch
 
         return to_torch(self)
+
+    def astype(self, dtype: Any) -> Tensor:
+        """The values in another dtype, blocks dequantized; ours, NumPy's and torch's names and dtypes are taken."""
+        return self.dequantize(dtype)
 
     def cast(self, dtype: DType | str) -> Tensor:
         """The values rounded to another dtype when they are read."""

@@ -94,15 +94,8 @@ def carry_out(made: Plan, values: dict[str, Any]) -> None:
 
 
 def show_plan(plan: Plan) -> None:
-    """What will be done, in two lines."""
-    say = current().say
-    dtypes = ", ".join(sorted({tensor.dtype.name for tensor in plan.graph.weights.values()}))
-    files = f"{len(plan.files)} files" if len(plan.files) > 1 else "1 file"
-    say(f" source   {plan.source_format} · {len(plan.graph.files) + len(plan.graph.beside)} file(s) · {len(plan.graph)} tensors")
-    say(
-        f" plan     {plan.format.name} · {files} · {dtypes} · {human_size(plan.nbytes)} · peak memory {human_size(plan.peak_memory)}"
-        f" · disk {human_size(plan.disk_free)} free"
-    )
+    """What will be done."""
+    current().say(str(plan))
 
 
 def show_report(report: Report, plan: Plan) -> None:

@@ -6,15 +6,16 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Unpack
 
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph
 from ...runtime.limits import size
 from ...runtime.record import dataclass
+from ...runtime.units import human_size
 from .. import pipeline
 from ..opening import open_model
-from ..options import Options, changed
+from ..options import Changes, Options, changed, takes_options
 from ..progress import Progress
 from ..replacing import replacing
 from . import filetypes, imatrix, recipe, rules, table, wording
@@ -100,7 +101,7 @@ def _is_type(name: str) -> bool:
     return True
 
 
-@dataclass
+@dataclass(repr=False)
 class QuantizationReport(pipeline.Report):
     """What quantizing did: the report of the conversion, and for each tensor what it became.
 
@@ -150,6 +151,9 @@ class QuantizationPlan:
         """Bytes of the output."""
         return self._shown.plan.nbytes
 
+    def __repr__(self) -> str:
+        return f"<QuantizationPlan of {self.graph!r}: {self.bits_per_weight:.2f} bits per weight, {human_size(self.nbytes)}; print() shows the types>"
+
     def __str__(self) -> str:
         return "\n".join(table.text(self.choices, self._shown.sampled()))
 
@@ -179,6 +183,7 @@ def _opened(path: PathLike, options: Options) -> Graph:
     return open_model(path, options.read, format=options.source_format, revision=options.revision, offline=options.offline)
 
 
+@takes_options
 def quantize(
     model: Model,
     output: PathLike,
@@ -188,7 +193,7 @@ def quantize(
     progress: Progress | None = None,
     measure: bool = False,
     options: Options | None = None,
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> QuantizationReport:
     """Quantize a model, given as a path or an open graph, to `output`.
 

@@ -19,6 +19,7 @@ from ...runtime.nearest import did_you_mean
 from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.session import Session
+from ...runtime.units import human_count
 from ..layers.window import needed, window_of
 from .cache import PLACE, Cache, Decoding, grown, turned
 from .pieces import MOST, SHORT, piece
@@ -96,6 +97,11 @@ class LanguageModel:
         self._sessions: dict[str, Session] = {}
         self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
         self.session(self._last)
+
+    def __repr__(self) -> str:
+        context = "" if self.context is None else f", context {self.context:,}"
+        size = f"{human_count(self.graph.parameters)} parameters"
+        return f"<{type(self).__name__} {self.graph.arch or self.graph.name}: {size}, {self._device}{context}>"
 
     def session(self, output: str) -> Session:
         """The session that computes one output, and the states. Sessions of a model share its weights."""

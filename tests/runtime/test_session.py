@@ -246,7 +246,7 @@ def test_what_a_session_says_of_itself():
     (x,) = session.get_inputs()
     assert (x.name, x.type, x.shape) == ("x", "tensor(float)", ["n", 3, "h", "w"])
     assert [item.name for item in session.get_outputs()] == ["y", "p"]
-    with pytest.raises(cc.UsageError):
+    with pytest.raises(cc.UsageError), pytest.warns(UserWarning, match="Abacus"):
         cc.InferenceSession(network().SerializeToString(), providers=["AbacusExecutionProvider"])
     with pytest.raises(cc.UsageError):
         session.run(["z"], {"x": normal(1, 3, 9, 8)})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ....runtime.errors import UsageError
+from ....runtime.units import counted
 from .partition import Fragment
 from .vocabulary import ROLES, Vocabulary
 
@@ -75,6 +76,9 @@ class Tokenizer:
 
     def __len__(self) -> int:
         return len(self.vocabulary)
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer {self.origin}: {counted(len(self), 'token')}>"
 
     @property
     def bos(self) -> int | None:
