@@ -1,44 +1,103 @@
-"""``check``: whether a model file keeps every rule of its format."""
+"""``check``: whether model files keep every rule of their formats."""
 
 from __future__ import annotations
 
-from typing import Any
+import fnmatch
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import printable
+from ...runtime.errors import Error, UsageError, printable
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current, human_size
+
+if TYPE_CHECKING:
+    from ..check import Checked
 
 EPILOG = """\b
 Examples
   candle-convert check model.safetensors
-  candle-convert check model-dir/ --json
+  candle-convert check downloads/*.gguf model-dir/ --json
   candle-convert check model.pth --strict
 """
 
 
 @click.command("check", epilog=EPILOG)
-@click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
-@click.option("--strict", is_flag=True, help="Warnings too make it fail.")
+@click.argument("paths", metavar="FILE|DIR|hf://...", nargs=-1, required=True, type=arguments.PATH)
+@click.option("--strict", is_flag=True, help="Warnings fail the check too.")
 @arguments.options(arguments.READING, arguments.PROGRESS)
-def COMMAND(path: str, strict: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
-    """Check a model: format rules, checksums, every byte.
+def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+    """Check models: format rules, checksums, every byte.
 
-    Exits with 1 when there are errors, with 3 when the file cannot be read at all.
+    Exits with 1 when there are errors, with 3 when a file cannot be read at all. Several models are all checked, whatever is wrong with one; the
+    exit code is the largest of theirs. A directory of separate models is checked model by model.
     """
-    from ..check import check
-    from ..findings import counts
-
-    checked = check(
-        path, arguments.read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"],
-        progress=arguments.progress(values),
-    )
-    code = checked.exit_code or int(strict and any(finding.severity == "warning" for finding in checked.findings))
-    out = current()
-    if checked.findings:
-        out.lines(checked.table())
-    read = f"{checked.tensors} tensors, {human_size(checked.nbytes)} read"
-    out.say(f"{'✗' if code else '✓'} {printable(path)}: {read}; {counts(checked.findings)}")
-    out.emit(checked.to_json(), ok=not code)
+    models = [each for path in paths for each in _models(path, values)]
+    reports = [_report(each, strict, values, alone=len(models) == 1) for each in models]
+    code = max(report["exit_code"] for report in reports)
+    if len(reports) == 1:
+        del reports[0]["exit_code"], reports[0]["path"]
+        current().emit(reports[0], ok=not code)
+        return code
+    rows = [
+        ("✗" if report["exit_code"] else "✓", _severe(report, "error", "danger"), _severe(report, "warning"), f"{report['tensors']:,}",
+         human_size(report["bytes"]), report["path"])
+        for report in reports
+    ]  # fmt: skip
+    current().table(("", "errors", "warnings", "tensors", "size", "model"), rows, right=(1, 2, 3, 4))
+    failed = sum(report["exit_code"] != 0 for report in reports)
+    current().say(f"{'✗' if code else '✓'} {counted(len(reports), 'model')}: {len(reports) - failed} passed, {failed} failed")
+    joined = {key: [item for report in reports for item in report[key]] for key in ("inputs", "findings")}
+    sums = {key: sum(report[key] for report in reports) for key in ("tensors", "bytes")}
+    current().emit({**joined, **sums, "models": reports}, ok=not code)
     return code
+
+
+def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
+    """The path, or the models of a directory that holds several."""
+    if not os.path.isdir(path) or values["source_format"] is not None:
+        yield path
+        return
+    from ..opening import NOT_WEIGHTS, WEIGHTS, open_model
+
+    try:
+        open_model(path, arguments.read_options(values), upgraded=False, dequantized=False)
+    except UsageError as error:
+        if error.code != "E-DIR-CHOICE":
+            raise
+        names = sorted(name for name in os.listdir(path) if name not in NOT_WEIGHTS)
+        pattern = next(pattern for pattern in WEIGHTS if fnmatch.filter(names, pattern))
+        yield from (os.path.join(path, name) for name in fnmatch.filter(names, pattern))
+        return
+    except Error:
+        pass  # checking says so
+    yield path
+
+
+def _report(path: str, strict: bool, values: dict[str, Any], *, alone: bool) -> dict[str, Any]:
+    """What was found in a model, shown to people; an error that ends its reading is raised where it is the only one."""
+    from ..check import check
+    from ..findings import Located, counts
+
+    reading = {"format": values["source_format"], "revision": values["revision"], "offline": values["offline"]}
+    try:
+        checked: Checked = check(path, arguments.read_options(values), **reading, progress=arguments.progress(values))
+    except Error as error:
+        if alone:
+            raise
+        found = Located.of_error(error.file or path, error)
+        current().say(f"✗ {error}")
+        return {"path": path, "exit_code": error.exit_code, "inputs": [path], "tensors": 0, "bytes": 0, "findings": [found.to_json()]}
+    code = checked.exit_code or int(strict and any(finding.severity == "warning" for finding in checked.findings))
+    if checked.findings:
+        current().lines(checked.table())
+    read = f"{counted(checked.tensors, 'tensor')}, {human_size(checked.nbytes)} read"
+    current().say(f"{'✗' if code else '✓'} {printable(path)}: {read}; {counts(checked.findings)}")
+    return {"path": path, "exit_code": code, **checked.to_json()}
+
+
+def _severe(report: dict[str, Any], *severities: str) -> int:
+    return sum(finding["severity"] in severities for finding in report["findings"])

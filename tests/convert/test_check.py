@@ -72,3 +72,29 @@ def test_broken_files_are_malformed(tmp_path):
     (tmp_path / "m.safetensors").write_bytes(data[:-1])
     assert run(["check", str(tmp_path / "m.safetensors")]) == 3
     assert run(["check", str(tmp_path / "none.safetensors")]) == 7
+
+
+def test_several_models_are_all_checked(tmp_path, capsys):
+    for name in ("a", "b", "c"):
+        cc.save_file(CLEAN, tmp_path / f"{name}.safetensors")
+    cc.save_file({"x": np.full(3, np.nan, np.float32)}, tmp_path / "nan.gguf")
+    (tmp_path / "b.safetensors").write_bytes((tmp_path / "b.safetensors").read_bytes()[:-5])
+    (tmp_path / "parts").mkdir()
+    cc.convert(tmp_path / "a.safetensors", tmp_path / "parts", to="safetensors", shard_tensors=1)
+    paths = [str(tmp_path / name) for name in ("a.safetensors", "b.safetensors", "nan.gguf", "parts", "gone.gguf")]
+    assert run(["check", *paths, "--json"]) == 7
+    answer = json.loads(capsys.readouterr().out)
+    assert not answer["ok"]
+    assert [model["exit_code"] for model in answer["models"]] == [0, 3, 0, 0, 7]
+    assert [model["path"] for model in answer["models"]] == paths
+    assert answer["tensors"] == 2 + 0 + 1 + 2 + 0
+    assert {finding["code"] for finding in answer["findings"]} >= {"W-NAN", "E-IO-MISSING"}
+    assert run(["check", *paths[:2]]) == 3
+    shown = capsys.readouterr().out
+    assert "2 models: 1 passed, 1 failed" in shown
+    assert run(["check", paths[0], paths[2], paths[3]]) == 0
+    assert run(["check", paths[0], paths[2], "--strict"]) == 1
+    assert run(["check", paths[1]]) == 3
+    capsys.readouterr()
+    assert run(["check", str(tmp_path), "--json"]) == 3
+    assert [model["exit_code"] for model in json.loads(capsys.readouterr().out)["models"]] == [0, 3, 0]
