@@ -35,7 +35,7 @@ LEVELS = ("full", "sample")
 SAMPLE = 1 << 16
 """Elements at the start, the middle and the end of a tensor that are looked at where only samples are."""
 SCHEMA = "candle-convert/certificate/1"
-COLUMNS = ("tensor", "status", "from", "to", "RMSE", "max error", "SNR dB", "of bound")
+COLUMNS = ("RMSE", "max error", "SNR dB", "of bound", "status", "from", "to", "tensor")
 SOURCE_COLUMN = "in the source"
 """Column of the source's names, where they follow another convention."""
 
@@ -119,7 +119,7 @@ class Verification:
         rows = self.tensors if tensors is None else tensors
         translated = self.architecture is not None
         cells = [(*_cells(row), ", ".join(row.names_source)) if translated else _cells(row) for row in rows]
-        return "\n".join(aligned((*COLUMNS, SOURCE_COLUMN) if translated else COLUMNS, cells, right=(4, 5, 6, 7)))
+        return "\n".join(aligned((*COLUMNS, SOURCE_COLUMN) if translated else COLUMNS, cells, right=(0, 1, 2, 3)))
 
     def to_json(self) -> dict[str, Any]:
         """The verdict and all tensors as JSON."""
@@ -142,7 +142,7 @@ def _cells(tensor: Checked) -> tuple[str, ...]:
     numbers = [(tensor.rmse, "{:.3g}"), (tensor.max_error, "{:.3g}"), (tensor.snr_db, "{:.1f}")]
     shown = ["" if value is None else form.format(value) for value, form in numbers]
     used = "" if tensor.used is None else f"{tensor.used:.0%}" if tensor.used < 100 else "far beyond"
-    return (tensor.name, tensor.status, tensor.source or "", tensor.type or "", *shown, used)
+    return (*shown, used, tensor.status, tensor.source or "", tensor.type or "", tensor.name)
 
 
 def verify(

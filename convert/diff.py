@@ -145,7 +145,7 @@ class Difference:
         shown = self.rows if all_rows else self.differing
         translated = self.architecture is not None
         rows = [(*cells(row), ", ".join(row.names_a)) if translated else cells(row) for row in shown]
-        return "\n".join(aligned((*COLUMNS, A_COLUMN) if translated else COLUMNS, rows, right=range(4, len(COLUMNS))))
+        return "\n".join(aligned((*COLUMNS, A_COLUMN) if translated else COLUMNS, rows, right=range(5)))
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -159,7 +159,7 @@ class Difference:
         }
 
 
-COLUMNS = ("tensor", "status", "dtype", "shape", "max abs", "max rel", "mean abs", "cosine", "SNR dB")
+COLUMNS = ("max abs", "max rel", "mean abs", "cosine", "SNR dB", "status", "dtype", "shape", "tensor")
 A_COLUMN = "in A"
 """Column of A's names, where they follow another convention."""
 
@@ -169,11 +169,11 @@ def cells(row: Row) -> tuple[str, ...]:
     dtype = _either(row.dtype_a, row.dtype_b)
     shape = _either(*(None if side is None else "[" + ", ".join(map(str, side)) + "]" for side in (row.shape_a, row.shape_b)))
     if row.distance is None:
-        return (row.name, row.status, dtype, shape, "", "", "", "", "")
+        return ("", "", "", "", "", row.status, dtype, shape, row.name)
     found = row.distance
     cosine = "" if found.cosine is None else f"{found.cosine:.6f}"
     gaps = [f"{gap:.3g}" for gap in (found.max_abs, found.max_rel, found.mean_abs)]
-    return (row.name, row.status, dtype, shape, *gaps, cosine, f"{found.snr_db:.1f}")
+    return (*gaps, cosine, f"{found.snr_db:.1f}", row.status, dtype, shape, row.name)
 
 
 def _either(a: str | None, b: str | None) -> str:

@@ -13,7 +13,7 @@ from ..runtime.source import Source
 from .output import aligned
 
 SEVERITIES = ("danger", "error", "warning", "info")
-COLUMNS = ("severity", "code", "file", "member", "byte", "finding")
+COLUMNS = ("severity", "code", "byte", "file", "member", "finding")
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def table(found: Iterable[Located]) -> str:
     """Findings as aligned text, the worst first."""
     rows = sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
     cells = [
-        (row.severity, row.code, row.path, row.member or "", "" if row.offset is None else f"{row.offset:,}", row.message) for row in rows
+        (row.severity, row.code, "" if row.offset is None else f"{row.offset:,}", row.path, row.member or "", row.message) for row in rows
     ]
-    return "\n".join(aligned(COLUMNS, cells, right=(4,))) if rows else ""
+    return "\n".join(aligned(COLUMNS, cells, right=(2,), prose=(5,))) if rows else ""
 
 
 def counts(found: Iterable[Located]) -> str:

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..runtime.errors import Error
 from ..runtime.printable import printable, printable_json, printable_lines
 from ..runtime.units import human_size as human_size
+from .tables import aligned as aligned
 
 if TYPE_CHECKING:
     from ..runtime.graph import Note
@@ -62,9 +63,12 @@ class Output:
         if not self.json and not self.quiet:
             print(printable(text), file=sys.stderr)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> None:
-        """Rows under columns, those whose number is in `right` flushed right."""
-        for line in aligned(columns, rows, right):
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = (), prose: Sequence[int] = (),
+        optional: Sequence[int] = (),
+    ) -> None:
+        """Rows under columns, as `tables.aligned` has them."""
+        for line in aligned(columns, rows, right, prose, optional):
             self.say(line)
 
     def warn(self, notes: Iterable[Note]) -> None:
@@ -120,14 +124,6 @@ _current = Output()
 def current() -> Output:
     """The output of the command that runs in this process."""
     return _current
-
-
-def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> list[str]:
-    """Rows under columns as lines of text, with control characters made visible."""
-    lines = [list(columns), *([printable(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
-    places = [str.rjust if column in right else str.ljust for column in range(len(columns))]
-    return ["  ".join(place(cell, width) for place, cell, width in zip(places, line, widths, strict=True)).rstrip() for line in lines]
 
 
 def notes_json(notes: Iterable[Note]) -> list[dict[str, Any]]:

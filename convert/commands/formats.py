@@ -31,6 +31,7 @@ def COMMAND(written: bool) -> None:  # noqa: N802 (the name that the registry lo
             for format in shown
         ],
         right=(3,),
+        prose=(5,),
     )
     out.emit(
         {

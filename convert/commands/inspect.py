@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import Error, printable
+from ...runtime.units import counted, human_count
 from .. import arguments
 from ..output import current, human_size, notes_json
 
@@ -44,17 +45,18 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     graph = arguments.open_input(path, values, upgraded=False, dequantized=False)
     stored = _stored(graph)
     graph.weights = collected(graph)
-    whole, count = graph.nbytes, len(graph)
+    whole, count, parameters = graph.nbytes, len(graph), _parameters(graph, stored)
     Select(include=include).run(graph)
     out = current()
-    out.say(f"{graph.format} · {len(graph.files) + len(graph.beside)} file(s) · {count} tensors · {human_size(whole)}")
+    files = counted(len(graph.files) + len(graph.beside), "file")
+    out.say(f"{graph.format} · {files} · {counted(count, 'tensor')} · {human_count(parameters)} parameters · {human_size(whole)}")
     made_of = facts(graph, nodes=nodes) if graph.outputs else None
     if made_of is not None:
         _show_graph(graph, made_of)
     if values["html"] is not None:
         _draw(graph, path, values)
-    rows = [(name, tensor.dtype.name, _shape(tensor.shape), human_size(tensor.nbytes)) for name, tensor in graph.weights.items()]
-    out.table(("tensor", "dtype", "shape", "size"), rows, right=(3,))
+    rows = [(human_size(tensor.nbytes), tensor.dtype.name, _shape(tensor.shape), name) for name, tensor in graph.weights.items()]
+    out.table(("size", "dtype", "shape", "tensor"), rows, right=(0,))
     for title, lines in (
         ("metadata", [f"{printable(str(key))} = {_short(value)}" for key, value in graph.metadata.items()]),
         ("files", [f"{printable(name)}  {human_size(storage.nbytes)}" for name, storage in graph.attachments.items()]),
@@ -73,6 +75,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
                 "inputs": [*graph.files, *graph.beside],
                 "format": graph.format,
                 "bytes": whole,
+                "parameters": parameters,
                 "tensors": [
                     {"name": name, "dtype": tensor.dtype.name, "shape": list(tensor.shape), "bytes": tensor.nbytes}
                     for name, tensor in graph.weights.items()
@@ -96,6 +99,15 @@ def _stored(graph: Graph) -> Unpacked | None:
         graph.note(error.code, error.why)
         current().warn(graph.notes[-1:])
         return None
+
+
+def _parameters(graph: Graph, stored: Unpacked | None) -> int:
+    """Elements of the model's weights, those that were quantized elsewhere counted as the weights that they stand for."""
+    if stored is None:
+        return graph.parameters
+    packed = {part for parts in stored.parts.values() for part in parts} | set(stored.unused)
+    plain = sum(tensor.count for name, tensor in graph.weights.items() if name not in packed)
+    return plain + sum(tensor.count for tensor in stored.weights.values())
 
 
 def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:

@@ -51,8 +51,8 @@ def listed(words: tuple[str, ...]) -> None:
         if not words or any(word.lower() in name.lower() for word in words for name in (each.name, each.title, *each.model_types, *each.gguf))
     ]  # fmt: skip
     out = current()
-    cells = [[row["name"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"]), row["family"]] for row in rows]
-    out.table(("architecture", "title", "model_type", "gguf", "family"), cells)
+    cells = [[row["name"], row["family"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"])] for row in rows]
+    out.table(("architecture", "family", "title", "model_type", "gguf"), cells, optional=(1,))
     out.say(f"{len(rows)} architectures")
     out.emit({"models": rows})
 

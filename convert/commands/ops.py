@@ -100,7 +100,8 @@ def _list(domain: str | None, device: str) -> None:
             if domain in (None, op.domain or "ai.onnx")
         ]
         out = current()
-        out.table(("operator", "domain", "runs on", "because"), [[row["op"], row["domain"], row["device"], row["why"] or ""] for row in places])
+        cells = [[row["op"], row["domain"], row["device"], row["why"] or ""] for row in places]
+        out.table(("operator", "domain", "runs on", "because"), cells, prose=(3,))
         out.say(f"{sum(row['device'] == 'cuda' for row in places)} of {len(places)} operators have a CUDA path; at the others values are copied")
         out.emit({"ops": places})
         return

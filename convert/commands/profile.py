@@ -57,11 +57,12 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     for line in told:
         out.say(f"input {printable(line)}")
     columns = ("ms", "share", "GFLOP/s", "GB/s", "how")
-    out.table(("operator", "nodes", *columns), [(row.operator, row.nodes, *_figures(row)) for row in made.operators], right=(1, 2, 3, 4, 5))
+    rows = [(*_figures(row), row.nodes, row.operator) for row in made.operators]
+    out.table((*columns, "nodes", "operator"), rows, right=(0, 1, 2, 3, 5))
     out.say()
     shown = made.nodes[: values["top"]]
-    cells = [(_short(row.name), row.operator, *_figures(row), _short(row.types)) for row in shown]
-    out.table(("node", "operator", *columns, "types"), cells, right=(2, 3, 4, 5))
+    cells = [(*_figures(row), row.operator, _short(row.types), _short(row.name)) for row in shown]
+    out.table((*columns, "operator", "types", "node"), cells, right=(0, 1, 2, 3))
     left = f", {len(made.nodes) - len(shown)} more nodes with --top" if len(shown) < len(made.nodes) else ""
     out.say(f"{made.seconds * 1e3:.3f} ms a run, {made.outside * 1e3:.3f} ms of it outside of nodes, {session.threads} threads{left}")
     if values["output"] is not None:

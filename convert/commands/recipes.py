@@ -61,7 +61,7 @@ def list_recipes() -> None:
         for name, found, title in named
     ]
     lines = [[row["name"], "" if row["file_type"] is None else row["file_type"], row["base"] or "", row["rules"], row["title"]] for row in rows]
-    current().table(("recipe", "file type", "base", "rules", "what it is"), lines, right=(1, 3))
+    current().table(("recipe", "file type", "base", "rules", "what it is"), lines, right=(1, 3), prose=(4,))
     current().emit({"recipes": rows})
 
 

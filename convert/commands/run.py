@@ -64,7 +64,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     seconds = time.perf_counter() - start
     named = dict(zip((value.name for value in graph.outputs), results, strict=True))
     rows += [_row(name, result) for name, result in named.items()]
-    out.table(("value", "dtype", "shape", "min", "max", "mean", "NaN"), [_cells(row) for row in rows], right=(3, 4, 5, 6))
+    out.table(("min", "max", "mean", "NaN", "dtype", "shape", "value"), [_cells(row) for row in rows], right=(0, 1, 2, 3))
     out.say(f"{seconds:.3f} s")
     placement = None
     if values["device"] != "cpu":
@@ -97,7 +97,7 @@ def _row(name: str, value: Any) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     numbers = [f"{row[key]:.6g}" if key in row else "" for key in ("min", "max", "mean")]
-    return [row["name"], row["dtype"], "x".join(map(str, row["shape"] or [])) or "scalar", *numbers, str(row.get("nan", ""))]
+    return [*numbers, str(row.get("nan", "")), row["dtype"], "x".join(map(str, row["shape"] or [])) or "scalar", row["name"]]
 
 
 def _save(named: dict[str, Any], path: str) -> None:

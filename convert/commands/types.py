@@ -44,7 +44,7 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 
             rows.append(_row(dtype, holders, dtype.kind != "block" or dtype in codecs()))
     columns = ("type", "bits", "SNR dB", "block", "bytes", "numpy", "torch", "safetensors", "ggml", "written by")
     out = current()
-    out.table(columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3, 4))
+    out.table(columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3, 4), optional=(5, 6, 7))
     out.emit({"types": rows})
 
 

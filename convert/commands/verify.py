@@ -82,8 +82,8 @@ def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, A
     for line in told:
         out.say(f"input {printable(line)}")
     marks = ("✗", "✓")
-    cells = [(row.name, f"{row.max_abs:.3g}", f"{row.max_rel:.3g}", f"{row.snr_db:.1f}", f"{row.cosine:.6f}", marks[row.same]) for row in rows]
-    out.table(("output", "max abs", "max rel", "SNR dB", "cosine", ""), cells, right=(1, 2, 3, 4))
+    cells = [(marks[row.same], f"{row.max_abs:.3g}", f"{row.max_rel:.3g}", f"{row.snr_db:.1f}", f"{row.cosine:.6f}", row.name) for row in rows]
+    out.table(("", "max abs", "max rel", "SNR dB", "cosine", "output"), cells, right=(1, 2, 3, 4))
     ok = all(row.same for row in rows)
     first = first_difference(before, after, fed, **allowed) if values["nodes"] and not ok else None
     if first is not None:

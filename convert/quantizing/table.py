@@ -34,22 +34,22 @@ class Row:
     fallback: bool
 
 
-COLUMNS = ("rule", "type", "tensors", "params", "bpw", "size", "SNR dB")
+COLUMNS = ("size", "bpw", "type", "tensors", "params", "SNR dB", "rule")
 
 
 def text(choices: Sequence[Choice], errors: Mapping[str, Errors]) -> list[str]:
     """The table and its total as lines."""
     cells = [
         (
-            row.rule, row.type + " ⚠" * row.fallback, row.tensors, f"{row.share:.1%}", f"{row.bits:.2f}", human_size(row.nbytes),
-            "" if row.snr is None else f"{row.snr:.1f}",
+            human_size(row.nbytes), f"{row.bits:.2f}", row.type + " ⚠" * row.fallback, row.tensors, f"{row.share:.1%}",
+            "" if row.snr is None else f"{row.snr:.1f}", row.rule,
         )
         for row in rows(choices, errors)
     ]  # fmt: skip
     whole = total(choices)
     before = sum(choice.weight.dtype.block_nbytes * math.prod(choice.weight.shape) // choice.weight.dtype.block for choice in choices)
-    smaller = f" (×{before / whole.nbytes:.1f} smaller)" if whole.nbytes else ""
-    return [*aligned(COLUMNS, cells, right=(2, 3, 4, 5, 6)), f"total {whole.bits:.2f} bpw {human_size(whole.nbytes)}{smaller}"]
+    smaller = f" ({before / whole.nbytes:.1f}x smaller)" if whole.nbytes and before > whole.nbytes else ""
+    return [*aligned(COLUMNS, cells, right=(0, 1, 3, 4, 5)), f"total {whole.bits:.2f} bpw {human_size(whole.nbytes)}{smaller}"]
 
 
 def rows(choices: Sequence[Choice], errors: Mapping[str, Errors]) -> list[Row]:
