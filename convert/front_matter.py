@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..runtime.errors import FormatError
@@ -14,9 +14,9 @@ LINE = "---"
 
 
 def front_matter(text: str, path: str | None = None) -> dict[str, Any]:
-    """The keys at the head of a card, empty where it has none. Texts, numbers, truth values, None, lists and dictionaries only.
+    """The keys at the head of a card, empty where there is none: strings, numbers, booleans, None, lists and dicts only.
 
-    Raises FormatError for what is no YAML, or more than a card has.
+    Raises FormatError for what is not YAML, or more than a card has.
     """
     lines = text.splitlines()
     if not lines or lines[0] != LINE:
@@ -28,6 +28,21 @@ def front_matter(text: str, path: str | None = None) -> dict[str, Any]:
         raise FormatError("E-CARD", path, "the head of the model card is too long", expected=most, found=f"{len(content):,}")
     value = _value(content.replace("- no\n", '- "no"\n'), path)
     return value if isinstance(value, dict) else {}
+
+
+def written(card: Mapping[str, Any]) -> str:
+    """Plain values as the head of a card, from which `front_matter` reads them again."""
+    import yaml
+
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda self, data: True})
+    dumper.add_representer(str, _quoted)
+    content = yaml.dump(dict(card), Dumper=dumper, sort_keys=False, allow_unicode=True, width=LONGEST)
+    return f"{LINE}\n{content}{LINE}\n"
+
+
+def _quoted(dumper: Any, text: str) -> Any:
+    """A string; one of several lines in quotes, so that no line of it looks like one of the document's."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
 
 
 def _value(content: str, path: str | None) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from ..runtime.record import dataclass
 from .front_matter import front_matter
 
 CARD, PARAMETERS, GENERATION = "README.md", "config.json", "generation_config.json"
+UNREADABLE = "W-CARD"
+"""Note of a card that cannot be read, or a part of it."""
 HUB = "https://huggingface.co/"
 _SNAPSHOT = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/[^/]+\Z")
 _HUB_ID = re.compile(r"https?://huggingface\.co/([^/]+/[^/]+)\Z")
@@ -27,6 +29,8 @@ _TUNED = re.compile(r"chat|instruct|vision|lora", re.IGNORECASE)
 _NUMBERED = re.compile(r"v\d+(\.\d+)*\Z|\d")
 SUFFIXES = "KMBT"
 
+BLOCK = "gguf_metadata"
+"""Field of a card for what a GGUF file says and cards have no field for."""
 PLAIN = ("name", "author", "version", "organization", "finetune", "basename", "description", "quantized_by", "size_label")
 CARD_KEYS = {
     **{key: (key, f"model_{key}") for key in ("name", "author", "version", "organization", "description", "finetune", "basename", "size_label")},
@@ -67,29 +71,46 @@ def general(graph: Graph, parameters: int, size_label: str | None = None) -> dic
         parameters: weights of the model, against which sizes in names are judged.
         size_label: what it is where neither the card nor a name says it.
     """
-    card, config = _card(graph), _json(graph, PARAMETERS)
+    card, config = card_of(graph), _json(graph, PARAMETERS)
+    known = config.get("_name_or_path")
+    ids = [known] if isinstance(known, str) and known.count("/") <= 1 else []
+    found = stated(card, _json(graph, GENERATION), (*ids, folder(graph)), parameters, size_label)
+    return {"name": "", **found} if "name" not in found else found
+
+
+def stated(
+    card: Mapping[str, Any], generation: Mapping[str, Any], ids: Sequence[str] = (), parameters: int = 0,
+    size_label: str | None = None,
+) -> dict[str, Any]:
+    """The keys below ``general.`` that a card, a generation_config.json and ids of the model say.
+
+    A card made of a GGUF file (see `card_writer`) says all of them, and nothing but a name is concluded from ids.
+    """
+    exact = isinstance(card.get(BLOCK), dict)
     found: dict[str, Any] = {}
     for key, places in CARD_KEYS.items():
         value = next((card[place] for place in places if card.get(place) is not None), None)
         if value is not None:
             found[key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    known = config.get("_name_or_path")
-    ids = [known] if isinstance(known, str) and known.count("/") <= 1 else []
-    for model_id in (*ids, folder(graph)):
+    for model_id in ids:
         name = taken_apart(model_id, parameters)
-        parts = {"name": name.whole and title(name.whole), "organization": name.organization and title(name.organization)}
-        parts |= {"basename": name.basename, "finetune": name.finetune, "version": name.version, "size_label": name.size_label}
-        found = {**{key: value for key, value in parts.items() if value is not None}, **found}
-    if size_label is not None:
+        parts = {
+            "name": name.whole and title(name.whole), "organization": name.organization and title(name.organization),
+            "basename": name.basename, "finetune": name.finetune, "version": name.version,
+            "size_label": name.size_label,
+        }  # fmt: skip
+        concluded = ("name",) if exact else tuple(parts)
+        found = {**{key: parts[key] for key in concluded if parts[key] is not None}, **found}
+    if size_label is not None and not exact:
         found.setdefault("size_label", size_label)
-    ordered = {**_sampling(_json(graph, GENERATION)), **{key: found[key] for key in ORDER if key in found}}
+    ordered = {**_sampling(generation), **{key: found[key] for key in ORDER if key in found}}
     for key, places in SOURCES.items():
         ordered |= dict(_sources(key, card, places, parameters))
     for key, places in LISTS.items():
         values = [str(item) for place in places for item in _listed(card.get(place))]
         if values:
             ordered[key] = values
-    return {"name": "", **ordered} if "name" not in ordered else ordered
+    return ordered
 
 
 def folder(graph: Graph) -> str:
@@ -217,13 +238,14 @@ def _sampling(said: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _card(graph: Graph) -> Mapping[str, Any]:
+def card_of(graph: Graph) -> Mapping[str, Any]:
     """The head of README.md; one that cannot be read is noted and left out."""
     text = _text(graph, CARD)
     try:
         return front_matter(text or "", CARD)
     except Error as error:
-        graph.note("W-CARD", f"{CARD} is left out: {error.why}")
+        if all(note.code != UNREADABLE for note in graph.notes):
+            graph.note(UNREADABLE, f"{CARD} is left out: {error.why}")
         return {}
 
 

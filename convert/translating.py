@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.arch import GGUF, HF
@@ -18,10 +18,10 @@ from ..runtime.cast import cast
 from ..runtime.dtype import F32
 from ..runtime.errors import UnsupportedError
 from ..runtime.format import Format
-from ..runtime.graph import Graph
+from ..runtime.graph import Graph, Meta
 from ..runtime.storage import Held, Storage
 from ..runtime.tensor import Tensor
-from .model_card import general
+from .model_card import GENERATION, general
 from .opening import CONFIG
 from .output import human_size
 from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
@@ -108,6 +108,7 @@ def _tell_left_out(graph: Graph, model: Model) -> None:
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ..runtime.binding import described, unbind
+    from .card_writer import carried_keys
     from .carrying import keys_for_gguf
     from .expressing import check_expressible
 
@@ -115,10 +116,12 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
     keys = described(model.architecture, GGUF, model.config)
-    general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model), **own}
+    block = carried_keys(graph, model.architecture.gguf[0])
+    general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
     tokenizer = (held or keys_for_gguf(graph, model)) if carried else {}
-    graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer}
+    others = {key: value for key, value in block.items() if key not in general}
+    graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer, **others}
     graph.attachments = {}
     small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]
     return ((rf"^(?:{'|'.join(map(re.escape, small))})\Z", "f32"),)
@@ -149,12 +152,14 @@ def _typed(value: Any) -> Any:
     return numpy.float32(value) if isinstance(value, float) else numpy.uint32(value)
 
 
-def _general(graph: Graph, model: Model) -> dict[str, Any]:
-    """What llama.cpp's converter says of every model."""
+def _general(graph: Graph, model: Model, block: Mapping[str, Meta]) -> dict[str, Any]:
+    """What llama.cpp's converter says of every model, and the block of a card that was made of a GGUF file."""
     import numpy
 
+    from .card_writer import with_block
+
     label = size_label(graph, model.config.values.get("experts", 0))
-    card = general(graph, sum(tensor.count for tensor in graph.weights.values()), label)
+    card = with_block(general(graph, sum(tensor.count for tensor in graph.weights.values()), label), block)
     said = {f"general.{key}": value for key, value in card.items()}
     return {"general.type": "model", **said, VERSION_KEY: numpy.uint32(QUANTIZATION_VERSION)}
 
@@ -181,13 +186,22 @@ def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
 def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     """config.json and the tokenizer's files, as transformers has them."""
     from ..runtime.binding import described
+    from .card_writer import card_file, sampling
     from .carrying import files_for_hf, role_ids
 
     said = described(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
+    generation = _json(files.get(GENERATION)) | sampling(graph)
+    if generation:
+        files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
+    files |= card_file(graph, str(graph.metadata.get("general.architecture")), generation)
     tied = {"tie_word_embeddings": "head.weight" not in model.weights}
     config = {"model_type": model.architecture.model_types[0], **said, **_switches(model), **role_ids(files), **tied}
     return {CONFIG: Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
+
+
+def _json(storage: Storage | None) -> dict[str, Any]:
+    return {} if storage is None else dict(json.loads(bytes(storage.read(0, storage.nbytes))))
 
 
 def _switches(model: Model) -> dict[str, bool]:
