@@ -20,8 +20,9 @@ from ..runtime.storage import Region
 from ..runtime.tensor import Tensor, unpack
 from ..runtime.units import counted
 from . import prequantized
+from .directory import INDEX
 from .findings import Located, WatchedSource, counts, table
-from .opening import INDEX, open_model
+from .opening import open_model
 from .progress import NoProgress, Progress
 from .recognise import recognise
 

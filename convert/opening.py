@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..runtime.errors import Error, FileAccessError, FormatError, UnsupportedError, UsageError
+from ..runtime.errors import Error, FileAccessError, FormatError, UnsupportedError
 from ..runtime.format import ReadOptions
 from ..runtime.garbage import unsearched
 from ..runtime.graph import Graph
 from ..runtime.json import parse
 from ..runtime.source import Source, contained
 from ..runtime.storage import Region, Storage
-from .foreign import refuse_folder
+from . import directory
+from .directory import INDEX, listed
 from .locating import located
 from .recognise import recognise
 
-INDEX = ".index.json"
 CONFIG = "config.json"
 CONFIG_LIMIT = 2**24
 MODEL_KEYS = ("model_type", "architectures")
 """What the config.json of a model has, one of them at least."""
 ARCHITECTURE = "general.architecture"
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
-WEIGHTS = ("*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin", "*.pth", "*.pt", "*.ckpt", "*.gguf", "*.npz", "*.onnx")
-"""What counts as the weights of a directory, the first pattern with a match being taken."""
-NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "rng_state.pth", "optimizer.pt", "scheduler.pt")
 ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".md", ".tiktoken")
 ATTACHED_STEMS = (
     "config", "generation_config", "tokenizer", "special_tokens", "added_tokens", "vocab", "merges", "chat_template", "preprocessor_config",
@@ -147,29 +143,14 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
 
 
 def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
-    names = _names(folder)
-    for pattern in WEIGHTS:
-        found = [folder / name for name in fnmatch.filter(names, pattern) if name not in NOT_WEIGHTS]
-        if found:
-            break
-    else:
-        refuse_folder(folder, names)
-        raise FormatError("E-DIR-EMPTY", folder, "holds no weights", hint=f"Looked for {', '.join(WEIGHTS)}")
-    if pattern.endswith(INDEX):
-        if len(found) > 1:
-            raise UsageError("E-DIR-CHOICE", folder, f"holds {len(found)} indexes", hint=f"Name one: {', '.join(path.name for path in found)}")
-        graph = _index(found[0], options, format)
-    else:
-        graph = _whole(found, folder, options, format)
+    chosen, names = directory.find(folder)
+    graph = (_index if chosen.name.endswith(INDEX) else read_file)(chosen, options, format)
+    others = [name for name in names if not name.endswith(INDEX) and str(folder / name) not in graph.files]
+    told = directory.copies(folder, chosen.name, others, names)
+    if told is not None:
+        graph.note("W-DIR-COPIES", told)
     graph.attachments |= attachments(folder, graph)
     return graph
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError as error:
-        raise FileAccessError("E-IO-OPEN", folder, f"cannot be listed: {error.strerror}") from error
 
 
 def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
@@ -177,7 +158,7 @@ def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
 
     A folder of very many texts is a data set's as well as a model's; then only names that every model uses are taken.
     """
-    names = [name for name in _names(folder) if name.endswith(ATTACHED_SUFFIXES) and not name.endswith(INDEX) and os.path.isfile(folder / name)]
+    names = [name for name in listed(folder) if name.endswith(ATTACHED_SUFFIXES) and not name.endswith(INDEX) and os.path.isfile(folder / name)]
     if len(names) > ATTACHED_MOST:
         usual = [name for name in names if name.startswith(ATTACHED_STEMS)][:ATTACHED_MOST]
         graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are left behind")
@@ -190,12 +171,3 @@ def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
         else:
             graph.note("W-ATTACHMENT", f"{name} has over {ATTACHED_LIMIT >> 20} MiB and is left behind")
     return found
-
-
-def _whole(found: list[Path], folder: Path, options: ReadOptions, format: str | None) -> Graph:
-    first = read_file(found[0], options, format)
-    others = [path for path in found if str(path) not in first.files]
-    if others:
-        names = ", ".join(path.name for path in found[:6])
-        raise UsageError("E-DIR-CHOICE", folder, f"holds {len(found)} weight files without an index", hint=f"Name the ones to read: {names}")
-    return first

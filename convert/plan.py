@@ -28,7 +28,8 @@ from ..runtime.tensor import CHUNK, Tensor, exact_nbytes
 from ..runtime.units import counted, human_size
 from . import recognise
 from .adapters import merge
-from .opening import ATTACHED_SUFFIXES, INDEX, attachments, merged, open_model
+from .directory import INDEX
+from .opening import ATTACHED_SUFFIXES, attachments, merged, open_model
 from .options import Options, check_dtypes
 from .prequantized import note_kept
 from .retyping import graph_dtype, retype

@@ -6,12 +6,12 @@ which the nodes compute, since ONNX Runtime has no CPU kernels that compute in t
 
 from __future__ import annotations
 
-from ..runtime.dtype import BF16, DTYPES, F16, F32, F64, DType
+from ..runtime.dtype import BF16, DTYPES, F16, F32, F64, DType, dtype_named
 from ..runtime.errors import UnsupportedError
 from ..runtime.functions import inline
 from ..runtime.graph import Graph, Value
 from ..runtime.infer import infer
-from ..runtime.passes.cast import AUTO, Cast, named
+from ..runtime.passes.cast import AUTO, Cast
 from ..runtime.passes.mixed_precision import MixedPrecision, paired
 from ..runtime.passes.precision import Origins
 from ..runtime.passes.rewrite import graphs
@@ -29,7 +29,7 @@ COMPUTED = frozenset({F64, F16, BF16})
 def graph_dtype(graph: Graph, options: Options) -> str | None:
     """The dtype that ``--dtype`` names for a graph, ``auto`` being resolved; UnsupportedError for other types."""
     for name in (options.dtype, *(dtype for _, dtype in options.tensor_types)):
-        if name not in (None, AUTO) and (dtype := named(name)).name not in TAKEN:
+        if name not in (None, AUTO) and (dtype := dtype_named(name)).name not in TAKEN:
             raise UnsupportedError(
                 "E-ONNX-DTYPE",
                 None,

@@ -10,8 +10,9 @@ from pathlib import Path
 from ..runtime.errors import FileAccessError, FormatError, UnsafeFileError, UnsupportedError, UsageError
 from ..runtime.graph import Graph
 from . import hub, recognise
+from .directory import INDEX
 from .locating import located
-from .opening import INDEX, merged
+from .opening import merged
 from .options import Options
 from .plan import Plan, plan_graph
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,16 +61,15 @@ def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
     if not os.path.isdir(path) or values["source_format"] is not None:
         yield path
         return
-    from ..opening import NOT_WEIGHTS, WEIGHTS, open_model
+    from ..directory import weights
+    from ..opening import open_model
 
     try:
         open_model(path, arguments.read_options(values), upgraded=False, dequantized=False)
     except UsageError as error:
         if error.code != "E-DIR-CHOICE":
             raise
-        names = sorted(name for name in os.listdir(path) if name not in NOT_WEIGHTS)
-        pattern = next(pattern for pattern in WEIGHTS if fnmatch.filter(names, pattern))
-        yield from (os.path.join(path, name) for name in fnmatch.filter(names, pattern))
+        yield from (os.path.join(path, name) for name in weights(Path(path)))
         return
     except Error:
         pass  # checking says so

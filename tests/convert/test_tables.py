@@ -104,7 +104,10 @@ def test_the_width_is_that_of_the_terminal(columns, found, monkeypatch):
     assert tables.terminal_width() == found
 
 
-@pytest.mark.parametrize(("count", "text"), [(1, "1"), (999, "999"), (1000, "1 K"), (115_264, "115 K"), (268_098_176, "268 M"), (8_030_261_248, "8.03 B")])
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(1, "1"), (999, "999"), (1000, "1 K"), (115_264, "115 K"), (268_098_176, "268 M"), (8_030_261_248, "8.03 B")],
+)
 def test_counts_are_read_by_people(count, text):
     assert human_count(count) == text
 
