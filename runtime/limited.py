@@ -40,7 +40,7 @@ WALL = 120.0
 """Seconds on the clock, for machines so busy that a child hardly runs."""
 HEADER = 8
 """Bytes that hold the length of a message, little-endian."""
-LIBRARIES = ("jinja2", "markupsafe")
+LIBRARIES = ("jinja2", "markupsafe", "tokenizers")
 """Packages outside the standard library that called modules import."""
 START = """
 import importlib, sys, types
@@ -65,12 +65,15 @@ class Work:
         what: what is worked on, such as "the chat template".
         file: where it comes from.
         hint: what to do when it takes too much.
+        per_byte, bytes_per_second: in place of `PER_BYTE` and `BYTES_PER_SECOND`.
     """
 
     code: str
     what: str
     file: str | None
     hint: str
+    per_byte: int = PER_BYTE
+    bytes_per_second: int = BYTES_PER_SECOND
 
 
 def call(module: str, function: str, arguments: Any, work: Work) -> Any:
@@ -107,7 +110,7 @@ class _Child:
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, cwd="/",
-                env={"MALLOC_ARENA_MAX": "1", **kept}, process_group=0,
+                env={"MALLOC_ARENA_MAX": "1", "TOKENIZERS_PARALLELISM": "false", **kept}, process_group=0,
             )  # fmt: skip
         except OSError as error:
             raise _unstarted(work, error.strerror or "no such program") from error
@@ -121,8 +124,8 @@ class _Child:
     def answer(self, request: dict[str, Any], data: bytes, work: Work) -> Any:
         """What comes back for a request."""
         deadline = time.monotonic() + WALL
-        seconds = SECONDS + len(data) / BYTES_PER_SECOND
-        request |= {"memory": MEMORY + PER_BYTE * len(data), "seconds": seconds}
+        seconds = SECONDS + len(data) / work.bytes_per_second
+        request |= {"memory": MEMORY + work.per_byte * len(data), "seconds": seconds}
         try:
             if not self._begun:
                 self._message(deadline, 0)

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.errors import FormatError, LimitError, UnsupportedError
+from ....runtime.errors import Error, FormatError, LimitError, UnsupportedError
 from ....runtime.record import dataclass
 from .roles import end_tokens, found_by_text
 from .tokenizer import Tokenizer
+from .vetting import PROBE, Gate, check_ids, vetted
 from .vocabulary import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ ROLE_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 INCOMPLETE = "\ufffd"
 NEEDED = 10
 """Ids before a new one that its text can depend on."""
-PROBE = "a"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Beside:
 
 def from_json(text: str, beside: Beside, templates: Mapping[str, str], path: str | None = None) -> Tokenizer:
     """The tokenizer of a tokenizer.json."""
-    return from_engine(parsed(text, path), beside, templates, "tokenizer.json")
+    gate = vetted(text, path)
+    return from_engine(parsed(text, path), beside, templates, "tokenizer.json", gate, path)
 
 
 def library(path: str | None) -> ModuleType:
@@ -55,39 +56,43 @@ def library(path: str | None) -> ModuleType:
 def parsed(text: str, path: str | None) -> tokenizers.Tokenizer:
     """What the library makes of a tokenizer.json."""
     engine = library(path).Tokenizer
-    try:
-        with guarded(path):
-            return engine.from_str(text)
-    except Exception as error:  # the library raises plain Exception for whatever it cannot read
-        raise FormatError("E-TOKENIZER-JSON", path, f"tokenizer.json is none that the tokenizers library reads: {error}") from error
+    with guarded(path):
+        return engine.from_str(text)
 
 
 @contextlib.contextmanager
 def guarded(path: str | None) -> Iterator[None]:
-    """The library gives up on patterns that try too much, and on contradictions in a file, by an exception that is no `Exception`."""
+    """Errors of the library as ours: it raises plain `Exception` for what it cannot use, and a panic, which is no `Exception`, where it gives up."""
     try:
         yield
+    except (Error, MemoryError):
+        raise
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        if type(error).__name__ == "PanicException":
+            hint = "One of its patterns needs too many steps, or its parts contradict each other"
+            raise LimitError("E-TOKENIZER-PANIC", path, f"the tokenizers library gives up on the tokenizer: {said}", hint=hint) from error
+        if type(error) is not Exception:
             raise
-        why = f"the tokenizers library gives up on this tokenizer.json: {str(error).splitlines()[0][:200]}"
-        hint = "One of its patterns needs too many steps, or its parts contradict each other"
-        raise LimitError("E-TOKENIZER-PANIC", path, why, hint=hint) from error
+        raise FormatError("E-TOKENIZER-JSON", path, f"the tokenizers library does not take the tokenizer: {said}") from error
 
 
-def from_engine(engine: tokenizers.Tokenizer, beside: Beside, templates: Mapping[str, str], origin: str) -> Tokenizer:
-    """A tokenizer that the library runs."""
-    with guarded(None):
+def from_engine(
+    engine: tokenizers.Tokenizer, beside: Beside, templates: Mapping[str, str], origin: str, gate: Gate | None = None, path: str | None = None
+) -> Tokenizer:
+    """A tokenizer that the library runs, behind a gate where its parts need one."""
+    with guarded(path):
         engine.no_truncation()
         engine.no_padding()
-        vocabulary = _vocabulary(engine, beside)
+        vocabulary = _vocabulary(engine, beside, path)
         opening, closing = _around(engine)
     told = f"{origin}, {type(engine.model).__name__}"
-    return Tokenizer(vocabulary, Library(engine), opening=opening, closing=closing, templates=templates, origin=told)
+    return Tokenizer(vocabulary, Library(engine, gate, path), opening=opening, closing=closing, templates=templates, origin=told)
 
 
-def _vocabulary(engine: tokenizers.Tokenizer, beside: Beside) -> Vocabulary:
+def _vocabulary(engine: tokenizers.Tokenizer, beside: Beside, path: str | None) -> Vocabulary:
     ids = engine.get_vocab(with_added_tokens=True)
+    check_ids(ids.values(), len(ids), "the vocabulary", "E-TOKENIZER-JSON", path)
     count = max(ids.values(), default=-1) + 1
     texts = [f"[PAD{token}]" for token in range(count)]
     kinds = [NORMAL] * count
@@ -130,18 +135,27 @@ def _around(engine: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
 class Library:
     """The engine of tokenizers that the library runs."""
 
-    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+    def __init__(self, engine: tokenizers.Tokenizer, gate: Gate | None = None, path: str | None = None) -> None:
         self.library = engine
+        self._gate, self._path = gate, path
+
+    def check(self, texts: Sequence[str]) -> None:
+        """Raise LimitError or FormatError where the library would hang or fail on one of the texts."""
+        if self._gate is not None:
+            self._gate.encoding(texts)
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Ids of a text."""
+        self.check((text,))
         self.library.encode_special_tokens = not special
-        with guarded(None):
+        with guarded(self._path):
             return self.library.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int], special: bool, first: bool) -> str:
         """Text of ids."""
-        with guarded(None):
+        if self._gate is not None:
+            self._gate.decoding([token for token in map(self.library.id_to_token, ids) if token is not None])
+        with guarded(self._path):
             return self.library.decode(list(ids), skip_special_tokens=not special)
 
     def stream(self, before: Sequence[int], special: bool) -> Window:

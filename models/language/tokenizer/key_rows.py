@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.errors import FormatError
 from ....runtime.graph import Graph
 from . import chatglm, rwkv_file, sentencepiece, tiktoken
-from .huggingface import Library
+from .huggingface import Library, guarded
 from .merging import merged
 from .reading import added, beside, data, first_of, text
-from .recognising import known_name, pre_tokenizer
+from .recognising import PROBES, known_name, pre_tokenizer
 from .tokenizer import Tokenizer
 from .vocabulary import BYTE, BYTE_TEXT, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED
 
@@ -137,8 +137,13 @@ def _rows_of(source: Tokenizer) -> Rows:
 
 def _from_library(graph: Graph, name: str, source: Tokenizer, rows: int | None, path: str | None) -> tuple[dict[str, Any], Rows]:
     """What the tokenizers library runs: byte-level BPE, SentencePiece's BPE written as merges, unigram or WordPiece."""
-    engine = source.engine.library if isinstance(source.engine, Library) else None
-    assert engine is not None
+    assert isinstance(source.engine, Library)
+    source.engine.check((*PROBES, "a", "a  b", "a b"))
+    with guarded(path):
+        return _from_engine(source.engine.library, source, rows, path)
+
+
+def _from_engine(engine: tokenizers.Tokenizer, source: Tokenizer, rows: int | None, path: str | None) -> tuple[dict[str, Any], Rows]:
     said = json.loads(engine.to_str())
     kind = said["model"]["type"]
     if kind == "WordPiece":

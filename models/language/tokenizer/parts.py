@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError
-from .huggingface import Beside, library, token_text
+from .huggingface import Beside, guarded, library, token_text
+from .vetting import check_ids
 
 if TYPE_CHECKING:
     import tokenizers
@@ -22,17 +23,14 @@ def byte_level_bpe(
 ) -> tokenizers.Tokenizer:
     """GPT-2's kind: byte-level BPE with special tokens that the configuration names."""
     tokenizers = library(path)
-    if not all(isinstance(token, int) and not isinstance(token, bool) and 0 <= token < 1 << 31 for token in vocab.values()):
-        raise FormatError(CODE, path, "vocab.json is no object of token ids")
+    check_ids(vocab.values(), len(vocab), "vocab.json", CODE, path)
     lines = [line.rstrip("\r") for line in merges.split("\n")]
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
         raise FormatError(CODE, path, f"merges.txt has the line {' '.join(wrong)[:40]!r}, which is no pair of tokens")
-    try:
+    with guarded(path):
         made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=pairs))
-    except Exception as error:  # the library raises plain Exception for a merge of what is no token
-        raise FormatError(CODE, path, f"vocab.json and merges.txt do not belong together: {error}") from error
     spaced = bool(beside.config.get("add_prefix_space", False))
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     made.decoder = tokenizers.decoders.ByteLevel()

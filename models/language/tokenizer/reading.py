@@ -81,9 +81,9 @@ def _tekken(graph: Graph, name: str) -> Tokenizer:
     from . import tekken
     from .huggingface import from_engine
 
-    engine = tekken.engine_of(settings(graph, name), _path(graph))
+    engine, gate = tekken.engine_of(settings(graph, name), _path(graph))
     told = beside(graph)
-    return from_engine(engine, replace(told, config={**tekken.NAMES, **told.config}), templates(graph), "tekken.json")
+    return from_engine(engine, replace(told, config={**tekken.NAMES, **told.config}), templates(graph), "tekken.json", gate, _path(graph))
 
 
 def _rwkv(graph: Graph, name: str) -> Tokenizer:
@@ -105,7 +105,7 @@ def _byte_level(graph: Graph, name: str) -> Tokenizer:
     if "merges.txt" not in graph.attachments:
         raise FormatError("E-TOKENIZER-VOCAB", _path(graph), "vocab.json is without merges.txt", hint="Fetch merges.txt into the same folder")
     engine = parts.byte_level_bpe(settings(graph, name), text(graph, "merges.txt"), beside(graph), added(graph), _path(graph))
-    return from_engine(engine, beside(graph), templates(graph), "vocab.json and merges.txt")
+    return from_engine(engine, beside(graph), templates(graph), "vocab.json and merges.txt", path=_path(graph))
 
 
 def _wordpiece(graph: Graph, name: str) -> Tokenizer:
@@ -113,7 +113,7 @@ def _wordpiece(graph: Graph, name: str) -> Tokenizer:
     from .huggingface import from_engine
 
     engine = parts.wordpiece(text(graph, name), beside(graph), added(graph), _path(graph))
-    return from_engine(engine, beside(graph), templates(graph), "vocab.txt")
+    return from_engine(engine, beside(graph), templates(graph), "vocab.txt", path=_path(graph))
 
 
 READERS: tuple[tuple[str, Callable[[Graph, str], Tokenizer]], ...] = (

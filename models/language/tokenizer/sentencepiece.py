@@ -18,6 +18,7 @@ from .roles import end_tokens, found_by_text
 from .spm import SPM
 from .tokenizer import Pieces, Tokenizer
 from .unigram import Unigram
+from .vetting import check_ids
 from .vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary, spaced_bytes
 
 CODE = "E-TOKENIZER-SPM"
@@ -143,6 +144,7 @@ def from_model(
 
 def vocabulary_of(model: Model, added: Mapping[int, tuple[str, bool]]) -> Vocabulary:
     """The pieces, with the tokens that other files add; ids that nobody names are unused."""
+    check_ids(added, len(model.pieces) + len(added), "a file beside the SentencePiece model", CODE, None)
     count = max([len(model.pieces), *(token + 1 for token in added)])
     rows = [*model.pieces, *((f"[PAD{token}]", -10000.0, UNUSED) for token in range(len(model.pieces), count))]
     for token, (text, control) in added.items():

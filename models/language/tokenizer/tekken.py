@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import FormatError
 from .huggingface import guarded, library
+from .vetting import HOLES, Gate, gate_for
 from .vocabulary import written
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ SPECIAL = (
 """Special tokens of files that do not list them."""
 
 
-def engine_of(said: Mapping[str, Any], path: str | None = None) -> tokenizers.Tokenizer:
-    """What the library makes of a file's content. Raises FormatError where it contradicts itself."""
+def engine_of(said: Mapping[str, Any], path: str | None = None) -> tuple[tokenizers.Tokenizer, Gate | None]:
+    """What the library makes of a file's content, and a gate where its pattern needs one. Raises FormatError where it contradicts itself."""
     tokenizers = library(path)
     config = said.get("config")
     config = config if isinstance(config, Mapping) else {}
@@ -35,6 +36,10 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tokenizers.To
     pattern = config.get("pattern")
     if not isinstance(pattern, str):
         raise FormatError(CODE, path, "tekken.json has no pattern of words")
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    gate = gate_for({"pre_tokenizer": split}, [], path)
+    if first > HOLES:
+        raise FormatError(CODE, path, f"tekken.json has {first:,} special tokens", expected=f"at most {HOLES:,}")
     special = _special(said, first, path)
     pieces = _pieces(said.get("vocab"), whole - first, path)
     ranks = {piece: rank for rank, piece in enumerate(pieces)}
@@ -42,9 +47,9 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tokenizers.To
     try:
         with guarded(path):
             made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=_merges(pieces, ranks), ignore_merges=True))
-            split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
+            words = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
             byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-            made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level])
+            made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, byte_level])
     except Exception as error:  # the library raises plain Exception for a pattern or vocabulary that it cannot use
         raise FormatError(CODE, path, f"tekken.json is none that the tokenizers library can run: {error}") from error
     made.decoder = tokenizers.decoders.ByteLevel()
@@ -52,7 +57,7 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tokenizers.To
     if NAMES["bos_token"] in special:
         bos = (NAMES["bos_token"], special.index(NAMES["bos_token"]))
         made.post_processor = tokenizers.processors.TemplateProcessing(single=f"{bos[0]} $A", pair=f"{bos[0]} $A $B:1", special_tokens=[bos])
-    return made
+    return made, gate
 
 
 def _count(config: Mapping[str, Any], key: str, path: str | None) -> int:
