@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from ..runtime.errors import UnsupportedError, UsageError
 from ..runtime.format import ReadOptions
 from ..runtime.graph import Graph, ValueTable
+from ..runtime.shortage import memory_limited
 from ..runtime.tensor import Tensor
 from ..runtime.units import counted
 from . import opening
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
+@memory_limited
 def open(
     path: PathLike, *, key: str | None = None, format: str | None = None, revision: str | None = None, offline: bool = False,
     dequantized: bool = True,
@@ -53,6 +55,7 @@ def plan(inputs: PathLike | Graph, output: Recipe, options: Options | None = Non
 def plan(
     inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, **changes: Unpack[Changes]
 ) -> planning.Plan: ...
+@memory_limited
 @takes_options
 def plan(
     inputs: PathLike | Graph | Sequence[PathLike], output: PathLike | Recipe, options: Options | None = None, **changes: Unpack[Changes]
@@ -80,6 +83,7 @@ def plan(
     return planning.plan(paths, output, changed(options, changes))
 
 
+@memory_limited
 @takes_options
 def convert(
     inputs: PathLike | Sequence[PathLike], output: PathLike, options: Options | None = None, *, progress: Progress | None = None,
@@ -105,6 +109,7 @@ def convert(
     return pipeline.execute(plan(inputs, output, options, **changes), progress)
 
 
+@memory_limited
 def load_file(path: PathLike, *, key: str | None = None, dequantize: str | None = None) -> dict[str, np.ndarray]:
     """All tensors of a file as numpy arrays (ml_dtypes for bfloat16 and float8). Never executes code from the file.
 
@@ -124,6 +129,7 @@ def load_file(path: PathLike, *, key: str | None = None, dequantize: str | None 
     return {name: (tensor if tensor.qtype is None else tensor.dequantize(dequantize or "f32")).numpy() for name, tensor in found.items()}
 
 
+@memory_limited
 def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None) -> None:
     """Write arrays, torch tensors or `Tensor`s to a file, replacing it when complete. The same values give the same bytes.
 
@@ -143,6 +149,7 @@ def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, st
     pipeline.execute(made)
 
 
+@memory_limited
 def hash(path: PathLike, *, key: str | None = None, canonical: bool = False) -> str:
     """Content hash of a model: equal for equal names, dtypes, shapes and values in any format.
 

@@ -18,6 +18,7 @@ from ..runtime.dtype import BlockType
 from ..runtime.graph import Graph
 from ..runtime.passes.select import Select
 from ..runtime.record import dataclass
+from ..runtime.shortage import memory_limited
 from ..runtime.tensor import CHUNK, Tensor
 from ..runtime.units import counted
 from . import elements
@@ -145,6 +146,7 @@ def _cells(tensor: Checked) -> tuple[str, ...]:
     return (*shown, used, tensor.status, tensor.source or "", tensor.type or "", tensor.name)
 
 
+@memory_limited
 def verify(
     source: Model, made: Model, *, level: str = "full", select: Select | None = None, threads: int | None = None, progress: Progress | None = None
 ) -> Verification:

@@ -14,8 +14,10 @@ from ..formats.containers.gguf_template import LONGEST, suspicions
 from ..runtime.errors import FormatError
 from ..runtime.format import Finding
 from ..runtime.json import parse
+from ..runtime.limits import Budget
 from ..runtime.source import Source
 from ..runtime.storage import Storage
+from ..runtime.windows import windows
 from . import keras_config, skops_schema
 from .trial import trial
 
@@ -33,7 +35,7 @@ _KEYS = re.compile(
 
 def look(storage: Storage, source: Source, member: str | None) -> Iterator[Finding]:
     """A JSON file: code that it names, and the templates in it. It is parsed only when it has such keys."""
-    if not _has_key(storage):
+    if not _has_key(storage, source.budget):
         return
     if storage.nbytes > JSON:
         yield Finding("E-SCAN-JSON", "error", f"a configuration of {storage.nbytes:,} bytes is not looked at", member=member)
@@ -59,10 +61,8 @@ def look_at(value: Any, member: str | None) -> Iterator[Finding]:
             pending.append(inner)
 
 
-def _has_key(storage: Storage) -> bool:
-    return any(
-        _KEYS.search(storage.read(start, min(storage.nbytes, start + WINDOW + OVERLAP))) is not None for start in range(0, storage.nbytes, WINDOW)
-    )
+def _has_key(storage: Storage, budget: Budget) -> bool:
+    return any(_KEYS.search(data) is not None for _, data in windows(storage, budget, WINDOW, OVERLAP))
 
 
 def _parsed(data: bytes, source: Source) -> Any:

@@ -19,6 +19,7 @@ from ..runtime.passes.select import Select
 from ..runtime.passes.weights import collected
 from ..runtime.record import dataclass
 from ..runtime.regex import compiled
+from ..runtime.shortage import memory_limited
 from ..runtime.storage import Storage
 from ..runtime.tensor import CHUNK, Tensor
 from ..runtime.units import counted
@@ -181,6 +182,7 @@ def _either(a: str | None, b: str | None) -> str:
     return sides[0] if len(set(sides)) == 1 else " → ".join(sides)
 
 
+@memory_limited
 def diff(
     a: Model,
     b: Model,

@@ -14,8 +14,10 @@ from ..formats.containers.pickle_scan import scan_zip
 from ..formats.containers.zip import Archive, looks_like
 from ..runtime.errors import FormatError
 from ..runtime.format import Finding, ReadOptions
+from ..runtime.limits import Budget
 from ..runtime.source import Source
 from ..runtime.storage import Held, Region, Storage
+from ..runtime.windows import windows
 
 WINDOW = 1 << 20
 OVERLAP = 512
@@ -55,7 +57,7 @@ def findings(source: Source, options: ReadOptions) -> Iterator[Finding]:
 def _search(storage: Storage, source: Source, name: str, options: ReadOptions) -> Iterator[Finding]:
     carrier = Carrier(storage, name, source.budget)
     stop = 0
-    for at, what in _candidates(storage):
+    for at, what in _candidates(storage, source.budget):
         if what == "member":
             yield Finding("E-SCAN-ARCHIVE", "error", "a zip archive within is not looked into; unpack it first", at)
             return
@@ -77,11 +79,10 @@ def appended_archive(source: Source) -> Finding | None:
     return Finding("E-SCAN-POLYGLOT", "danger", why, place)
 
 
-def _candidates(storage: Storage) -> Iterator[tuple[int, str]]:
+def _candidates(storage: Storage, budget: Budget) -> Iterator[tuple[int, str]]:
     """Offsets at which a pickle or an archive member may begin, in order, each once."""
     last = -1
-    for start in range(0, max(1, storage.nbytes), WINDOW):
-        data = bytes(storage.read(start, min(storage.nbytes, start + WINDOW + OVERLAP)))
+    for start, data in windows(storage, budget, WINDOW, OVERLAP):
         places = [(match.start(), "pickle") for match in _HEADER.finditer(data)]
         places += [(match.start(), "member") for match in _MEMBER.finditer(data)]
         places += [(at, "pickle") for at in _names(data)]

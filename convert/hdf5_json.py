@@ -11,6 +11,7 @@ from typing import Any
 from ..runtime.errors import LimitError
 from ..runtime.format import Finding
 from ..runtime.source import Source
+from ..runtime.windows import windows
 
 WINDOW, OVERLAP = 1 << 20, 256
 FIRST, LONGEST = 1 << 16, 1 << 22
@@ -66,8 +67,7 @@ def _parsed(source: Source, at: int) -> tuple[Any, int]:
 def _places(source: Source) -> Iterator[tuple[int, str]]:
     """Where JSON objects and compressed heaps begin, in order."""
     last = -1
-    for start in range(0, source.size, WINDOW):
-        data = source.read(start, min(source.size - start, WINDOW + OVERLAP))
+    for start, data in windows(source, source.budget, WINDOW, OVERLAP):
         found = [(match.start(), "json") for match in _BEGINNING.finditer(data)]
         found += [(match.start(), "heap") for match in _HEAP.finditer(data) if match["filters"] != b"\0\0"]
         for at, kind in sorted(found):

@@ -15,6 +15,7 @@ from ..runtime.errors import UnsupportedError, UsageError, printable
 from ..runtime.graph import Graph, Value
 from ..runtime.record import dataclass
 from ..runtime.session import Session
+from ..runtime.shortage import memory_limited
 from . import api
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class InferenceSession:
         FormatError: a malformed model.
     """
 
+    @memory_limited
     def __init__(
         self, model: str | os.PathLike[str] | bytes | Graph, sess_options: Any = None, providers: Sequence[Provider] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None, *, threads: int | None = None,
@@ -109,6 +111,7 @@ class InferenceSession:
         """The options of each provider, as text."""
         return {name: {key: str(value) for key, value in self._options.get(name, {}).items()} for name in self.get_providers()}
 
+    @memory_limited
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
         """Outputs by name (None or an empty list for all) for arrays of numpy, torch or DLPack; see `Session.run`. `run_options` are ignored."""
         return self._session.run(output_names or None, input_feed)

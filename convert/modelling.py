@@ -16,6 +16,7 @@ from ..runtime.errors import UnsupportedError, UsageError
 from ..runtime.garbage import unsearched
 from ..runtime.graph import Graph
 from ..runtime.record import dataclass
+from ..runtime.shortage import memory_limited
 from ..runtime.tensor import Tensor
 from .legacy import modern
 from .mapping import mapped
@@ -104,6 +105,7 @@ def built(model: Model, *, fixed: bool = True) -> Graph:
 
 
 @unsearched
+@memory_limited
 def load(
     path: str | os.PathLike[str] | Graph, threads: int | None = None, activations: str | None = None, task: str | None = None,
     device: str = "cpu", device_memory: int | None = None, gpu_layers: int | str | None = None, tensor_parallel: int = 1,

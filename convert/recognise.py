@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -13,6 +14,10 @@ from ..runtime.record import dataclass
 from ..runtime.source import Source
 from . import foreign
 
+SPARSE = 64 << 30
+"""Bytes from which a file is looked at for holes."""
+MAX_EXTENTS = 10_000
+"""Written ranges of a file that are counted."""
 SHARED_SUFFIXES = (".bin",)
 """Suffixes that promise nothing, since several formats and much else have them."""
 
@@ -54,6 +59,7 @@ def recognise(source: Source, name: str | None = None) -> Format:
     A file that is nothing we read is named as what it is. One that is damaged at its start is given to the format its suffix
     promises, whose reader says what is wrong.
     """
+    refuse_unwritten(source)
     if name is not None:
         return by_name(name)
     likely = _namesake(source.path)
@@ -152,6 +158,19 @@ NOT_MODELS = (
 
 NOT_FETCHED = ("E-LFS-POINTER", "E-FILE-HTML")
 """What stands in place of a file under any name; it comes before the models of other frameworks, some of which have only their names."""
+
+
+def refuse_unwritten(source: Source) -> None:
+    """FormatError for a very large file that is nearly all holes, whose values nobody ever wrote: reading it would take hours."""
+    if source.size < SPARSE:
+        return
+    extents = [last - first for first, last in itertools.islice(source.written(0, source.size), MAX_EXTENTS)]
+    written = sum(extents)
+    if written * 10 < source.size and len(extents) < MAX_EXTENTS:
+        refuse_known(source)
+        why = f"only {written:,} of its {source.size:,} bytes were ever written"
+        hint = "The download was reserved but not finished; fetch the file again"
+        raise FormatError("E-FILE-SPARSE", source.path, why, hint=hint)
 
 
 def refuse_known(source: Source) -> None:

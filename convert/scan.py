@@ -21,6 +21,7 @@ from ..runtime.errors import Error
 from ..runtime.format import Finding, Format, ReadOptions, nothing_found
 from ..runtime.graph import Graph
 from ..runtime.record import dataclass
+from ..runtime.shortage import memory_limited
 from ..runtime.source import Source
 from ..runtime.storage import Region
 from ..runtime.units import counted
@@ -85,6 +86,7 @@ class Scan:
         }
 
 
+@memory_limited
 def scan(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..runtime.format import Finding
 from ..runtime.source import Source
+from ..runtime.windows import windows
 
 DANGERS = {
     **dict.fromkeys(("PyFunc", "PyFuncStateless", "EagerPyFunc"), "calls Python"),
@@ -24,8 +25,7 @@ _TEXT = re.compile(rb'\bop\s*:\s*["\'](%s)["\']' % b"|".join(name.encode() for n
 def findings(source: Source) -> Iterator[Finding]:
     """A danger for the first use of every such operator."""
     told: set[str] = set()
-    for start in range(0, source.size, WINDOW):
-        data = source.read(start, min(source.size - start, WINDOW + OVERLAP))
+    for start, data in windows(source, source.budget, WINDOW, OVERLAP):
         for match in (*_NODE.finditer(data), *_TEXT.finditer(data)):
             name = (match[1] if match.re is _TEXT else match[0][2:]).decode()
             if name not in told:

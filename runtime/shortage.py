@@ -70,7 +70,7 @@ def _taken() -> int | None:
         return None
 
 
-def limited(function: Callable[P, R]) -> Callable[P, R]:
+def memory_limited(function: Callable[P, R]) -> Callable[P, R]:
     """The function, with LimitError in place of what a failed allocation raises."""
 
     @functools.wraps(function)

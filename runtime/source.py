@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import FileAccessError, FormatError, UnsafeFileError
@@ -75,6 +77,26 @@ class Source:
         if self._map is None:
             self._map = memoryview(mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ))
         return self._map
+
+    def written(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Ranges between `start` and `stop` that are not holes, of a file that is sparse; all of it where the system does not tell."""
+        while start < stop:
+            first, last = self._extent(start, stop)
+            if first < last:
+                yield first, last
+            start = last
+
+    def _extent(self, start: int, stop: int) -> tuple[int, int]:
+        """The next range from `start` on that is not a hole; empty, and at `stop`, where there is none."""
+        if not hasattr(os, "SEEK_DATA"):
+            return start, stop
+        try:
+            first = os.lseek(self.fd, self._start + start, os.SEEK_DATA) - self._start
+            last = os.lseek(self.fd, self._start + first, os.SEEK_HOLE) - self._start
+        except OSError as error:
+            return (stop, stop) if error.errno == errno.ENXIO else (start, stop)
+        first = min(max(first, start), stop)
+        return first, min(max(last, first + 1), stop)
 
     def head(self, nbytes: int) -> bytes:
         """The first `nbytes` bytes, fewer when the file is shorter."""

@@ -11,6 +11,7 @@ from ...runtime.cast import convert
 from ...runtime.dtype import BlockType, DType
 from ...runtime.errors import FormatError, UsageError
 from ...runtime.quant import decoded, encoded
+from ...runtime.shortage import memory_limited
 from ...runtime.tensor import nbytes, pack, unpack
 from .rules import type_named
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+@memory_limited
 def encode(array: Any, type: str | DType, importance: Any = None) -> np.ndarray:
     """The bytes of an array in a type, uint8 ``[..., bytes of a row]``.
 
@@ -50,6 +52,7 @@ def encode(array: Any, type: str | DType, importance: Any = None) -> np.ndarray:
     return numpy.stack(blocks).reshape(*values.shape[:-1], size)
 
 
+@memory_limited
 def decode(data: Any, type: str | DType, shape: Sequence[int]) -> np.ndarray:
     """An array of `shape` from the bytes of a type: float32 for block types, the dtype's own numpy type (ml_dtypes for bf16) for others.
 

@@ -12,6 +12,7 @@ from ...runtime.errors import UsageError
 from ...runtime.graph import Graph
 from ...runtime.limits import size
 from ...runtime.record import dataclass
+from ...runtime.shortage import memory_limited
 from ...runtime.units import human_size
 from .. import pipeline
 from ..opening import open_model
@@ -183,6 +184,7 @@ def _opened(path: PathLike, options: Options) -> Graph:
     return open_model(path, options.read, format=options.source_format, revision=options.revision, offline=options.offline)
 
 
+@memory_limited
 @takes_options
 def quantize(
     model: Model,

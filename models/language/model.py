@@ -19,6 +19,7 @@ from ...runtime.nearest import did_you_mean
 from ...runtime.passes.narrow_cache import NarrowCache
 from ...runtime.passes.needed_rows import NeededRows
 from ...runtime.session import Session
+from ...runtime.shortage import memory_limited
 from ...runtime.units import human_count
 from ..layers.window import needed, window_of
 from .cache import PLACE, Cache, Decoding, grown, turned
@@ -159,6 +160,7 @@ class LanguageModel:
         """Let a cache see some more tokens, as rank 0 does when it computes `output`."""
         self._run(output, tokens, cache, mask, positions)
 
+    @memory_limited
     def step(
         self, ids: ArrayLike, cache: Cache | None = None, mask: ArrayLike | None = None, positions: ArrayLike | None = None
     ) -> tuple[np.ndarray, Cache]:
@@ -173,6 +175,7 @@ class LanguageModel:
         found: np.ndarray = _fetched(self.advance_there(ids, cache, mask))
         return found[:, -1]
 
+    @memory_limited
     def advance_there(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> Any:
         """As `advance`, but [batch, length, vocabulary] where the model runs: an array of the device. Long prompts are taken piece by piece."""
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
@@ -294,6 +297,7 @@ class LanguageModel:
         found = pieces(self, self.tokenizer, **request, context=context)
         return (text for _, text in found) if stream else "".join(text for _, text in found)
 
+    @memory_limited
     def generate_batch(
         self, prompts: Sequence[str | Sequence[int]], *, max_tokens: int | None = None, stop: Sequence[str] | str = (), context: int | None = None,
         on_text: Callable[[int, str], None] | None = None, timing: Timing | None = None, max_new_tokens: int | None = None, **sampling: Any,

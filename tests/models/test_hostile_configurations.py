@@ -5,10 +5,11 @@ import json
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.modelling import modelled
+from candle_convert.convert.modelling import built, modelled
 from candle_convert.runtime.binding import listed
 from candle_convert.runtime.storage import Derived
 from checkpoints import cases, made
+from timing import within
 
 CASES = {
     "too many layers": ({"num_hidden_layers": 10**9}, "E-ARCH-KEY"), "less than no layers": ({"num_hidden_layers": -1}, "E-ARCH-KEY"),
@@ -135,3 +136,35 @@ def test_factors_of_a_gguf_file_that_are_no_numbers(llama, tmp_path):
             modelled(graph)
         assert caught.value.code == "E-ARCH-ROPE"
         graph = cc.open(tmp_path / "m.gguf")
+
+
+WRONG_TYPES = {
+    "a factor that is true": ({"rope_scaling": {"type": "linear", "factor": True}}, r"rope_scaling\.factor.*true is not a number"),
+    "a scaling that is a list": ({"rope_scaling": [1]}, "a list of 1 is not an object"),
+    "a type that is a number": ({"rope_scaling": {"type": 3, "factor": 1.0}}, "scaling 3"),
+    "factors of another length": ({"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0, 1.0]}}, "as long as"),
+    "heads that are a text": ({"num_attention_heads": "4"}, 'num_attention_heads.*"4" is not an integer'),
+    "heads in no even share": ({"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": None}, "not a multiple of the 6 heads"),
+    "65,535 layers": ({"num_hidden_layers": 65535}, "num_hidden_layers.*65,535 is more than 1,024"),
+    "an epsilon past f32": ({"rms_norm_eps": 1e308}, "rms_norm_eps.*more than"),
+    "architectures that are a number": ({"architectures": 7}, "architectures"),
+    "a window of half a token": ({"sliding_window": 0.5}, "sliding_window"),
+    "layers of no kind": ({"sliding_window": 8, "layer_types": ["full_attention"]}, "layer_types"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG_TYPES)
+def test_types_are_told(what, llama):
+    (folder, config), (changes, named) = llama, WRONG_TYPES[what]
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(cc.FormatError, match=named) as caught:
+        built(modelled(cc.open(folder)))
+    assert caught.value.code == "E-ARCH-KEY"
+    assert caught.value.exit_code == 3
+
+
+def test_layers_are_counted_before_they_are_gone_through(llama):
+    folder, config = llama
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1000}))
+    with pytest.raises(cc.FormatError, match="says 1,000 layers, the file has weights of 3"):
+        within(0.5, lambda: modelled(cc.open(folder)))

@@ -1,0 +1,81 @@
+"""The README works as typed: its commands run in order and print what it shows, its Python runs, its figures are those of the registries."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from candle_convert.convert.cli import COMMANDS
+from candle_convert.runtime import registry
+from candle_convert.runtime.binding import architectures
+
+REPOSITORY = Path(__file__).parents[1]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+SHOWN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SETUP = re.compile(r"^(candle-convert .*)\n```\n.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FIGURE = re.compile(r"-?\d[\d,.]*(e[+-]\d+)?( ?([KMGT]i?)?B\b| ?m?s\b)?|(?<= )-(?= |$)")
+SAMPLED = "generate"
+"""Its text may differ from one processor to another; whatever it is, it follows the prompt."""
+
+
+def _commands():
+    """(command line, the lines that the README shows below it), in order."""
+    command, output = SETUP.search(README).groups()
+    yield command, output.splitlines()
+    for block in SHOWN.findall(README):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *output = part.splitlines()
+            yield command, output
+
+
+def _skeleton(line):
+    """A line without figures and alignment, which depend on the machine."""
+    return " ".join(FIGURE.sub("#", re.sub(r"[─━]+", "─", line)).split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("readme")
+    shutil.copytree(REPOSITORY / "examples", made / "examples")
+    return made
+
+
+def _run(words, folder):
+    environment = {**os.environ, "COLUMNS": "130", "NO_COLOR": "1"}
+    return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=800)
+
+
+def test_commands_print_what_is_shown(folder):
+    for command, shown in _commands():
+        program, *words = shlex.split(command)
+        assert program == "candle-convert"
+        done = _run(["-m", "candle_convert.convert", *words], folder)
+        assert done.returncode == 0, (command, done.stderr)
+        if words[0] == SAMPLED:
+            assert done.stdout.strip() and shown, command
+        else:
+            printed = [_skeleton(line) for line in done.stdout.splitlines() if line.strip()]
+            assert printed == [_skeleton(line) for line in shown if line.strip()], command
+
+
+def test_python_runs(folder):
+    test_commands_print_what_is_shown(folder) if not (folder / "tiny.gguf").exists() else None
+    (program,) = PYTHON.findall(README)
+    done = _run(["-c", program], folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_figures_are_those_of_the_registries():
+    operators = registry.operators().values()
+    assert f"{len(architectures())} decoder architectures" in README
+    assert f"of {len(list(operators))} operators" in README
+
+
+def test_every_command_is_listed():
+    listed = re.findall(r"^\| `(\w+)` \|", (REPOSITORY / "docs" / "COMMANDS.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(registry.names(COMMANDS))
