@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.decibels import signal_to_noise
 from ..runtime.dtype import BlockType, DType
 from ..runtime.record import dataclass
 from ..runtime.tensor import Tensor
@@ -122,7 +123,7 @@ class _Errors:
         return before, error
 
     def measured(self) -> dict[str, float]:
-        snr = math.inf if not self.noise else -math.inf if not self.signal else 10 * (math.log10(self.signal) - math.log10(self.noise))
+        snr = signal_to_noise(self.signal, self.noise)
         return {"rmse": math.sqrt(self.noise / max(1, self.count)), "max_error": self.largest, "snr_db": snr}
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..runtime.decibels import signal_to_noise
 from ..runtime.record import dataclass
 from ..runtime.tensor import CHUNK, Tensor
 from . import elements
@@ -77,12 +78,8 @@ class _Sums:
         cosine = min(1.0, max(-1.0, self.dot / norms)) if 0 < norms < math.inf else None
         if self.unlike:
             return Distance(self.different, self.outside, math.inf, math.inf, self.max_rel, cosine, -math.inf)
-        return Distance(self.different, self.outside, self.max_abs, self.abs / self.count, self.max_rel, cosine, self._snr())
-
-    def _snr(self) -> float:
-        if not self.noise or self.norm_a == math.inf:
-            return math.inf if not self.noise else math.nan
-        return 10 * math.log10(self.norm_a / self.noise) if self.norm_a else -math.inf
+        snr = math.nan if self.noise and self.norm_a == math.inf else signal_to_noise(self.norm_a, self.noise)
+        return Distance(self.different, self.outside, self.max_abs, self.abs / self.count, self.max_rel, cosine, snr)
 
 
 def distance(a: Tensor, b: Tensor, *, atol: float = 0.0, rtol: float = 0.0, advance: Callable[[int], object] = ignored) -> Distance | None:

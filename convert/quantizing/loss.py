@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.decibels import signal_to_noise
 from ...runtime.errors import Error
 from ...runtime.graph import Graph
 from ...runtime.record import dataclass
@@ -31,9 +32,7 @@ class Loss:
     @property
     def snr_db(self) -> float:
         """Decibels of signal over noise, infinite where nothing differs."""
-        if not self.noise:
-            return math.inf
-        return 10 * math.log10(self.power / self.noise) if self.power else -math.inf
+        return signal_to_noise(self.power, self.noise)
 
     def add(self, expected: np.ndarray, found: np.ndarray) -> None:
         """See one run's output; positions where both are the same special value count as equal."""

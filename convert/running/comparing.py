@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.decibels import signal_to_noise
 from ...runtime.errors import UsageError
 from ...runtime.graph import Graph
 from ...runtime.record import dataclass
@@ -57,7 +58,7 @@ def compare(name: str, first: np.ndarray, second: np.ndarray, rtol: float, atol:
     gap = numpy.abs(one - other)
     most = float(numpy.abs(one).max(initial=0))
     noise, power = float((gap**2).sum()), float((one**2).sum())
-    snr = math.inf if noise == 0 else 10 * math.log10(power / noise) if power else -math.inf
+    snr = signal_to_noise(power, noise)
     length = math.sqrt(power) * math.sqrt(float((other**2).sum()))
     largest = float(gap.max(initial=0))
     cosine = float(one @ other) / length if length else 1.0

@@ -36,6 +36,8 @@ def branches(node: Inference) -> None:
     possible, failures = [], []
     for name in names:
         graph, depth = node.subgraph(name), len(node.facts.graphs)
+        if graph.inputs:
+            node.refuse(f"{name} has {len(graph.inputs)} inputs, a branch has none")
         if len(graph.outputs) != len(node.node.outputs):
             node.refuse(f"{name} has {len(graph.outputs)} outputs, the node {len(node.node.outputs)}")
         try:

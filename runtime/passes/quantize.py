@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..cast import cast
 from ..checksum import checksum
+from ..decibels import signal_to_noise
 from ..dtype import F32, BlockType, DType
 from ..errors import FormatError, UnsupportedError
 from ..graph import Graph
@@ -75,9 +76,7 @@ class Errors:
     @property
     def snr(self) -> float:
         """Signal to noise in decibels; infinite without error."""
-        if not self.error:
-            return math.inf
-        return 10 * math.log10(self.value / self.error) if self.value else -math.inf
+        return signal_to_noise(self.value, self.error)
 
 
 @dataclass

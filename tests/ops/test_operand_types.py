@@ -118,3 +118,13 @@ def test_wrong_types_are_named_before_anything_runs(name, native):
             attempt(graph_of(made))
         assert caught.value.code == "E-ONNX-TYPE"
         assert caught.value.exit_code == 3
+
+
+def test_branches_have_no_inputs():
+    inner = helper.make_graph([helper.make_node("Neg", ["other"], ["t"])], "then", [info("other", FLOAT)], [info("t", FLOAT)])
+    node = helper.make_node("If", ["c"], ["y"], "choice", then_branch=inner, else_branch=branch("Abs", "x"))
+    graph = helper.make_graph([node], "g", [info("c", BOOL, ()), info("x", FLOAT)], [onnx.ValueInfoProto(name="y")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    for native in (False, True):
+        with pytest.raises(cc.FormatError, match="then_branch has 1 inputs"):
+            Session(graph_of(made), native=native).run(None, {"c": np.array(True), "x": np.ones(2, np.float32)})
