@@ -103,6 +103,26 @@ def sparse(indices, dims=(4,), values=2):
     return model(sparse_initializer=[made])
 
 
+def constant(kind, **value):
+    """A Constant node whose attribute has a value of some type."""
+    made = helper.make_node("Constant", [], ["y"])
+    made.attribute.append(onnx.AttributeProto(name=kind, **value))
+    return model([made], outputs=[info("y")])
+
+
+def referring(op, attribute, kind, **more):
+    """A node with an attribute of a function, and in none."""
+    made = helper.make_node(op, ["c"], ["y"], **more)
+    made.attribute.append(onnx.AttributeProto(name=attribute, ref_attr_name="given", type=kind))
+    return model([made], inputs=[info("c", 9)])
+
+
+def unfit(inputs, outputs):
+    """A call of a function of one input and no outputs."""
+    body = helper.make_function("f", "A", ["a"], [], [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)])
+    return model([helper.make_node("A", inputs, outputs, domain="f")], opsets=OWN, inputs=X, functions=[body])
+
+
 VALID = model([relu()], inputs=[info("x")], outputs=[info("y")])
 OWN = (("", 17), ("f", 1))
 CALL = [helper.make_node("A", ["x"], ["y"], domain="f")]
@@ -186,6 +206,16 @@ HOSTILE = [
     (84, "attribute-of-two-types", graph_bytes(field(1, field(4, b"F") + field(5, field(1, b"a") + b"\x18\1" + field(4, b"s")))), "E-ONNX-ATTRIBUTE"),
     (84, "attribute-without-value", graph_bytes(field(1, field(4, b"F") + field(5, field(1, b"a") + b"\xa0\x01\x05"))), "E-ONNX-ATTRIBUTE"),
     (84, "old-node-without-inputs", model([helper.make_node("Upsample", [], ["y"])], opsets=[("", 7)]), "E-ONNX-NODE"),
+    (84, "two-outputs", model([helper.make_node("Add", ["x", "x"], ["y", "z"])], inputs=X), "E-ONNX-NODE"),
+    (84, "no-outputs", model([helper.make_node("Add", ["x", "x"], [])], inputs=X), "E-ONNX-NODE"),
+    (84, "needed-input-empty", model([helper.make_node("Add", ["x", ""], ["y"])], inputs=X), "E-ONNX-NODE"),
+    (84, "list-of-others", model([helper.make_node("ReduceMean", ["x"], ["y"], axes=["a"])], inputs=X), "E-ONNX-NODE"),
+    (84, "constant-string-for-sparse", constant("sparse_value", type=3, s=b"abc"), "E-ONNX-ATTRIBUTE"),
+    (84, "constant-int-for-tensor", constant("value", type=2, i=3), "E-ONNX-ATTRIBUTE"),
+    (84, "constant-strings-for-ints", constant("value_ints", type=8, strings=[b"a"]), "E-ONNX-ATTRIBUTE"),
+    (84, "constant-ints-for-strings", constant("value_strings", type=7, ints=[1]), "E-ONNX-ATTRIBUTE"),
+    (84, "reference-for-a-branch", referring("If", "then_branch", 5, else_branch=branch("e", "a", "c", "c")), "E-ONNX-ATTRIBUTE"),
+    (84, "reference-for-a-number", referring("Elu", "alpha", 1), "E-ONNX-ATTRIBUTE"),
     (85, "graphs-10000-deep", deep(10_000), "E-ONNX-DEPTH"),
     (85, "graphs-70-deep", deep(70), "E-ONNX-DEPTH"),
     (85, "types-10000-deep", deep_type(10_000), "E-ONNX-DEPTH"),
@@ -194,6 +224,8 @@ HOSTILE = [
     (86, "recursive", model(CALL, opsets=OWN, inputs=X, functions=[function("A", "A")]), "E-ONNX-RECURSION"),
     (86, "mutually-recursive", model(CALL, opsets=OWN, inputs=X, functions=[function("A", "B"), function("B", "A")]), "E-ONNX-RECURSION"),
     (86, "same-function-twice", model(CALL, opsets=OWN, inputs=X, functions=[function("A", "B"), function("A", "B")]), "E-ONNX-FUNCTION"),
+    (86, "outputs-that-a-function-lacks", unfit(["x"], ["y"]), "E-ONNX-NODE"),
+    (86, "inputs-that-a-function-lacks", unfit(["x", "x"], []), "E-ONNX-NODE"),
     (87, "no-opset", model([relu()], inputs=X, opsets=()), "E-ONNX-OPSET"),
     (87, "opset-0", model([relu()], inputs=X, opsets=[("", 0)]), "E-ONNX-OPSET"),
     (87, "opset-9999", model([relu()], inputs=X, opsets=[("", 9999)]), "E-ONNX-OPSET"),
@@ -233,6 +265,38 @@ def test_hostile(number, name, data, code, tmp_path, sandbox):
     assert outcome.quick, outcome
     assert outcome.exit_code in (3, 4, 5, 6, 7)
     assert all((outcome.file, outcome.hint)), outcome
+
+
+@pytest.mark.parametrize("action", ["read", "convert"])
+def test_90_sparse_tensors_are_not_made_dense_beyond_the_limit(action, tmp_path, sandbox):
+    path = tmp_path / "x.onnx"
+    path.write_bytes(sparse([0, 5], (2, 1 << 40)))
+    outcome = sandbox.outcome(path, action)
+    assert (outcome.code, outcome.exit_code) in (("E-LIMIT-MEMORY", 6), ("E-OUT-FULL", 6)), outcome
+    assert outcome.quick
+
+
+def test_90_sparse_strings_are_empty_where_none_is_given(tmp_path):
+    values = helper.make_tensor("w", TensorProto.STRING, [2], [b"a", b"b"])
+    part = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([0, 3])), [2, 2])
+    made = helper.make_node("Constant", [], ["y"])
+    made.attribute.append(onnx.AttributeProto(name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=part))
+    path = tmp_path / "x.onnx"
+    path.write_bytes(model([made], sparse_initializer=[part]))
+    graph = cc.open(path)
+    for name in ("w", "y"):
+        assert graph.weights[name].numpy().tolist() == [["a", ""], ["", "b"]]
+
+
+def test_90_sparse_strings_that_no_machine_holds(tmp_path, sandbox):
+    part = onnx.SparseTensorProto(
+        values=helper.make_tensor("w", TensorProto.STRING, [1], [b"a"]), indices=numpy_helper.from_array(np.array([3])), dims=[1 << 40]
+    )
+    path = tmp_path / "x.onnx"
+    path.write_bytes(model(sparse_initializer=[part]))
+    outcome = sandbox.outcome(path)
+    assert outcome.code == "E-LIMIT-HEADER", outcome
+    assert outcome.quick
 
 
 def test_93_a_hundred_megabytes_of_junk(tmp_path, sandbox):
