@@ -16,6 +16,7 @@ from .. import __version__
 from ..runtime import registry, waiting
 from ..runtime.errors import Error
 from ..runtime.shortage import check_start, shortage
+from .busy import busy
 from .interrupts import INTERRUPTED, answer, end, stop
 from .output import current
 from .progress import Compiling
@@ -25,6 +26,8 @@ COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
 BUG = 70
 LAST_WORDS = "✗ E-MEMORY  memory cannot be had, not even to say for what\n".encode()
+TIMED = frozenset(("bench", "profile"))
+"""Commands whose measurements a timer would disturb."""
 PROGRAM = "candle-convert"
 
 
@@ -95,6 +98,8 @@ def run(arguments: list[str] | None = None) -> int:
     waiting.compiling.set(Compiling())
     named = [word for word in words[:1] if word in registry.names(COMMANDS)]
     current().reset(*named, json="--json" in words)
+    if not current().json and not {"-q", "--quiet", "--progress"} & set(words) and not set(named) & TIMED:
+        busy().start(named[0] if named else "convert")
     try:
         if named or len(words) > 1:
             check_start()
@@ -117,6 +122,8 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         found = shortage(error)
         return _report_bug() if found is None else _refuse(error, found)
+    finally:
+        busy().stop()
     return result if isinstance(result, int) else 0
 
 

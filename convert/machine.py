@@ -17,6 +17,8 @@ from ..runtime import paths
 from ..runtime.record import dataclass
 
 DISTRIBUTION = "candle-convert"
+CUDA = "cuda"
+"""The extra whose packages only a machine with a card needs."""
 FEATURES = tuple("sse4_2 avx avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16 avx_vnni amx_tile amx_int8 amx_bf16 asimd asimddp sve".split())  # noqa: SIM905
 OPTIONAL = {"jinja2": "is not installed; without it scan searches chat templates for patterns only"}
 VARIABLES = (
@@ -176,16 +178,21 @@ def report() -> dict[str, Any]:
 def verdicts(found: dict[str, Any]) -> list[Verdict]:
     """What is good, what is scarce and what is wrong, each with what to do."""
     lines = []
+    cuda = found["hardware"]["cuda"]
+    may_run = cuda["driver"] is not None or cuda["simulator"]
     for row in found["packages"]:
+        if row["extra"] == CUDA and not may_run:
+            continue
         if row["version"] is None:
             if row["extra"] is None:
                 lines.append(Verdict("problem", row["name"], f"is required and not installed: pip install '{row['name']}{row['needs']}'"))
             elif row["name"] in OPTIONAL:
                 lines.append(Verdict("ok", row["name"], OPTIONAL[row["name"]]))
             else:
-                lines.append(Verdict("ok", row["name"], f"is not installed; only needed for the extra: pip install '{DISTRIBUTION}[{row['extra']}]'"))
+                lines.append(Verdict("ok", row["name"], f"optional: pip install '{DISTRIBUTION}[{row['extra']}]'"))
         elif too_old(row["version"], row["needs"]):
-            lines.append(Verdict("problem", row["name"], f"{row['version']} is too old: pip install '{row['name']}{row['needs']}'"))
+            why = f"{row['version']} is too old: pip install '{row['name']}{row['needs']}'"
+            lines.append(Verdict("problem" if row["extra"] is None else "warning", row["name"], why))
     memory = found["hardware"]["memory"]
     least = min((value for value in memory.values() if value is not None), default=None)
     if least is not None and least < SCARCE:
@@ -197,7 +204,7 @@ def verdicts(found: dict[str, Any]) -> list[Verdict]:
             lines.append(Verdict("warning", disk["what"], f"{disk['free'] >> 20} MiB are free in {disk['path']}"))
         elif not disk["kernel_copy"]:
             lines.append(Verdict("ok", disk["what"], "its file system does not copy inside the kernel; conversions copy through memory"))
-    lines.append(_cuda_verdict(found["hardware"]["cuda"]))
+    lines.append(_cuda_verdict(cuda))
     if found["caches"]["offline"]:
         lines.append(Verdict("ok", "hub", "is offline (HF_HUB_OFFLINE): hf:// reads the cache only"))
     if found["caches"]["variables"].get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
@@ -209,9 +216,9 @@ def _cuda_verdict(cuda: dict[str, Any]) -> Verdict:
     if cuda["simulator"]:
         return Verdict("warning", "cuda", "NUMBA_ENABLE_CUDASIM is set: --device cuda simulates a card, very slowly; unset it")
     if cuda["driver"] is None:
-        return Verdict("ok", "cuda", "there is no NVIDIA driver; graphs run on the CPU")
+        return Verdict("ok", "cuda", "no NVIDIA card or driver; models run on the CPU")
     if cuda["numba_cuda"] is None:
-        return Verdict("ok", "cuda", f"there is a driver; for --device cuda: pip install '{DISTRIBUTION}[cuda]'")
+        return Verdict("ok", "cuda", f"for --device cuda: pip install '{DISTRIBUTION}[cuda]'")
     return Verdict("ok", "cuda", "--device cuda runs graphs on the card")
 
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..runtime.errors import Error
 from ..runtime.printable import printable, printable_json, printable_lines
 from ..runtime.units import human_size as human_size
+from .busy import busy
 from .tables import aligned as aligned
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Output:
     def say(self, text: str = "") -> None:
         """One line for people, with line breaks and control characters made visible."""
         if not self.json and not self.quiet:
+            busy().clear()
             print(printable(text))
 
     def lines(self, text: str) -> None:
@@ -56,11 +58,13 @@ class Output:
     def content(self, text: str, end: str = "\n") -> None:
         """Text that the user asked for, of many lines: whole in a pipe, and on a terminal with control characters made visible."""
         if not self.json and not self.quiet:
+            busy().clear()
             print(printable_lines(text) if sys.stdout.isatty() else text, end=end, flush=True)
 
     def note(self, text: str) -> None:
         """One line on standard error, apart from what was asked for."""
         if not self.json and not self.quiet:
+            busy().clear()
             print(printable(text), file=sys.stderr)
 
     def table(
@@ -90,6 +94,7 @@ class Output:
 
     def complain(self, text: str) -> None:
         """A line on standard error about what went wrong, in quiet mode too."""
+        busy().clear()
         print(f"✗ {printable(text)}", file=sys.stderr)
 
     def refuse(self, message: str, show: Callable[[IO[str]], None], hint: str | None = None) -> None:
@@ -97,6 +102,7 @@ class Output:
         if self.json:
             self.emit({"error": {"code": "E-USAGE", "message": message, "hint": hint or "See --help"}}, ok=False)
         else:
+            busy().clear()
             shown = io.StringIO()
             show(shown)
             print("\n".join(map(printable, shown.getvalue().rstrip("\n").split("\n"))), file=sys.stderr)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..runtime.printable import printable
+from ..runtime.units import human_size
+from .busy import busy
 
 BYTES = "bytes"
 
@@ -51,6 +53,7 @@ class RichProgress:
 
     def phase(self, name: str) -> None:
         self._name = name
+        busy().enter(name)
 
     def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None:
         from rich.console import Console
@@ -59,16 +62,21 @@ class RichProgress:
         amounts = (DownloadColumn(binary_units=True), TransferSpeedColumn()) if unit == BYTES else (MofNCompleteColumn(), TextColumn(unit))
         columns = (TextColumn("{task.description:<9}", markup=False), BarColumn(), *amounts, TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
-        self._task = self._bar.add_task(printable(self._name), total=total, completed=skipped)
+        self._left = max(0, total - skipped)
+        self._task = self._bar.add_task(printable(self._name), total=total, completed=min(skipped, total))
+        busy().hold()
         self._bar.start()
 
     def advance(self, count: int) -> None:
-        self._bar.advance(self._task, count)
+        step = min(max(0, count), self._left)
+        self._left -= step
+        self._bar.advance(self._task, step)
 
     def finish(self) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+            busy().release()
 
 
 class _Lines(NoProgress, ABC):
@@ -82,11 +90,12 @@ class _Lines(NoProgress, ABC):
 
     def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None:
         self._unit = unit
-        self._total, self._done, self._skipped = max(1, total), skipped, skipped
-        self._shown, self._began = skipped * 20 // self._total, time.monotonic()
+        self._total = max(1, total)
+        self._done = self._skipped = min(skipped, self._total)
+        self._shown, self._began = self._done * 20 // self._total, time.monotonic()
 
     def advance(self, count: int) -> None:
-        self._done += count
+        self._done = min(self._total, self._done + max(0, count))
         step = self._done * 20 // self._total
         seconds = time.monotonic() - self._began
         if step > self._shown and seconds > 1:
@@ -103,9 +112,12 @@ class PlainProgress(_Lines):
     def _show(self, seconds: float) -> None:
         rate = (self._done - self._skipped) / seconds
         left = (self._total - self._done) / rate if rate else 0
-        share = f"{self._done * 100 // self._total}% {self._done}/{self._total} {self._unit}"
-        speed = f"{rate / 2**20:.0f} MiB/s" if self._unit == BYTES else f"{rate:.0f} {self._unit}/s"
-        print(printable(f"{self._name} {share} {speed} {left:.0f} s left"), file=sys.stderr)
+        if self._unit == BYTES:
+            amounts, speed = f"{human_size(self._done)} of {human_size(self._total)}", f"{human_size(rate)}/s"
+        else:
+            amounts, speed = f"{self._done:,} of {self._total:,} {self._unit}", f"{rate:,.0f} {self._unit}/s"
+        text = f"{self._name} {self._done * 100 // self._total}%  {amounts}  {speed}  {left:.0f} s left"
+        print(printable(text), file=sys.stderr)
 
 
 class JsonProgress(_Lines):

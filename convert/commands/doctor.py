@@ -8,6 +8,7 @@ import click
 
 from ...runtime import paths
 from ...runtime.errors import printable
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current, human_size
 
@@ -36,7 +37,7 @@ def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
     python, hardware, memory, caches = found["python"], found["hardware"], found["hardware"]["memory"], found["caches"]
     out.say(f"candle-convert {found['candle_convert']} · Python {python['version']} ({python['implementation']}) · {found['platform']}")
     out.say(printable(python["executable"]))
-    out.say(f"cpu      {hardware['cores']} cores · {hardware['cpu']} · {' '.join(hardware['features'])}")
+    out.say(f"cpu      {counted(hardware['cores'], 'core')} · {hardware['cpu']} · {' '.join(hardware['features'])}")
     kernels = found["kernels"]
     out.say(f"kernels  {kernels['level']} · {paths.VARIABLE} {'forces it' if kernels['forced'] else 'forces one'} of {' '.join(kernels['offered'])}")
     for name, taken in kernels["paths"].items():
@@ -44,7 +45,7 @@ def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
     sizes = [f"{human_size(value)} {name.replace('_', ' ')}" for name, value in memory.items() if value is not None]
     out.say(f"memory   {' · '.join(sizes)}")
     cuda = hardware["cuda"]
-    driver = f"driver {cuda['driver']}" if cuda["driver"] else "driver loaded" if hardware["cuda_driver"] else "no driver"
+    driver = f"driver {cuda['driver']}" if cuda["driver"] else "driver loaded" if hardware["cuda_driver"] else "no card, not needed"
     versions = "".join(f" · {name} {cuda[key] or 'not installed'}" for name, key in (("numba-cuda", "numba_cuda"), ("cuDNN", "cudnn")))
     out.say(printable(f"cuda     {driver}{versions}{''.join(f' · {name}' for name in cuda['devices'])}"))
     for disk in found["disks"]:
@@ -59,6 +60,6 @@ def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
     out.say()
     for line in lines:
         out.say(f"{MARKS[line.status]} {line.subject}: {printable(line.message)}")
-    out.say("✗ something is missing" if problems else "✓ all that is required is there")
+    out.say("✗ something required is missing" if problems else "✓ everything required is installed")
     out.emit({**found, "verdicts": [dataclasses.asdict(line) for line in lines]}, ok=not problems)
     return 1 if problems else 0

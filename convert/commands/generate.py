@@ -10,6 +10,7 @@ import click
 
 from ...runtime.errors import UsageError
 from .. import arguments
+from ..busy import busy
 from ..output import current, notes_json
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     placed = arguments.device(values)
     prompt = None if chatting else _prompt(values["prompt"])
     began = time.perf_counter()
+    busy().enter("loading")
     graph = arguments.open_input(model, values)
     if values["tensor_parallel"] > 1:
         from ..ranked import Opening, load_ranked
@@ -85,6 +87,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         return
     ids = _ids(found, model, prompt, values)
     loaded = time.perf_counter() - began
+    busy().stop()
     out = current()
     notes = _notes(found, ids, prompt, values)
     out.warn(notes)
@@ -132,6 +135,7 @@ def _converse(model: LanguageModel, path: str, values: dict[str, Any], sampling:
     conversation = Conversation(
         model, sampling, system=values["system"], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], path=path
     )
+    busy().stop()
     chat(conversation, lambda piece: current().content(piece, end=""))
 
 

@@ -11,6 +11,7 @@ from ...runtime.graph import Graph, Node, Value
 from ...runtime.infer import infer
 from ...runtime.metadata import to_json
 from ...runtime.printable import printable
+from ...runtime.tensor import Tensor
 from ..graph_facts import type_text
 from ..progress import ignored
 from ..selection import select
@@ -120,10 +121,23 @@ def _text(value: Any) -> str:
     return str(value)[:TEXT]
 
 
+def values_read(graph: Graph, name: str) -> int:
+    """Bytes of values that `page` tells of a weight, each looked at twice: those of blocks are the bytes of what they decode to."""
+    tensor = graph.weights[name]
+    if not _has_values(tensor):
+        return 0
+    plain = select(graph, name).plain()
+    return 2 * plain.count * plain.dtype.as_numpy().itemsize
+
+
+def _has_values(tensor: Tensor) -> bool:
+    return tensor.dtype.name != "string" and (tensor.dtype.kind == "block" or tensor.dtype.numpy is not None)
+
+
 def _weight(graph: Graph, name: str, advance: Callable[[int], object]) -> dict[str, Any]:
     tensor = graph.weights[name]
     row: dict[str, Any] = {"name": name, "dtype": tensor.dtype.name, "shape": list(tensor.shape), "bytes": tensor.nbytes}
-    if tensor.dtype.name == "string" or (tensor.dtype.kind != "block" and tensor.dtype.numpy is None):
+    if not _has_values(tensor):
         return row
     found = statistics(select(graph, name), advance)
     return row | {

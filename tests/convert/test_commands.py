@@ -82,6 +82,22 @@ def test_what_is_wrong_gets_advice(path, value, status):
     assert status in {line[0] for line in after - before}
 
 
+@pytest.mark.parametrize(("driver", "shown"), [(None, False), ("580.1", True)])
+def test_packages_for_a_card_are_no_fault_without_one(driver, shown):
+    found = machine.report()
+    found["hardware"]["cuda"] = {"driver": driver, "devices": [], "numba_cuda": "0.1", "cudnn": None, "simulator": False}
+    for row in found["packages"]:
+        if row["extra"] == "cuda":
+            row["version"] = "0.0.1" if row["name"] == "numba-cuda" else None
+    lines = machine.verdicts(found)
+    assert not [line for line in lines if line.status == "problem"]
+    about = [line for line in lines if any(word in line.subject for word in ("nvidia", "numba-cuda", "nccl"))]
+    assert bool(about) == shown
+    (cuda,) = [line for line in lines if line.subject == "cuda"]
+    assert cuda.status == "ok"
+    assert ("CPU" in cuda.message) != shown
+
+
 @pytest.mark.parametrize(
     ("version", "condition", "old"), [("1.9", ">=1.10", True), ("2.0.0", ">=2", False), ("2.13.0+cpu", ">=2.4", False), ("1", "", False)]
 )
@@ -113,6 +129,9 @@ LONG = [
     ["merge", "a.safetensors", "out.safetensors"],
     ["metadata", "set", "a.safetensors", "k", "v"],
     ["convert", "a.safetensors", "out.safetensors"],
+    ["inspect", "a.safetensors", "--html", "page.html"],
+    ["inspect", "q.gguf", "--html", "page.html"],
+    ["print", "q.gguf", "w"],
 ]
 
 
@@ -124,6 +143,10 @@ def test_progress_ends_at_its_total(tmp_path, monkeypatch, words):
     w = np.arange(300_000, dtype=np.float32)
     cc.save_file({"w": w, "x": np.ones(4, np.float16)}, "a.safetensors")
     cc.save_file({"w": np.where(w == 299_999, 0, w), "x": np.ones(4, np.float32)}, "b.safetensors")
+    if "q.gguf" in words:
+        cc.save_file({"w": w.reshape(-1, 32)}, "c.safetensors")
+        cc.quantize("c.safetensors", "q.gguf", cc.Recipe("Q4_0", pure=True))
+        Recorder.shown.clear()
     assert run([*words, "--progress", "none"]) in (0, 1)
     assert Recorder.shown
     loose = Recorder.shown[:1] if words[0] == "check" else []
