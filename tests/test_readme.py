@@ -57,7 +57,8 @@ def test_commands_print_what_is_shown(folder):
         done = _run(["-m", "candle_convert.convert", *words], folder)
         assert done.returncode == 0, (command, done.stderr)
         if words[0] == SAMPLED:
-            assert done.stdout.strip() and shown, command
+            assert done.stdout.strip(), command
+            assert shown, command
         else:
             printed = [_skeleton(line) for line in done.stdout.splitlines() if line.strip()]
             assert printed == [_skeleton(line) for line in shown if line.strip()], command

@@ -112,14 +112,14 @@ def _parameters(graph: Graph, stored: Unpacked | None) -> int:
 
 def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:
     """The page of ``--html``; types that the file leaves out are inferred."""
-    from ..drawing.page import page, take_types, values_read
+    from ..drawing.page import page, take_types, work
     from ..replacing import replacing
 
     if graph.outputs:
         take_types(graph, arguments.open_input(path, values))
     progress = arguments.progress(values)
     progress.phase("reading")
-    progress.start(sum(values_read(graph, name) for name in graph.weights))
+    progress.start(work(graph))
     try:
         text = page(graph, path.rstrip("/").rpartition("/")[2], progress.advance)
     finally:

@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...runtime.graph import Graph, Node, Value
+from ...runtime.graph import Graph, Value
 from ...runtime.infer import infer
-from ...runtime.metadata import to_json
 from ...runtime.printable import printable
 from ...runtime.tensor import Tensor
-from ..graph_facts import type_text
+from .. import elements
+from ..graph_facts import ORIGIN, type_text
+from ..metadata import readable
+from ..output import human_size
 from ..progress import ignored
 from ..selection import select
 from ..statistics import statistics
-from .layers import HEIGHT, WIDTH, layout
+from .boxes import box_of, end_of
+from .labels import Area, labels
+from .layers import layout
 
 TEMPLATE = Path(__file__).with_name("page.html")
-MARK = "{{data}}"
+DATA, POLICY = "{{data}}", "{{policy}}"
 MAX_NODES = 20_000
 """Nodes of one graph that are drawn; beyond it the page has the tables only, and says so."""
 TEXT = 2_000
+ITEMS = 100
+"""Items of a list in the metadata that are shown."""
+LONGEST_DIM, LONGEST_LABEL = 14, 30
+"""Characters of a symbolic dimension, and of a label."""
 
 
 def page(graph: Graph, title: str, advance: Callable[[int], object] = ignored) -> str:
-    """The HTML text. Weight values are read for the histograms; `advance` is called with the bytes of values looked at."""
+    """The HTML text. Weight values are read for the histograms; `advance` is called with the bytes of `work` done."""
     data = {
         "title": title,
         "format": graph.format,
         "facts": _facts(graph),
-        "box": [WIDTH, HEIGHT],
+        "inputs": [[value.name, type_text(value)] for value in graph.inputs if value.name not in graph.weights],
+        "outputs": [[value.name, type_text(value)] for value in graph.outputs],
         "graphs": list(_drawings(graph)),
         "weights": [_weight(graph, name, advance) for name in graph.weights],
-        "metadata": [[str(key), _text(to_json(value))] for key, value in graph.metadata.items()],
+        "metadata": [[str(key), _said(value)] for key, value in graph.metadata.items()],
         "notes": [[note.code, note.tensor or "", note.message] for note in graph.notes],
     }
     text = json.dumps(_visible(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    for character in "<\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    template = TEMPLATE.read_text(encoding="utf-8")
+    return template.replace(POLICY, _policy(template)).replace(DATA, text.encode("utf-8", "replace").decode())
+
+
+def work(graph: Graph) -> int:
+    """The bytes of values that `page` looks at: each value twice, decoded."""
+    plain = [elements.plain(tensor) for tensor in graph.weights.values() if _measurable(tensor)]
+    return 2 * sum(tensor.count * tensor.dtype.as_numpy().itemsize for tensor in plain if tensor is not None)
+
+
+def _policy(template: str) -> str:
+    """What the page may do: run its own script under its own style, and show pictures that it has made itself."""
+    allowed = []
+    for kind, pattern in (("style", r"<style>(.*?)</style>"), ("script", r"<script>(.*?)</script>")):
+        hashes = (hashlib.sha256(part.encode()).digest() for part in re.findall(pattern, template, re.DOTALL))
+        allowed.append(f"{kind}-src " + " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in hashes))
+    return "; ".join(["default-src 'none'", "img-src blob: data:", *allowed])
 
 
 def _visible(value: Any) -> Any:
@@ -61,83 +91,95 @@ def take_types(graph: Graph, newest: Graph) -> None:
 
 
 def _facts(graph: Graph) -> list[list[str]]:
+    """Names and values for the head of the page."""
+    carried = graph.carried or {}
+    producer = " ".join(str(carried[key]) for key in ("producer_name", "producer_version") if carried.get(key))
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in graph.opsets.items())
-    facts = [["files", str(len(graph.files))], ["weights", str(len(graph))], ["bytes", f"{graph.nbytes:,}"]]
-    return [*facts, *([["nodes", str(len(graph.nodes))], ["opsets", opsets]] if graph.nodes else [])]
+    parameters = sum(tensor.count for tensor in graph.weights.values())
+    dtypes = sorted({tensor.dtype.name for tensor in graph.weights.values()})
+    described = [[key.replace("_", " "), str(carried[key])] for key in ORIGIN if carried.get(key) and "producer" not in key]
+    facts = [
+        ["parameters", f"{parameters:,}"], ["size", human_size(graph.nbytes)], ["tensors", f"{len(graph):,}"],
+        ["dtypes", ", ".join(dtypes)], ["files", str(len(graph.files))],
+        *([["nodes", f"{len(graph.nodes):,}"], ["opsets", opsets]] if graph.nodes else []),
+        ["producer", producer], *described,
+    ]  # fmt: skip
+    return [[name, value[:TEXT]] for name, value in facts if value]
 
 
 def _drawings(graph: Graph) -> Iterable[dict[str, Any]]:
-    waiting = [("", graph)] if graph.nodes else []
-    while waiting:
-        name, inner = waiting.pop(0)
-        yield _drawing(name, inner)
+    """The graph and those inside its nodes, level by level."""
+    found = [("", graph)] if graph.nodes else []
+    for name, inner in found:
+        below: dict[int, list[tuple[str, int]]] = {}
         for index, node in enumerate(inner.nodes):
             for key, value in node.attributes.items():
-                if isinstance(value, Graph):
-                    waiting.append((f"{name}/{node.name or f'{node.op.name} {index}'}/{key}", value))
+                for part in value if isinstance(value, list) else [value]:
+                    if isinstance(part, Graph):
+                        below.setdefault(index, []).append((key, len(found)))
+                        found.append((f"{name}/{node.name or f'{node.op.name} {index}'}/{key}", part))
+        yield _drawing(name, inner, below)
 
 
-def _drawing(name: str, graph: Graph) -> dict[str, Any]:
+def _drawing(name: str, graph: Graph, below: Mapping[int, Sequence[tuple[str, int]]]) -> dict[str, Any]:
     """The boxes of a graph (inputs, nodes, outputs) and the edges between them, which carry dtype and shape."""
     if len(graph.nodes) > MAX_NODES:
         return {"name": name, "boxes": [], "edges": [], "width": 0, "height": 0, "skipped": len(graph.nodes)}
     fed = [value for value in graph.inputs if value.name not in graph.weights]
-    ends_of = [[_end(kind, value) for value in values] for kind, values in (("input", fed), ("output", graph.outputs))]
-    boxes = [*ends_of[0], *(_box(graph, node) for node in graph.nodes), *ends_of[1]]
+    ends_of = [[end_of(kind, value) for value in values] for kind, values in (("input", fed), ("output", graph.outputs))]
+    boxes = [*ends_of[0], *(box_of(graph, node, below.get(index, ())) for index, node in enumerate(graph.nodes)), *ends_of[1]]
     source = {value: index for index, value in enumerate(fed)}
     source.update({value: len(fed) + index for index, node in enumerate(graph.nodes) for value in node.outputs})
     ends: list[tuple[int, list[Value | None]]] = [(len(fed) + index, node.inputs) for index, node in enumerate(graph.nodes)]
     ends += [(len(fed) + len(graph.nodes) + index, [value]) for index, value in enumerate(graph.outputs)]
-    edges = [(source[value], end, value) for end, values in ends for value in values if value is not None and source.get(value, end) < end]
-    placed = layout(len(boxes), [(start, end) for start, end, _ in edges])
+    edges = [
+        (source[value], end, value)
+        for end, values in ends for value in dict.fromkeys(values) if value is not None and source.get(value, end) < end
+    ]  # fmt: skip
+    placed = layout(len(boxes), [(start, end) for start, end, _ in edges], [(box["w"], box["h"]) for box in boxes])
     for box, (x, y) in zip(boxes, placed.corners, strict=True):
         box["x"], box["y"] = round(x, 1), round(y, 1)
-    return {
-        "name": name, "boxes": boxes, "edges": [[start, end, value.name, type_text(value)] for start, end, value in edges],
-        "width": round(placed.width, 1), "height": placed.height,
-    }
+    texts = [_label(value) for _, _, value in edges]
+    areas = [Area(box["x"], box["y"], box["x"] + box["w"], box["y"] + box["h"]) for box in boxes]
+    places = labels(placed.paths, texts, [value.name for _, _, value in edges], areas)
+    drawn = [
+        [start, end, value.name, type_text(value), path, place, text]
+        for (start, end, value), path, place, text in zip(edges, placed.paths, places, texts, strict=True)
+    ]
+    return {"name": name, "boxes": boxes, "edges": drawn, "width": round(placed.width, 1), "height": placed.height}
 
 
-def _end(kind: str, value: Value) -> dict[str, Any]:
-    return {"kind": kind, "label": value.name, "type": type_text(value)}
+def _label(value: Value) -> str:
+    """``1×64×?`` for floats, with the dtype in front for anything else."""
+    if value.shape is None or value.container:
+        return ""
+    dims = "×".join("?" if dim is None else _short(str(dim), LONGEST_DIM) for dim in value.shape)
+    dtype = "" if value.dtype is None or (value.dtype.name == "f32" and dims) else value.dtype.name
+    return _short(" ".join(part for part in (dtype, dims) if part), LONGEST_LABEL)
 
 
-def _box(graph: Graph, node: Node) -> dict[str, Any]:
-    attributes = [[key, _text(value)] for key, value in node.attributes.items()]
-    weights = graph.weights
-    inputs = [["", ""] if value is None else [value.name, type_text(value) + " weight" * (value.name in weights)] for value in node.inputs]
-    return {
-        "kind": "node", "label": node.op.name, "domain": node.op.domain, "name": node.name, "attributes": attributes, "inputs": inputs,
-        "outputs": [[value.name, type_text(value)] for value in node.outputs],
-    }
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, Graph):
-        return f"graph of {len(value.nodes)} nodes"
-    if hasattr(value, "tolist"):
-        shown = value.tolist() if value.size <= 64 else f"{value.dtype}{list(value.shape)}"
-        return str(shown)[:TEXT]
-    return str(value)[:TEXT]
+def _said(value: Any) -> str:
+    """A value of the metadata as text; long lists end early."""
+    if getattr(value, "shape", None) == ():
+        return str(value)  # the shortest digits that are this number in its own type
+    plain = readable(value)
+    if isinstance(plain, list) and len(plain) > ITEMS:
+        return f"{str(plain[:ITEMS])[:-1][:TEXT]}, … {len(plain):,} items]"
+    return str(plain)[:TEXT]
 
 
-def values_read(graph: Graph, name: str) -> int:
-    """Bytes of values that `page` tells of a weight, each looked at twice: those of blocks are the bytes of what they decode to."""
-    tensor = graph.weights[name]
-    if not _has_values(tensor):
-        return 0
-    plain = select(graph, name).plain()
-    return 2 * plain.count * plain.dtype.as_numpy().itemsize
-
-
-def _has_values(tensor: Tensor) -> bool:
-    return tensor.dtype.name != "string" and (tensor.dtype.kind == "block" or tensor.dtype.numpy is not None)
+def _measurable(tensor: Tensor) -> bool:
+    return tensor.dtype.name != "string" and elements.plain(tensor) is not None
 
 
 def _weight(graph: Graph, name: str, advance: Callable[[int], object]) -> dict[str, Any]:
     tensor = graph.weights[name]
     row: dict[str, Any] = {"name": name, "dtype": tensor.dtype.name, "shape": list(tensor.shape), "bytes": tensor.nbytes}
-    if not _has_values(tensor):
+    if not _measurable(tensor):
         return row
     found = statistics(select(graph, name), advance)
     return row | {

@@ -1,0 +1,54 @@
+"""Categories of operators, by which boxes have their colour: from the module that defines the operator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+
+from ...runtime.op import Op
+from ...runtime.registry import operator
+
+FOREIGN = "foreign"
+CATEGORIES = tuple(
+    (re.compile(pattern), category)
+    for pattern, category in (
+        (r"quant|nbits|bnb4|qlinear", "quantized"),
+        (r"^attention\.|^contrib\..*attention|rotary|moe|cache", "attention"),
+        (r"norm|^nn\.lrn", "normalization"),
+        (r"pool", "pool"),
+        (r"activation|softmax|gelu|^math\.(relu|sigmoid)", "activation"),
+        (r"^nn\.|gemm|matmul|einsum|lstm|gru|rnn|fused", "layer"),
+        (r"^control\.|^sequence\.", "control"),
+        (r"^shape\.", "shape"),
+        (r"^reduce\.|arg_?m|top_?k|cumulative", "reduction"),
+        (r"^math\.|^random\.|^signal\.", "math"),
+        (r"", "other"),
+    )
+)
+"""The first pattern that the operator's module (``folder.file`` below ``ops``) has."""
+
+
+@functools.cache
+def category(name: str, domain: str) -> str:
+    """What an operator is for; `FOREIGN` for one that is not known."""
+    found = _known(name, domain)
+    if found is None or found.compute is None:
+        return FOREIGN
+    place = ".".join(found.compute.__module__.split(".ops.")[-1].split(".")[-2:])
+    return next(category for pattern, category in CATEGORIES if pattern.search(place))
+
+
+@functools.cache
+def input_names(name: str, domain: str) -> tuple[str, ...]:
+    """What an operator calls its inputs; none where it is not known, fewer than it has where the last ones are alike."""
+    found = _known(name, domain)
+    if found is None or found.compute is None:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(found.compute).parameters.values()
+    return tuple(each.name for each in parameters if each.kind in kinds and each.name != "call")
+
+
+def _known(name: str, domain: str) -> Op | None:
+    return operator(name, domain)
