@@ -130,11 +130,15 @@ CHOOSING = (
     click.option("--rename", multiple=True, metavar="RE=REPL", help="New names: 'model\\.(.*)=\\1'."),
     click.option("--map", "map_file", metavar="FILE.toml", type=PATH, help="New names from a table of old = new."),
 )
+ALLOW_OVERFLOW = click.option("--allow-overflow", is_flag=True, help="Write tensors of which over 0.1 % exceed the new dtype's range.")
+WEIGHTS_ONLY = click.option("--weights-only", is_flag=True, help="Write the tensors where OUT cannot say which model they are.")
 VALUES = (
     click.option("--dtype", "--outtype", metavar="DTYPE", type=DTYPE, help="Of floating-point weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits)."),
     click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Of the weights whose name matches."),
     click.option("--keep-quantized/--no-keep-quantized", default=None, help="Weights of GPTQ, AWQ, bitsandbytes ... as stored, or as numbers."),
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
+    ALLOW_OVERFLOW,
+    WEIGHTS_ONLY,
     click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
 )
 MERGING = (
@@ -257,6 +261,8 @@ def convert_options(values: dict[str, Any]) -> Options:
         opset=values.get("opset"),
         metadata=_metadata(values),
         nan=values.get("nan", "error"),
+        allow_overflow=values.get("allow_overflow", False),
+        weights_only=values.get("weights_only", False),
         tied=values.get("tied", "clone"),
         verify=values["verify"],
         keep_quantized=values.get("keep_quantized"),

@@ -67,6 +67,8 @@ class Options:
         shard_nbytes, shard_tensors: the most one output file holds; shard_groups: exactly how many tensors each of them holds.
         external_data: where an ONNX model's tensors go (auto, never, always); opset: which one it is written for, None for the lowest.
         metadata: keys to set (None removes one).
+        allow_overflow: whether more than a thousandth of a cast tensor's values may be beyond the range of the new dtype.
+        weights_only: whether a model goes out as tensors alone where the output cannot say which model they are.
         nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
         keep_quantized: whether weights that were quantized elsewhere (GPTQ, bitsandbytes ...) go out as they are stored; None where nothing changes
             their values and the output is no GGUF or ONNX.
@@ -90,6 +92,8 @@ class Options:
     opset: int | None = None
     metadata: dict[str, object] = field(default_factory=dict)
     nan: str = "error"
+    allow_overflow: bool = False
+    weights_only: bool = False
     tied: str = "clone"
     verify: str = "sample"
     keep_quantized: bool | None = None

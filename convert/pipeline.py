@@ -9,9 +9,9 @@ from dataclasses import field
 
 from ..runtime.errors import Error, FileAccessError, LimitError, UnsafeFileError
 from ..runtime.graph import Note
-from ..runtime.passes.cast import Cast
 from ..runtime.record import dataclass
 from ..runtime.units import counted, human_size
+from . import casting
 from .interrupts import too_late
 from .options import Options
 from .output import current
@@ -35,7 +35,7 @@ def convert(
 
 @dataclass
 class Report:
-    """What a conversion did."""
+    """What a conversion did; `overflows` are values that are beyond the range of the dtype they were cast to."""
 
     inputs: list[str]
     outputs: list[str]
@@ -44,6 +44,7 @@ class Report:
     verified: int
     notes: list[Note] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    overflows: int = 0
 
     def __repr__(self) -> str:
         made = self.outputs[0] if len(self.outputs) == 1 else counted(len(self.outputs), "file")
@@ -56,10 +57,15 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     progress = progress or NoProgress()
     _check_room(plan)
     staging = Staging(plan.folder, plan.name, plan.files, plan.fingerprint)
+    audits = plan.casts.audits
     clock = [time.perf_counter()]
     try:
         progress.phase("writing")
+        casting.follow(audits, staging)
         write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk)
+        casting.resume(audits, staging)
+        casting.refuse_overflow(audits, plan.options.allow_overflow)
+        notes, overflows = casting.notes(audits), sum(audit.overflows for audit in audits)
         clock.append(time.perf_counter())
         progress.phase("verifying")
         verified = verify(plan, staging, progress)
@@ -78,7 +84,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
         raise
     seconds = {"write": clock[1] - clock[0], "verify": clock[2] - clock[1]}
     outputs = [str(staging.final(file)) for file in plan.files]
-    return Report(plan.inputs, outputs, len(plan.graph), plan.nbytes, verified, [*plan.graph.notes, *_cast_notes(plan.casts)], seconds)
+    return Report(plan.inputs, outputs, len(plan.graph), plan.nbytes, verified, [*plan.graph.notes, *notes], seconds, overflows)
 
 
 def _check_room(plan: Plan) -> None:
@@ -87,13 +93,3 @@ def _check_room(plan: Plan) -> None:
         raise UnsafeFileError("E-OUT-EXISTS", existing[0], "exists and is left alone", hint="Say --force to replace it")
     if not plan.options.resume and plan.nbytes > plan.disk_free:
         raise LimitError("E-OUT-FULL", plan.folder, f"{plan.nbytes:,} bytes are to be written, {plan.disk_free:,} are free", hint="Free some space")
-
-
-def _cast_notes(casts: Cast) -> list[Note]:
-    notes = []
-    for audit in casts.audits:
-        if audit.nans and audit.nan == "warn":
-            notes.append(Note("W-NAN", audit.tensor, f"{audit.nans:,} NaN values were kept"))
-        if audit.overflows:
-            notes.append(Note("W-OVERFLOW", audit.tensor, f"{audit.overflows:,} values are out of the new dtype's range"))
-    return notes

@@ -189,7 +189,8 @@ def prepared(graph: Graph, format: Format, beside: bool, options: Options) -> Ru
     _attach(graph, options)
     merge(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
-    rules = translated(graph, format, beside, options.attachments, blocks=options.dtype is None and not options.tensor_types)
+    blocks = options.dtype is None and not options.tensor_types
+    rules = translated(graph, format, beside, options.attachments, blocks, options.weights_only)
     if not options.attachments and graph.attachments.get(CONFIG) is config:
         graph.attachments.clear()
     return rules

@@ -6,11 +6,12 @@ Beside an untouched old output there are only ``OUT.partial`` (a file for one ou
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -35,7 +36,12 @@ class Staging:
         self.single = len(files) == 1
         self.partial = folder / f"{files[0].name if self.single else name}.partial"
         self.journal_path = self.partial.with_name(self.partial.name + ".journal")
+        self.state: Callable[[], object] = dict
+        """What else a run that goes on needs to know of the jobs on record, as JSON; nothing unless it is set."""
+        self.restored: object = {}
+        """What it was when the last job of the earlier run was recorded."""
         self._journal: IO[str] | None = None
+        self._made = False
 
     def path(self, file: FileLayout) -> Path:
         """Where a file stands while it is written."""
@@ -47,6 +53,7 @@ class Staging:
 
     def open(self, resume: bool) -> set[int]:
         """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
+        self._made = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._journal = self._locked()
         done = self._completed() if resume else None
@@ -80,14 +87,20 @@ class Staging:
             plan, *records = [json.loads(line) for line in self._journal.read().split("\n")[:-1]]
         except ValueError:
             return None
-        if plan != {"plan": self.fingerprint} or not all(isinstance(record, list) for record in records):
+        if plan != {"plan": self.fingerprint} or not all(isinstance(record, list | dict) for record in records):
             return None
+        states = [record for record in records if isinstance(record, dict)]
+        records = [record for record in records if isinstance(record, list)]
         if not all(self.path(file).is_file() and self.path(file).stat().st_size == file.nbytes for file in self.files):
             return None
+        self.restored = states[-1].get("state", {}) if states else {}
         return {number for record in records for number in record}
 
     def record(self, jobs: Iterable[int]) -> None:
-        """Note jobs whose bytes have reached the disk."""
+        """Note jobs whose bytes have reached the disk, and what is known of them."""
+        state = self.state()
+        if state:
+            self._append({"state": state})
         self._append(sorted(jobs))
 
     def _append(self, line: object) -> None:
@@ -111,6 +124,9 @@ class Staging:
         if self._journal is not None:
             self.journal_path.unlink(missing_ok=True)
             self.close()
+        if self._made:
+            with contextlib.suppress(OSError):  # it holds the output
+                self.folder.rmdir()
 
     def close(self) -> None:
         """Let go of the journal and leave everything for a later `resume`."""

@@ -51,13 +51,18 @@ OWN_SWITCHES = {
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
-def translated(graph: Graph, format: Format, directory: bool, carried: bool = True, blocks: bool = True) -> Rules:
+def translated(
+    graph: Graph, format: Format, directory: bool, carried: bool = True, blocks: bool = True, weights_only: bool = False
+) -> Rules:
     """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that the output needs.
 
     Args:
         directory: whether the output is a model directory.
         carried: whether the tokenizer goes along.
         blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
+        weights_only: whether weights go out under the names that they have where the output cannot say which model they are.
+
+    Raises UnsupportedError for a model that the output cannot describe, unless `weights_only`.
     """
     if graph.format == format.name == "gguf":
         return ()
@@ -77,20 +82,29 @@ def translated(graph: Graph, format: Format, directory: bool, carried: bool = Tr
     except UnsupportedError as error:
         if wanted == "graph":
             raise
-        graph.note("W-ARCH", f"{error.why}: names and parameters stay as they are")
-        return ()
+        return _untranslated(graph, wanted, error.why, weights_only)
     graph.arch = model.architecture.name
     _tell_left_out(graph, model)
     if wanted == GGUF and not model.architecture.gguf:
-        graph.note("W-ARCH", f"GGUF files have no {model.architecture.title} models: names and parameters stay as they are")
-    elif wanted == GGUF and model.config.values.get("task") == "classification":
-        graph.note("W-ARCH", "GGUF files have no classifiers of texts: names and parameters stay as they are")
-    elif wanted == GGUF:
+        return _untranslated(graph, wanted, f"GGUF has no architecture for {model.architecture.title} models", weights_only)
+    if wanted == GGUF and model.config.values.get("task") == "classification":
+        return _untranslated(graph, wanted, "GGUF has no architecture for text classifiers", weights_only)
+    if wanted == GGUF:
         return _to_gguf(graph, model, carried)
-    elif wanted == HF:
+    if wanted == HF:
         _to_hf(graph, model, carried)
     else:
         _to_graph(graph, model, blocks, carried)
+    return ()
+
+
+def _untranslated(graph: Graph, wanted: str, why: str, weights_only: bool) -> Rules:
+    """Leave names and parameters as they are, where that was asked for."""
+    if not weights_only:
+        kind, lacks = ("a GGUF file", "general.architecture") if wanted == GGUF else ("a model directory", "a config.json")
+        hint = "Use --weights-only to write the tensors under their own names, or write a single .safetensors file"
+        raise UnsupportedError("E-OUT-ARCH", graph.files[0] if graph.files else None, f"{why}, and {kind} without {lacks} is not a model", hint=hint)
+    graph.note("W-ARCH", f"{why}: names and parameters stay as they are")
     return ()
 
 

@@ -105,7 +105,8 @@ def show_report(report: Report, plan: Plan) -> None:
     where = report.outputs[0] if len(report.outputs) == 1 else f"{len(report.outputs)} files in {plan.folder}"
     if report.verified:
         level = "every byte" if plan.options.verify == "full" else "samples"
-        current().say(f" verify   {report.verified} of {report.tensors} tensors read back, {level} equal")
+        lost = f" what was rounded; {report.overflows:,} values of the source are out of range" if report.overflows else ""
+        current().say(f" verify   {report.verified} of {report.tensors} tensors read back, {level} equal{lost}")
     current().say(f"✓ {where}  {human_size(report.nbytes)} in {seconds:.1f} s")
 
 

@@ -23,6 +23,8 @@ Examples
 @destination.output
 @click.option("--dtype", "--outtype", default="f32", metavar="DTYPE", type=arguments.DTYPE, help="f32 (exact, the default), f16, bf16 ...")
 @click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a weight does.")
+@arguments.ALLOW_OVERFLOW
+@arguments.WEIGHTS_ONLY
 @arguments.options(arguments.OUTPUT, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING)
 def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Turn quantized weights into plain numbers.

@@ -60,6 +60,8 @@ CARE = (
     click.option("--no-fallback", is_flag=True, help="Stop where a shape cannot hold its type (exit 5)."),
     click.option("--allow-requantize", is_flag=True, help="Quantize again what is quantized already; it gets worse each time."),
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN does; kept ones make their block NaN."),
+    arguments.ALLOW_OVERFLOW,
+    arguments.WEIGHTS_ONLY,
     click.option("--measure/--no-measure", default=None, help="Compute the error of all tensors (default: with --report)."),
     click.option("--device", metavar="DEVICE", default="cpu", help="Where blocks are encoded, with the same bytes: cpu (default), cuda or cuda:N."),
     click.option("--max-device-memory", metavar="SIZE", help="The most bytes that encoding holds on the card (default: what is free there)."),

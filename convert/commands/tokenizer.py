@@ -232,7 +232,7 @@ def _write_gguf(graph: Graph, output: str, force: bool) -> None:
     from ..options import Options
     from ..plan import plan_graph
 
-    pipeline.execute(plan_graph(graph, Path(output), Options(to="gguf", force=force)))
+    pipeline.execute(plan_graph(graph, Path(output), Options(to="gguf", weights_only=True, force=force)))
 
 
 def _write_files(files: dict[str, bytes], folder: Path, force: bool) -> list[str]:

@@ -17,6 +17,8 @@ from .imatrix import Importance
 from .request import Quantization
 from .rules import Recipe
 
+COPYING = "--tensor-type 'RE=TYPE' chooses types by tensor name; the type COPY, or candle-convert convert, copies the model as it is"
+
 
 def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, importance: dict[str, Any], format: Format, model: str) -> None:
     """Raise for fallbacks and second quantizations that were not allowed, and for types that cannot be encoded so, or not be held by `format`.
@@ -30,6 +32,8 @@ def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, imp
         why = f"{format.name} cannot hold {len(wrong)} of {len(choices)} tensors, such as {wrong[0].weight.name!r} as {wrong[0].dtype.name}"
         raise UnsupportedError("E-OUT-DTYPE", None, why, hint=f"Write GGUF, or choose a type that {format.name} holds, such as {held}")
     changed = [choice for choice in choices if choice.changes]
+    if not (changed or request.copying or any(choice.dtype == recipe.base and choice.dtype.kind != "block" for choice in choices)):
+        raise UnsupportedError("E-QUANT-NOTHING", model, _nothing(choices), hint=COPYING)
     again = [choice for choice in changed if choice.weight.dtype.kind == "block"]
     if again and not request.allow_requantize:
         why = f"{len(again)} tensors are quantized already, such as {_named(again[0])}"
@@ -48,6 +52,16 @@ def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, imp
     unable = [choice for choice in changed if isinstance(choice.dtype, BlockType) and codec_of(choice.dtype).encoder is None]
     if unable:
         raise UnsupportedError("E-QUANT-ENCODE", None, f"blocks of type {unable[0].dtype.name} can only be decoded", hint="See candle-convert types")
+
+
+def _nothing(choices: Sequence[Choice]) -> str:
+    """Why nothing would be quantized."""
+    matrices = [choice for choice in choices if len(choice.weight.shape) > 1]
+    blocks = sum(choice.weight.dtype.kind == "block" for choice in choices)
+    if blocks:
+        return f"nothing would be quantized: {blocks} of {len(choices)} tensors are quantized already, and the others keep their type"
+    kept = f"; its {len(matrices)} matrices, such as {matrices[0].weight.name!r}, keep their type" if matrices else ", and the model has no matrix"
+    return f"nothing would be quantized: of {len(choices)} tensors only matrices are{kept}"
 
 
 def _calibration(model: str, request: Quantization) -> str:

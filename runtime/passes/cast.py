@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -22,18 +22,28 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 NAN_POLICIES = ("error", "warn", "keep")
+SATURATING = ("float4", "float6")
+"""Dtypes without infinity and NaN, whose largest value stands for everything beyond it."""
 
 
 @dataclass
 class Audit:
-    """What one tensor's cast met: NaNs in the source, and finite values that became infinite or NaN. Integers out of range are an error.
+    """What one tensor's cast met: NaNs in the source, finite values beyond the range of the new dtype, others that became zero.
 
-    Chunks may be read more than once and from several threads; counts are kept by chunk.
+    Integers out of range are an error. Chunks may be read more than once and from several threads; counts are kept by chunk.
+
+    Attributes:
+        tensor: its name.
+        nan: what a NaN does, one of `NAN_POLICIES`.
+        count: elements of the tensor.
+        dtype: name of the new dtype.
     """
 
     tensor: str
     nan: str
-    _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    count: int = 0
+    dtype: str = ""
+    _seen: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
@@ -43,16 +53,35 @@ class Audit:
         if after.dtype.kind in "iu":
             self._check_range(first, before, after)
             return
+        flushed = _flushed(before, after)
         if before.size and magnitude(before) <= largest(after.dtype):
+            if flushed:
+                self._note(first, 0, 0, flushed)
             return
         with numpy.errstate(all="ignore"):
             nans = numpy.isnan(before)
-            lost = ~numpy.isfinite(after.astype(numpy.float32, copy=False)) & numpy.isfinite(before)
+            beyond = ~numpy.isfinite(after.astype(numpy.float32, copy=False))
+            if after.dtype.name.startswith(SATURATING):
+                beyond |= numpy.abs(before.astype(numpy.float32, copy=False)) > largest(after.dtype)
+            lost = beyond & numpy.isfinite(before)
         if self.nan == "error" and nans.any():
             index = first + int(nans.argmax())
             raise FormatError("E-NAN", None, f"tensor {self.tensor!r} holds NaN at element {index:,}", hint="--nan warn or --nan keep lets it pass")
+        self._note(first, int(nans.sum()), int(lost.sum()), flushed)
+
+    def _note(self, first: int, *counts: int) -> None:
         with self._lock:
-            self._seen[first] = (int(nans.sum()), int(lost.sum()))
+            self._seen[first] = counts  # type: ignore[assignment]
+
+    def state(self) -> list[list[int]]:
+        """What was met, for `restore`."""
+        with self._lock:
+            return [[first, *counts] for first, counts in sorted(self._seen.items())]
+
+    def restore(self, state: Iterable[Sequence[int]]) -> None:
+        """Take what an earlier run met."""
+        for first, nans, lost, flushed in state:
+            self._note(first, nans, lost, flushed)
 
     def _check_range(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
         wrong = after.astype(before.dtype) != before
@@ -63,11 +92,17 @@ class Audit:
 
     @property
     def nans(self) -> int:
-        return sum(nans for nans, _ in self._seen.values())
+        return sum(nans for nans, _, _ in self._seen.values())
 
     @property
     def overflows(self) -> int:
-        return sum(lost for _, lost in self._seen.values())
+        """Finite values that the new dtype cannot hold: they are infinite, NaN or its largest value."""
+        return sum(lost for _, lost, _ in self._seen.values())
+
+    @property
+    def underflows(self) -> int:
+        """Values that became zero."""
+        return sum(flushed for _, _, flushed in self._seen.values())
 
 
 @dataclass
@@ -105,7 +140,7 @@ class Cast:
 
     def change(self, name: str, tensor: Tensor, dtype: DType) -> Tensor:
         """A weight as `dtype`, audited while it is read."""
-        audit = Audit(name, self.nan)
+        audit = Audit(name, self.nan, tensor.count, dtype.name)
         self.audits.append(audit)
         if tensor.qtype is not None and self.dequantize is not None:
             tensor = self.dequantize(tensor)
@@ -146,6 +181,32 @@ def magnitude(values: np.ndarray) -> float:
     if values.dtype.name in ("float32", "float64"):
         return max(-float(values.min()), float(values.max()))
     return float("nan")
+
+
+def _flushed(before: np.ndarray, after: np.ndarray) -> int:
+    """How many values that were not zero became zero."""
+    if not before.size or before.dtype.kind == "c" or smallest(after.dtype) <= smallest(before.dtype):
+        return 0
+    zeros = _zeros(after)
+    return zeros - _zeros(before) if zeros else 0
+
+
+def _zeros(values: np.ndarray) -> int:
+    import numpy
+
+    bits = {2: numpy.uint16, 4: numpy.uint32, 8: numpy.uint64}.get(values.dtype.itemsize)
+    if bits is None:
+        return int(numpy.count_nonzero(values.astype(numpy.float32) == 0))
+    plain = values.view(bits)
+    return values.size - int(numpy.count_nonzero(plain << bits(1)))
+
+
+@functools.cache
+def smallest(dtype: np.dtype) -> float:
+    """The smallest positive value of a floating-point dtype of numpy or ml_dtypes; 0 for other dtypes."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).smallest_subnormal) if dtype.kind not in "ciub" else 0.0  # type: ignore[no-untyped-call]
 
 
 @functools.cache

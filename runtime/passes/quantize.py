@@ -157,7 +157,7 @@ class Quantize:
                 self.blocks.append(audit)
                 graph.weights[name] = quantized(plain, self.codec(dtype), self.importance.get(name), audit)
             else:
-                self.audits.append(Audit(name, self.nan))
+                self.audits.append(Audit(name, self.nan, tensor.count, dtype.name))
                 graph.weights[name] = cast(plain, dtype, self.audits[-1])
             changed = True
         return changed

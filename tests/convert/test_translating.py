@@ -91,7 +91,7 @@ def test_unknown_architectures_keep_their_names_and_say_so(tmp_path):
     folder.mkdir()
     cc.save_file({"a.weight": np.ones((2, 2), np.float32)}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({"model_type": "lama"}))
-    report = cc.convert(folder, tmp_path / "model.gguf")
+    report = cc.convert(folder, tmp_path / "model.gguf", weights_only=True)
     assert [note.code for note in report.notes] == ["W-ARCH"]
     assert list(cc.open(tmp_path / "model.gguf").weights) == ["a.weight"]
     with pytest.raises(cc.UnsupportedError, match=r"E-ARCH .*'lama'.*llama"):
