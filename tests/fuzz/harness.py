@@ -77,7 +77,7 @@ class Outcome:
             return f"ends with {self.code}"
         if TRACES.search(self.stderr):
             return "prints a traceback"
-        if self.code > 1 and not self.stderr.strip() and not self.stdout.strip():
+        if self.code > 1 and not (self.stderr + self.stdout).strip():
             return f"ends with {self.code} and says nothing"
         if self.seconds > seconds:
             return f"takes {self.seconds:.1f} s"
@@ -188,13 +188,13 @@ def sweep(
 
 
 def _kind(outcome: Outcome, fault: str) -> str:
-    """What tells failures apart: the command, and the last line of ours that a bug came through."""
-    places = re.findall(r'File ".*/(\w+/\w+\.py)", line (\d+)', outcome.report)
-    return f"{outcome.action[:2]} {places[-1] if places else re.sub(r'[0-9.]+', '', fault)}"
+    """What tells failures apart: the last line of ours that a bug came through, else the command and the fault."""
+    places = re.findall(r'File ".*/candle_convert/(.*\.py)", line (\d+)', outcome.report)
+    return str(places[-1]) if places else f"{outcome.action[:2]} {re.sub(r'[0-9.]+', '', fault)}"
 
 
 def _told(seed: int, outcome: Outcome, fault: str) -> str:
-    return f"seed {seed}: {' '.join(outcome.action)} {fault}\n{outcome.stderr[-1500:]}{outcome.report[-3000:]}"
+    return f"seed {seed}: {' '.join(outcome.action)} {fault}\n{outcome.stderr[-1500:]}{outcome.report[-1200:]}"
 
 
 def _keep(seed: int, case: Case) -> None:

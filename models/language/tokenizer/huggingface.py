@@ -6,6 +6,9 @@ Source: the tokenizers library; transformers' PreTrainedTokenizerFast for the fi
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 ROLE_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 INCOMPLETE = "\ufffd"
+ERRORS = 2
+"""The descriptor of standard error."""
+_printing = threading.Lock()
 NEEDED = 10
 """Ids before a new one that its text can depend on."""
 
@@ -56,7 +62,7 @@ def library(path: str | None) -> ModuleType:
 def parsed(text: str, path: str | None) -> tokenizers.Tokenizer:
     """What the library makes of a tokenizer.json."""
     engine = library(path).Tokenizer
-    with guarded(path):
+    with guarded(path), unprinted():
         return engine.from_str(text)
 
 
@@ -77,11 +83,32 @@ def guarded(path: str | None) -> Iterator[None]:
         raise FormatError("E-TOKENIZER-JSON", path, f"the tokenizers library does not take the tokenizer: {said}") from error
 
 
+@contextlib.contextmanager
+def unprinted() -> Iterator[None]:
+    """Drop the backtrace that the library prints to standard error when it gives up; what else is printed meanwhile comes afterwards."""
+    with _printing, tempfile.TemporaryFile() as kept:
+        try:
+            usual = os.dup(ERRORS)
+        except OSError:  # it is closed
+            yield
+            return
+        os.dup2(kept.fileno(), ERRORS)
+        try:
+            yield
+        finally:
+            os.dup2(usual, ERRORS)
+            os.close(usual)
+            kept.seek(0)
+            others = kept.read().partition(b"\nthread '")[0]
+            if others:
+                os.write(ERRORS, others)
+
+
 def from_engine(
     engine: tokenizers.Tokenizer, beside: Beside, templates: Mapping[str, str], origin: str, gate: Gate | None = None, path: str | None = None
 ) -> Tokenizer:
     """A tokenizer that the library runs, behind a gate where its parts need one."""
-    with guarded(path):
+    with guarded(path), unprinted():
         engine.no_truncation()
         engine.no_padding()
         vocabulary = _vocabulary(engine, beside, path)

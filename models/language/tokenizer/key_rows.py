@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.errors import FormatError
+from ....runtime.errors import FormatError, UnsupportedError
 from ....runtime.graph import Graph
 from . import chatglm, rwkv_file, sentencepiece, tiktoken
 from .huggingface import Library, guarded
@@ -104,7 +104,8 @@ def _normalizing(prefixed: bool, joined: bool, charsmap: bytes) -> dict[str, Any
 
 def _from_rwkv(graph: Graph, name: str, source: Tokenizer, rows: int | None, path: str | None) -> tuple[dict[str, Any], Rows]:
     texts, kinds = rwkv_file.parsed(text(graph, name), path)
-    keys = {"model": "rwkv", "scored": False, "bos_token_id": 0, "eos_token_id": 0, "eot_token_id": source.encode("\n\n")[0]}
+    turn = source.encode("\n\n")[:1]
+    keys = {"model": "rwkv", "scored": False, "bos_token_id": 0, "eos_token_id": 0, **({"eot_token_id": turn[0]} if turn else {})}
     return keys, [(piece, 0.0, kind) for piece, kind in zip(texts, kinds, strict=True)]
 
 
@@ -152,6 +153,9 @@ def _from_engine(engine: tokenizers.Tokenizer, source: Tokenizer, rows: int | No
         return {"model": "bert", "pre": known_name(engine) or "default", "scored": False, **normalizer}, pieces
     if kind == "Unigram":
         return _from_unigram(engine, source, said, rows)
+    if kind != "BPE":
+        hint = "Leave the tokenizer out with --no-tokenizer, or give another model's with --tokenizer DIR"
+        raise UnsupportedError("E-TOKENIZER-KIND", path, f"GGUF files have no vocabularies of the kind {kind}", hint=hint)
     if said["model"].get("byte_fallback"):
         return _from_merges(engine, source, said, rows)
     whole = bool(said["model"].get("ignore_merges"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeGuard
 
 from ....runtime.record import dataclass
 
@@ -67,7 +67,7 @@ def special_keys(
     for role in said.roles:
         value = model.get(f"{role}_token_id")
         value = nested.get(f"{role}_token_id") if value is None and isinstance(nested, Mapping) else value
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if _is_id(value):
             ids.setdefault(role, value)
     for role, token in (extra or {}).items():
         ids.setdefault(role, token)
@@ -84,9 +84,14 @@ def token_text(value: Any) -> str | None:
 def _added_id(library: Mapping[str, Any], text: str | None) -> int | None:
     tokens = library.get("added_tokens")
     for token in tokens if isinstance(tokens, list) else ():
-        if isinstance(token, Mapping) and text is not None and token.get("content") == text and isinstance(token.get("id"), int):
-            return token["id"]
+        if isinstance(token, Mapping) and text is not None and token.get("content") == text and _is_id(token.get("id")):
+            return int(token["id"])
     return None
+
+
+def _is_id(value: Any) -> TypeGuard[int]:
+    """Whether it is an integer that GGUF can hold as an id."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32
 
 
 def _processors(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -32,7 +32,8 @@ class Unigram:
         best, worst = max(normal, default=0.0), min(normal, default=0.0)
         taken = (NORMAL, USER_DEFINED, UNUSED) if unused else (NORMAL, USER_DEFINED)
         self._scores = {
-            text: (own_score(text, best) if kind == USER_DEFINED else score, token) for token, (text, kind, score) in enumerate(rows) if kind in taken
+            text: (own_score(text, best) if kind == USER_DEFINED else score, token)
+            for token, (text, kind, score) in enumerate(rows) if kind in taken and text
         }
         self._longest: dict[str, int] = {}
         for text in self._scores:

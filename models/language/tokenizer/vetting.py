@@ -145,9 +145,22 @@ def _check_model(model: Mapping[str, Any], added: Any, path: str | None) -> None
     if isinstance(vocab, Mapping) and model.get("type") in ("WordPiece", "WordLevel") and model.get("unk_token", "[UNK]") not in vocab:
         why = f"the vocabulary of tokenizer.json lacks its unknown token {str(model.get('unk_token', '[UNK]'))[:40]!r}"
         raise FormatError(CODE, path, why, hint="Fetch the tokenizer again, or add the token to its vocabulary")
+    _check_merges(model, path)
     longest = model.get("max_input_chars_per_word", 100)
     if isinstance(longest, int) and longest > LONGEST_WORD:
         raise FormatError(CODE, path, f"tokenizer.json takes words of {longest:,} characters apart", expected=f"at most {LONGEST_WORD:,}")
+
+
+def _check_merges(model: Mapping[str, Any], path: str | None) -> None:
+    """Second sides of merges that begin as pieces within a word do, where these have a prefix: the library cuts it off unseen."""
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    if not prefix or not isinstance(prefix, str) or not isinstance(merges, list):
+        return
+    for pair in merges:
+        other = pair[-1] if isinstance(pair, list) and pair else pair.rpartition(" ")[2] if isinstance(pair, str) else None
+        if not isinstance(other, str) or not other.startswith(prefix):
+            why = f"the merge {str(pair)[:40]!r} of tokenizer.json has a second side without the prefix {prefix[:20]!r}"
+            raise FormatError(CODE, path, why)
 
 
 def check_ids(ids: Iterable[Any], count: int, what: str, code: str, path: str | None) -> None:

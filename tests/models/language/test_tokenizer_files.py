@@ -3,11 +3,13 @@
 import base64
 import functools
 import json
+import os
 import struct
 
 import candle_convert as cc
 import pytest
 from candle_convert.models.language.tokenizer import gguf_metadata, read, tiktoken
+from candle_convert.models.language.tokenizer.huggingface import unprinted
 from candle_convert.runtime.errors import Error
 from candle_convert.runtime.storage import Held
 from tokenizers_made import RWKV, SAMPLE, byte_bpe, corpus, file_tokenizer, gguf_tokenizer, library_json, sentencepiece, told_alike, wordpiece
@@ -223,6 +225,24 @@ def test_rwkv_takes_the_longest_token():
 
 
 LIBRARY = library_json()
+ADDED = {"content": "q", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+WORDS = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0}}
+
+ENDLESS_WORDS = WORDS | {"max_input_chars_per_word": 2**40}
+
+
+def with_model(**changes):
+    return LIBRARY | {"model": LIBRARY["model"] | changes}
+
+
+def charsmap(text):
+    return {"type": "Precompiled", "precompiled_charsmap": text}
+
+
+def split(pattern):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
 BAD_MERGE = LIBRARY | {"model": LIBRARY["model"] | {"merges": [["q", "never"]]}}
 DAMAGED = {
     "not JSON": ({"tokenizer.json": "{"}, "E-TOKENIZER-JSON"),
@@ -230,6 +250,25 @@ DAMAGED = {
     "not UTF-8": ({"tokenizer.json": b"\xff"}, "E-TOKENIZER-TEXT"),
     "configuration not JSON": ({"tokenizer.json": json.dumps(LIBRARY), "tokenizer_config.json": "["}, "E-TOKENIZER-JSON"),
     "merges of what is no token": ({"tokenizer.json": json.dumps(BAD_MERGE)}, "E-TOKENIZER-JSON"),
+    "a model that is none": ({"tokenizer.json": json.dumps(LIBRARY | {"model": 5})}, "E-TOKENIZER-JSON"),
+    "nested deeply": ({"tokenizer.json": "[" * 100_000}, "E-TOKENIZER-JSON"),
+    "a key twice": ({"tokenizer.json": '{"normalizer": null, "normalizer": null}'}, "E-TOKENIZER-JSON"),
+    "an id of 2^31": ({"tokenizer.json": json.dumps(with_model(vocab={**LIBRARY["model"]["vocab"], "x" * 30: 2**31}))}, "E-TOKENIZER-JSON"),
+    "an id of 2^32 - 1": ({"tokenizer.json": json.dumps(with_model(vocab={"a": 2**32 - 1}, merges=[]))}, "E-TOKENIZER-JSON"),
+    "a negative id": ({"tokenizer.json": json.dumps(with_model(vocab={"a": -1}, merges=[]))}, "E-TOKENIZER-JSON"),
+    "an id of 0.5": ({"tokenizer.json": json.dumps(with_model(vocab={"a": 0.5}, merges=[]))}, "E-TOKENIZER-JSON"),
+    "an id that is a boolean": ({"tokenizer.json": json.dumps(with_model(vocab={"a": True}, merges=[]))}, "E-TOKENIZER-JSON"),
+    "an added token's id of 2^31": ({"tokenizer.json": json.dumps(LIBRARY | {"added_tokens": [ADDED | {"id": 2**31}]})}, "E-TOKENIZER-JSON"),
+    "WordPiece without its unknown token": ({"tokenizer.json": json.dumps(LIBRARY | {"model": WORDS | {"vocab": {"a": 0}}})}, "E-TOKENIZER-JSON"),
+    "WordPiece of endless words": ({"tokenizer.json": json.dumps(LIBRARY | {"model": ENDLESS_WORDS})}, "E-TOKENIZER-JSON"),
+    "a character map of 8 GB": ({"tokenizer.json": json.dumps(LIBRARY | {"normalizer": charsmap("/////wAAAAAAAAA=")})}, "E-TOKENIZER-SIZE"),
+    "a character map that is none": ({"tokenizer.json": json.dumps(LIBRARY | {"normalizer": charsmap("AAAA")})}, "E-TOKENIZER-PANIC"),
+    "a merge without its prefix": ({"tokenizer.json": json.dumps(with_model(continuing_subword_prefix="####"))}, "E-TOKENIZER-JSON"),
+    "a pattern that is none": ({"tokenizer.json": json.dumps(LIBRARY | {"pre_tokenizer": split("(")})}, "E-TOKENIZER-JSON"),
+    "vocab.json with an id of 2^30": ({"vocab.json": json.dumps({"a": 2**30}), "merges.txt": ""}, "E-TOKENIZER-VOCAB"),
+    "added tokens with an id of 2^23": ({"tokenizer.model": sentencepiece(), "added_tokens.json": json.dumps({"x": 2**23})}, "E-TOKENIZER-SPM"),
+    "tekken with 2^23 special tokens": ({"tekken.json": json.dumps({**tekken()[0], "config": {
+        **tekken()[0]["config"], "default_num_special_tokens": 2**23, "default_vocab_size": 2**23 + 256}})}, "E-TOKENIZER-TEKKEN"),
     "vocab without merges": ({"vocab.json": "{}"}, "E-TOKENIZER-VOCAB"),
     "vocab of texts": ({"vocab.json": '{"a": "b"}', "merges.txt": ""}, "E-TOKENIZER-VOCAB"),
     "merges of three": ({"vocab.json": '{"a": 0}', "merges.txt": "a b c"}, "E-TOKENIZER-VOCAB"),
@@ -257,11 +296,12 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_damaged_files_are_refused(case):
+def test_damaged_files_are_refused(case, capfd):
     files, code = DAMAGED[case]
     with pytest.raises(Error) as caught:
         file_tokenizer(files)
     assert caught.value.code == code
+    assert capfd.readouterr().err == ""
 
 
 GGUF = {
@@ -281,17 +321,40 @@ def test_damaged_gguf_keys_are_refused(case):
     assert caught.value.code == code
 
 
-def test_patterns_that_try_too_much_end():
-    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
-    ours = file_tokenizer({"tokenizer.json": json.dumps(LIBRARY | {"pre_tokenizer": split})})
-    with pytest.raises(Error) as caught:
-        ours.encode("a" * 40 + "!")
-    assert (caught.value.code, caught.value.exit_code) == ("E-TOKENIZER-PANIC", 6)
+PARTS_THAT_TRY_TOO_MUCH = {
+    "nested repetition": ({"pre_tokenizer": split("(a+)+$")}, "a" * 40 + "!"),
+    "nested alternatives": ({"pre_tokenizer": split("(([a-z]+)+)+!")}, "how is the weatherinparistoday"),
+    "a polynomial": ({"pre_tokenizer": split("a*a*a*a*[^a]")}, "a" * 2000),
+    "a pattern that replaces": ({"normalizer": {"type": "Replace", "pattern": {"Regex": "(x+x+)+y"}, "content": ""}}, "x" * 60),
+    "replacements that double": ({"normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 30}}, "a"),
+}  # fmt: skip
 
 
-def test_what_is_asked_for_must_be_there():
-    ours = gguf_tokenizer({"model": "rwkv", "tokens": ["a"]})
-    for ask in (lambda: ours.encode("a", add_bos=True), lambda: ours.encode("\ud800"), lambda: ours.decode([1]), lambda: ours.decode([-1])):
-        with pytest.raises(Error) as caught:
-            ask()
-        assert caught.value.exit_code == 2
+@pytest.mark.parametrize("case", PARTS_THAT_TRY_TOO_MUCH)
+def test_parts_that_try_too_much_end(case, capfd):
+    parts, text = PARTS_THAT_TRY_TOO_MUCH[case]
+    with pytest.raises(Error) as caught:  # some at once, since a text is tried when the file is opened
+        file_tokenizer({"tokenizer.json": json.dumps(LIBRARY | parts)}).encode(text)
+    assert caught.value.code in ("E-TOKENIZER-PANIC", "E-TOKENIZER-STEPS", "E-TOKENIZER-SIZE")
+    assert caught.value.exit_code == 6
+    assert capfd.readouterr().err == ""
+
+
+def test_parts_that_no_published_model_has_still_work():
+    parts = {"pre_tokenizer": split(r"\w+|[^\w\s]+"), "normalizer": {"type": "Replace", "pattern": {"Regex": "[0-9]+"}, "content": "0"}}
+    said = json.dumps(LIBRARY | parts)
+    text = "Hello world 12345 <s> it's"
+    assert file_tokenizer({"tokenizer.json": said}).encode(text) == tokenizers.Tokenizer.from_str(said).encode(text, add_special_tokens=False).ids
+
+
+def test_vocabularies_with_holes_are_kept():
+    ids = {**LIBRARY["model"]["vocab"], "zzz": 2000}
+    ours = file_tokenizer({"tokenizer.json": json.dumps(with_model(vocab=ids))})
+    assert (len(ours), ours.id_of("zzz"), ours.vocabulary.texts[1999]) == (2001, 2000, "[PAD1999]")
+
+
+def test_standard_error_keeps_what_others_print(capfd):
+    with unprinted():
+        os.write(2, b"a line of another thread\n")
+    assert capfd.readouterr().err == "a line of another thread\n"
