@@ -3,6 +3,7 @@
 import os
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,22 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile("candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow)
     settings.load_profile("candle")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Unless sweeps are exhaustive, a test that is marked ``sampled(n)`` runs with every n-th of its parameters."""
+    if _full(config):
+        return
+    seen, left_out = Counter[str](), []
+    for item in items:
+        mark, name = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
+        if mark is not None:
+            if seen[name] % mark.args[0]:
+                left_out.append(item)
+            seen[name] += 1
+    if left_out:
+        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def _full(config: pytest.Config) -> bool:

@@ -10,11 +10,26 @@ from candle_convert.runtime.registry import operators
 from candle_convert.runtime.session import Session
 from single_node import model, with_onnxruntime, with_reference
 
+WITHOUT_ORACLE = {
+    "com.microsoft.NhwcConv": (0, 1), "com.microsoft.GatherBlockQuantized": (2,), "com.microsoft.GroupQueryAttention": (0, 1, 2, 3),
+    "com.microsoft.CausalConvWithState": (3,), "com.microsoft.MatMulNBits": (5,), "com.microsoft.MultiHeadAttention": (2, 3),
+    "com.microsoft.PagedAttention": (0, 1), "com.microsoft.MRotaryEmbedding": (0, 1), "com.microsoft.SparseAttention": (0,),
+    "SoftmaxCrossEntropyLoss": (6,), "CastLike": (5,), "GlobalLpPool": (0, 1, 2, 3, 4), "GroupNormalization": (2,), "MaxRoiPool": (0, 1, 2),
+    "OneHot": (1, 4), "Range": (4,), "Scatter": (0, 1), "Unique": (3,),
+}  # fmt: skip
+"""Examples that neither onnxruntime nor the reference evaluator runs, nor any of our own domain; tests of the operators compute them otherwise."""
 CASES = [
     pytest.param(operator, example, id=f"{operator.domain}{'.' if operator.domain else ''}{operator.name}-{index}")
     for operator in operators().values()
     for index, example in enumerate(operator.examples)
 ]
+
+
+def compared(name, index):
+    return not name.startswith("candle.") and index not in WITHOUT_ORACLE.get(name, ())
+
+
+COMPARED = [case for case in CASES if compared(case.id.rpartition("-")[0], int(case.id.rpartition("-")[2]))]
 
 
 def same(got, expected, tolerance):
@@ -36,14 +51,13 @@ def same(got, expected, tolerance):
     np.testing.assert_allclose(got, expected, rtol=max(tolerance.rtol, rough), atol=max(tolerance.atol, rough / 10))
 
 
-@pytest.mark.parametrize(("operator", "example"), CASES)
+@pytest.mark.parametrize(("operator", "example"), COMPARED)
 def test_result(operator, example):
     made, feeds = model(operator, example)
     got = Session(onnx_graph.graph_of(made)).run(None, feeds)
     answers = [answer(operator, example) for answer in (with_onnxruntime, with_reference)]
     right = [answer for answer in answers if not isinstance(answer, str)]
-    if not right:
-        pytest.skip(f"no oracle runs it: {'; '.join(answers)}")
+    assert right, f"no oracle runs it: {'; '.join(answers)}"
     failures = []
     for answer in right:
         try:

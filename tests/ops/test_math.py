@@ -73,8 +73,7 @@ def test_every_dtype(op, name):
     example = case(*(retyped(item, old, name) for item in first.inputs), **first.attributes)
     (got,) = run(op, example)
     answers = [answer for answer in (with_onnxruntime(op, example), with_reference(op, example)) if not isinstance(answer, str)]
-    if not answers:
-        pytest.skip("no oracle runs it")
+    assert answers, "no oracle runs it"
     failures = []
     for (answer,) in answers:
         try:

@@ -29,19 +29,20 @@ class Gemma3:
             values = library.floats(number, data[offset : offset + size]) if number else data[offset : offset + size].view(np.float32)
             if not part.endswith("norm"):
                 values = values.reshape(-1, {"attn_output": HEADS * SIZE, "ffn_down": INNER}.get(part, WIDTH))
-            self.weights[name] = values if name == "token_embd" else values.astype(np.float64)
+            self.weights[name] = values
             self.kinds[name] = gguf.GGMLQuantizationType(number).name
 
     def hidden(self, sequences, rounding=None):
-        """What the output matrix multiplies, f64 [tokens of all sequences, width]. `rounding`: None or what draws errors."""
+        """What the output matrix multiplies, [tokens of all sequences, width]. `rounding`: None or what draws errors."""
         rounding = rounding or Exact()
+        dtype = rounding.dtype
         ids = np.concatenate(sequences)
         positions = np.concatenate([np.arange(len(each)) for each in sequences])
         owner = np.repeat(np.arange(len(sequences)), [len(each) for each in sequences])
         distance = positions[:, None] - positions
         causal = (distance >= 0) & (owner[:, None] == owner)
-        rotations = {is_global: rotation(positions, SIZE, base) for is_global, base in BASES.items()}
-        x = self.weights["token_embd"][ids].astype(np.float64) * WIDTH**0.5
+        rotations = {is_global: rotation(positions, SIZE, base).astype(dtype) for is_global, base in BASES.items()}
+        x = self.weights["token_embd"][ids].astype(dtype) * WIDTH**0.5
         for layer in range(LAYERS):
             block, is_global = f"blk.{layer}.", layer % 6 == 5
             inner = self._norm(x, block + "attn_norm")
@@ -74,7 +75,7 @@ class Gemma3:
     def _products(self, x, rounding, *names):
         """Products of the same activations, which are rounded once."""
         x = rounding.activations(x, self.kinds[names[0]])
-        return [x @ self.weights[name].T for name in names]
+        return [x @ self.weights[name].astype(x.dtype, copy=False).T for name in names]
 
 
 def rotation(positions, size, base):
@@ -91,11 +92,13 @@ def rotated(x, rotation):
 
 
 def gelu(x):
-    return x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2
+    return x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x * x * x))) / 2
 
 
 class Exact:
-    """No rounding."""
+    """No rounding, in f64."""
+
+    dtype = np.float64
 
     def activations(self, x, kind):
         return x
@@ -105,7 +108,7 @@ class Exact:
 
 
 class Rounded:
-    """Errors of rounding, drawn evenly from half a step down to half a step up.
+    """Errors of rounding, drawn evenly from half a step down to half a step up, in f32 where the step is of 8 bits.
 
     Args:
         columns: the number of neighbouring activations that share a step, 1/127 of their largest, by the type of weights that they meet; None
@@ -114,6 +117,7 @@ class Rounded:
 
     def __init__(self, seed, columns):
         self._random, self._columns = np.random.default_rng(seed), columns
+        self.dtype = np.float32 if columns else np.float64
 
     def activations(self, x, kind):
         if self._columns is None:

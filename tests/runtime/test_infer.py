@@ -65,10 +65,9 @@ def contradictions(model):
             yield f"{item.name}: {wanted.shape} is {got.shape} here"
 
 
+@pytest.mark.sampled(SAMPLED)
 @pytest.mark.parametrize("start", range(SAMPLED))
-def test_ours_knows_what_onnx_knows(start, full):
-    if start and not full:
-        pytest.skip("a sample; all with CANDLE_FULL=1")
+def test_ours_knows_what_onnx_knows(start):
     found = {}
     for case in CASES[start::SAMPLED]:
         if case.name not in UNKNOWN_TO_NUMBERS:

@@ -6,8 +6,8 @@ such blocks and of 32 elsewhere, and queries, keys, values and GELU to f16; our 
 the mean square of what they change the logits by, over the vocabulary and the draws. A side that computes the same model is one more draw:
 
 - over all positions together its error is the spread: within `OVERALL` of it at most. Draws are within 0.90 and 1.07 of one another;
-  llama.cpp came to 1.00, our q8 to 0.90, our f32 to 0.37.
-- at each position it is `ANYWHERE` times the spread at most. Among 3,700 draws the largest was 4.1 times that of the others.
+  llama.cpp came to 0.95, our q8 to 0.92, our f32 to 0.38.
+- at each position it is `ANYWHERE` times the spread at most. Of 3,700 draws the largest was 4.1 times that of the others.
 - it may prefer a token to the likeliest one only if the gap between their exact logits is at most `GAP` standard deviations of that
   difference: the spread of the position, times what draws at all positions change the difference by in units of their spread.
 
@@ -26,7 +26,7 @@ from oracles.gemma3 import WINDOW, Gemma3, Rounded
 from oracles.libllama import NAME, Libllama
 
 COUNT, DRAWS = 16, 3
-OVERALL, ANYWHERE, GAP = 1.5, 8, 6
+OVERALL, ANYWHERE, GAP = 1.4, 8, 6
 BLOCKS = {"llama.cpp": lambda kind: 256 if kind.endswith("_K") else 32, "q8": lambda kind: 32, "f32": None}
 """Activations that are rounded with a common step, by the type of the weights."""
 PROMPTS = [
@@ -80,9 +80,9 @@ def error(found, exact):
 class Spread:
     """What drawn errors of rounding change hidden rows by: `moved` is f64 [draws, positions, width]."""
 
-    def __init__(self, exact, side, sequences, asked, hidden, draws=DRAWS):
+    def __init__(self, exact, side, sequences, asked, hidden):
         self.embedding = exact.weights["token_embd"]
-        self.moved = np.array([exact.hidden(sequences, Rounded(seed, BLOCKS[side]))[asked] - hidden for seed in range(draws)])
+        self.moved = np.array([exact.hidden(sequences, Rounded(seed, BLOCKS[side]))[asked] - hidden for seed in range(DRAWS)])
         gram = (self.embedding.T @ self.embedding / len(self.embedding)).astype(np.float64)
         self.each = np.sqrt(np.mean(np.sum(self.moved @ gram * self.moved, axis=-1), axis=0))
 
@@ -124,7 +124,7 @@ def with_one_base(graph):
 
 
 def with_a_norm_as_in_llama(graph):
-    """One norm of 37 multiplies by its weights as the checkpoint has them, without the one that Gemma adds."""
+    """One norm of 109 multiplies by its weights as the checkpoint has them, without the one that Gemma adds."""
     name = "blk.7.attn_norm.weight"
     graph.weights[name] = Tensor.of(graph.weights[name].numpy() - 1)
 
@@ -145,13 +145,13 @@ def test_errors_of_other_models_are_larger(activations, change, gemma3, continue
 
 
 def test_windows_end_where_they_should(gemma3, exact, continued):
-    """Behind more tokens than a window holds; with one token more or less in it the f32 logits are other ones."""
+    """Behind more tokens than a window holds, f32 logits are the exact ones; with one token more or less in a window they are not."""
     ids = np.resize(np.concatenate(continued.sequences), WINDOW + 2 * COUNT)
     asked = np.arange(len(ids)) >= WINDOW + COUNT
     hidden = exact.hidden([ids])[asked]
-    logits, spread = exact.logits(hidden), Spread(exact, "f32", [ids], asked, hidden, draws=2)
+    logits, allowed = exact.logits(hidden), ANYWHERE * continued.spread("f32").each.max()
     for window in (WINDOW, WINDOW - 1, WINDOW + 1):
         graph = cc.open(gemma3)
         graph.metadata["gemma3.attention.sliding_window"] = np.uint32(window)
         errors = error(advanced(models.load(graph, threads=1, activations="f32"), [ids], [WINDOW + COUNT + 1]), logits)
-        assert explained(errors, spread.each) == (window == WINDOW)
+        assert (errors <= allowed).all() == (window == WINDOW)

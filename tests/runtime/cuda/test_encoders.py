@@ -46,7 +46,7 @@ def test_what_encoders_read_compiles(kind):
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
-@pytest.mark.timeout(3600 if FULL else 900)
+@pytest.mark.timeout(7200)
 def test_every_operation_rounds_on_its_own():
     """Otherwise the bytes would not be the CPU's. Where it is not all of them, the kernel with importance of a few types."""
     import every_kernel

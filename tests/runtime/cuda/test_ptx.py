@@ -28,7 +28,7 @@ PATTERNS = [
 SAMPLE = 40
 """Of the rest one in so many is looked at, and one kernel of it, unless CANDLE_FULL=1; which ones, a digest of all sources decides."""
 
-pytestmark = [pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing"), pytest.mark.timeout(7200 if FULL else 900)]
+pytestmark = [pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing"), pytest.mark.timeout(7200)]
 
 
 def sampled():
