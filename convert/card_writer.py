@@ -1,4 +1,4 @@
-"""Model cards of GGUF files: the keys that say what a model is, as the front matter of README.md, from where they come back.
+"""Model cards of GGUF files: the keys that say what a model is, as the front matter of README.md and back.
 
 What the hub has a field for stands under its name (license, language, tags, base_model, datasets), names and authors
 under those that llama.cpp's converter reads (model_name, model_author ...), and everything else in one block, with the
@@ -86,7 +86,7 @@ def card_file(graph: Graph, architecture: str, generation: Mapping[str, Any]) ->
 
 
 def carried_keys(graph: Graph, architecture: str) -> dict[str, Meta]:
-    """The keys that the block of a card holds, with their types; what cannot be one is noted on `graph` and left out."""
+    """The keys that the block of a card holds, with their types; what cannot be one is noted and left out."""
     block = card_of(graph).get(BLOCK)
     found: dict[str, Meta] = {}
     for key, value in block.items() if isinstance(block, dict) else ():
@@ -99,7 +99,7 @@ def carried_keys(graph: Graph, architecture: str) -> dict[str, Meta]:
 
 
 def with_block(general: Mapping[str, Any], block: Mapping[str, Meta]) -> dict[str, Any]:
-    """Keys below ``general.`` as a card says them, those of its block going before; of base models and data sets all or none."""
+    """Keys below ``general.``: a card's, and before them those of its block; of base models and data sets all or none."""
     said = {key.removeprefix(GENERAL): value for key, value in block.items() if key.startswith(GENERAL)}
     groups = [f"{source}." for source in SOURCES if any(key.startswith(f"{source}.") for key in said)]
     return {key: value for key, value in general.items() if not key.startswith(tuple(groups))} | said

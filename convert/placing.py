@@ -16,6 +16,9 @@ from ..runtime.tensor import Tensor
 from .legacy import modern, origins
 from .prequantized import configuration
 
+PACKED = ("MatMulNBits", "GatherBlockQuantized")
+"""Operators that take a weight as codes, scales and offsets."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -95,6 +98,10 @@ def _of_nodes(graph: Graph) -> tuple[Architecture, str, Config]:
     architecture = recognise(HF, said, path)
     config = configured(architecture, HF, said, path)
     needed = [ours for row, _, ours in slots(architecture, config) if not row.optional]
-    if 2 * sum(ours in graph.weights for ours in needed) < len(needed):
+    there = sum(ours in graph.weights for ours in needed)
+    if there < len(needed) and any(node.op.name in PACKED for node in graph.nodes):
+        why = "the graph holds quantized weights packed for its operators, without their names"
+        raise UnsupportedError("E-ARCH-PACKED", path, why, hint="verify two graphs to compare what they compute")
+    if 2 * there < len(needed):
         raise UnsupportedError("E-ARCH-GRAPH", path, "the weights of the graph have the names of another exporter")
     return architecture, GRAPH, config

@@ -36,7 +36,7 @@ def box_of(graph: Graph, node: Node, inner: Sequence[tuple[str, int]]) -> dict[s
     rows, inputs = [], []
     for position, value in enumerate(node.inputs):
         name = formal[position] if position < len(formal) else ""
-        tensor = None if value is None else _weight(graph, value.name)
+        tensor = None if value is None else weight_of(graph, value.name)
         inputs.append(
             ["", "", name, None] if value is None else [value.name, type_text(value), name, tensor is not None]
         )
@@ -59,7 +59,7 @@ def _width(text: float) -> float:
     return round(min(WIDEST, max(NARROWEST, text + 18)))
 
 
-def _weight(graph: Graph, name: str) -> Tensor | None:
+def weight_of(graph: Graph, name: str) -> Tensor | None:
     """A weight of this graph or one around it."""
     around: Graph | None = graph
     while around is not None:

@@ -41,7 +41,7 @@ def category(name: str, domain: str) -> str:
 
 @functools.cache
 def input_names(name: str, domain: str) -> tuple[str, ...]:
-    """What an operator calls its inputs; none where it is not known, fewer than it has where the last ones are alike."""
+    """What an operator calls its inputs; none where it is not known, fewer than there are where the last are alike."""
     found = _known(name, domain)
     if found is None or found.compute is None:
         return ()

@@ -122,7 +122,7 @@ class _Layers:
         return self._layout()
 
     def _sweep(self, down: bool, sort: bool) -> None:
-        """Every item as near to its neighbours as its layer has room: those above on the way down, below on the way up."""
+        """Every item as near to its neighbours as its layer has room: those above on the way down, else those below."""
         for layer in self.layers if down else reversed(self.layers):
             wishes, weights = {}, {}
             for item in layer:
@@ -174,7 +174,7 @@ class _Layers:
             (centre[node] - self.boxes[node][0] / 2, self._top(node, tops, bottoms)) for node in range(self.count)
         ]
         width = max(x + each for x, each in zip(centre, (width / 2 for width in self.width), strict=True))
-        return Layout(corners, round(width, 1), bottoms[-1] + GAP_Y, self._paths(centre, tops, bottoms))
+        return Layout(corners, round(width, 1), round(bottoms[-1] + GAP_Y, 1), self._paths(centre, tops, bottoms))
 
     def _top(self, node: int, tops: list[float], bottoms: list[float]) -> float:
         """Boxes stand in the middle of their layer."""
@@ -193,7 +193,7 @@ class _Layers:
         return tops, bottoms
 
     def _paths(self, centre: list[float], tops: list[float], bottoms: list[float]) -> list[list[Point]]:
-        """The points of every edge; where several edges meet a box they do so side by side, in the order they come in."""
+        """The points of every edge; several edges meet a box side by side, in the order in which they come in."""
         first = [self._way(start, end) for start, end in self.edges]
         out: dict[int, list[int]] = {}
         into: dict[int, list[int]] = {}

@@ -1,4 +1,7 @@
-"""The page: a model's nodes, values and weights as data inside one HTML file that needs nothing else and runs nothing of the model's."""
+"""The page: a model's nodes, values and weights as data inside one HTML file that needs nothing else.
+
+Nothing of the model's is run: its names are data of the page's own script, and shown as text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from ..output import human_size
 from ..progress import ignored
 from ..selection import select
 from ..statistics import statistics
-from .boxes import box_of, end_of
+from .boxes import box_of, end_of, weight_of
 from .labels import Area, labels
 from .layers import layout
 
@@ -97,7 +100,8 @@ def _facts(graph: Graph) -> list[list[str]]:
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in graph.opsets.items())
     parameters = sum(tensor.count for tensor in graph.weights.values())
     dtypes = sorted({tensor.dtype.name for tensor in graph.weights.values()})
-    described = [[key.replace("_", " "), str(carried[key])] for key in ORIGIN if carried.get(key) and "producer" not in key]
+    others = [key for key in ORIGIN if carried.get(key) and "producer" not in key]
+    described = [[key.replace("_", " "), str(carried[key])] for key in others]
     facts = [
         ["parameters", f"{parameters:,}"], ["size", human_size(graph.nbytes)], ["tensors", f"{len(graph):,}"],
         ["dtypes", ", ".join(dtypes)], ["files", str(len(graph.files))],
@@ -125,13 +129,15 @@ def _drawing(name: str, graph: Graph, below: Mapping[int, Sequence[tuple[str, in
     """The boxes of a graph (inputs, nodes, outputs) and the edges between them, which carry dtype and shape."""
     if len(graph.nodes) > MAX_NODES:
         return {"name": name, "boxes": [], "edges": [], "width": 0, "height": 0, "skipped": len(graph.nodes)}
-    fed = [value for value in graph.inputs if value.name not in graph.weights]
-    ends_of = [[end_of(kind, value) for value in values] for kind, values in (("input", fed), ("output", graph.outputs))]
-    boxes = [*ends_of[0], *(box_of(graph, node, below.get(index, ())) for index, node in enumerate(graph.nodes)), *ends_of[1]]
+    fed = [*(value for value in graph.inputs if value.name not in graph.weights), *_captured(graph)]
+    inner = [box_of(graph, node, below.get(index, ())) for index, node in enumerate(graph.nodes)]
+    first, last = ([end_of(kind, value) for value in values] for kind, values in (("input", fed), ("output", graph.outputs)))
+    boxes = [*first, *inner, *last]
     source = {value: index for index, value in enumerate(fed)}
     source.update({value: len(fed) + index for index, node in enumerate(graph.nodes) for value in node.outputs})
-    ends: list[tuple[int, list[Value | None]]] = [(len(fed) + index, node.inputs) for index, node in enumerate(graph.nodes)]
-    ends += [(len(fed) + len(graph.nodes) + index, [value]) for index, value in enumerate(graph.outputs)]
+    read: list[list[Value | None]] = [node.inputs for node in graph.nodes]
+    read += [[value] for value in graph.outputs]
+    ends = list(enumerate(read, len(fed)))
     edges = [
         (source[value], end, value)
         for end, values in ends for value in dict.fromkeys(values) if value is not None and source.get(value, end) < end
@@ -147,6 +153,15 @@ def _drawing(name: str, graph: Graph, below: Mapping[int, Sequence[tuple[str, in
         for (start, end, value), path, place, text in zip(edges, placed.paths, places, texts, strict=True)
     ]
     return {"name": name, "boxes": boxes, "edges": drawn, "width": round(placed.width, 1), "height": placed.height}
+
+
+def _captured(graph: Graph) -> list[Value]:
+    """The values of graphs around this one that its nodes read, weights apart."""
+    if graph.parent is None:
+        return []
+    own = {*graph.inputs, *(value for node in graph.nodes for value in node.outputs)}
+    read = dict.fromkeys(value for node in graph.nodes for value in node.inputs)
+    return [value for value in read if value is not None and value not in own and weight_of(graph, value.name) is None]
 
 
 def _label(value: Value) -> str:
@@ -178,11 +193,12 @@ def _measurable(tensor: Tensor) -> bool:
 
 def _weight(graph: Graph, name: str, advance: Callable[[int], object]) -> dict[str, Any]:
     tensor = graph.weights[name]
-    row: dict[str, Any] = {"name": name, "dtype": tensor.dtype.name, "shape": list(tensor.shape), "bytes": tensor.nbytes}
+    row: dict[str, Any] = {"name": name, "dtype": tensor.dtype.name}
+    row |= {"shape": list(tensor.shape), "bytes": tensor.nbytes}
     if not _measurable(tensor):
         return row
     found = statistics(select(graph, name), advance)
     return row | {
-        "min": found.min, "max": found.max, "mean": found.mean, "std": found.std, "nan": found.nan, "inf": found.inf, "zeros": found.zeros,
-        "counts": found.counts,
+        "min": found.min, "max": found.max, "mean": found.mean, "std": found.std, "nan": found.nan, "inf": found.inf,
+        "zeros": found.zeros, "counts": found.counts,
     }

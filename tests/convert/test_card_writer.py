@@ -145,7 +145,8 @@ def test_quantizing_keeps_everything(tmp_path):
 
 
 @pytest.mark.parametrize("entry", [
-    "{type: json, value: '{}'}", "{type: i8, value: '300'}", "{type: nothing, value: x}", "{value: 3}", "[1, 2]", "{type: 'i32[]', value: '[\"a\"]'}",
+    "{type: json, value: '{}'}", "{type: i8, value: '300'}", "{type: nothing, value: x}", "{value: 3}", "[1, 2]",
+    "{type: 'i32[]', value: '[\"a\"]'}",
 ])  # fmt: skip
 def test_blocks_that_say_nonsense_are_left_out_and_told(entry, tmp_path):
     there_and_back(tmp_path, **{"general.name": "x"})

@@ -63,8 +63,8 @@ def test_boxes_of_any_size_and_paths_between_them(graph):
     for first in range(count):
         for second in range(first):
             (x1, y1), (x2, y2) = corners[first], corners[second]
-            apart = max(x1 - x2 - boxes[second][0], x2 - x1 - boxes[first][0], y1 - y2 - boxes[second][1], y2 - y1 - boxes[first][1])
-            assert apart >= -0.2
+            (w1, h1), (w2, h2) = boxes[first], boxes[second]
+            assert max(x1 - x2 - w2, x2 - x1 - w1, y1 - y2 - h2, y2 - y1 - h1) >= -0.2
 
 
 def crossings(edges, placed):

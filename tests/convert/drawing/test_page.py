@@ -69,7 +69,8 @@ def test_the_policy_allows_the_pages_own_script_and_nothing_else():
 
 
 def test_the_head_says_what_the_model_is():
-    graph = Graph(format="onnx", opsets={"": 21}, carried={"producer_name": "someone", "producer_version": "1.2", "ir_version": 9})
+    carried = {"producer_name": "someone", "producer_version": "1.2", "ir_version": 9}
+    graph = Graph(format="onnx", opsets={"": 21}, carried=carried)
     x = Value("x", F32, (2, "n"))
     graph.inputs, graph.values["x"] = [x], x
     build = Builder(graph)
@@ -77,7 +78,8 @@ def test_the_head_says_what_the_model_is():
     graph.outputs = [build.add("MatMul", [x, weight])]
     data = data_of(page(graph, "model"))
     facts = dict(data["facts"])
-    assert (facts["producer"], facts["parameters"], facts["opsets"], facts["ir version"]) == ("someone 1.2", "12", "ai.onnx 21", "9")
+    wanted = {"producer": "someone 1.2", "parameters": "12", "opsets": "ai.onnx 21", "ir version": "9"}
+    assert {key: facts[key] for key in wanted} == wanted
     assert data["inputs"] == [["x", "f32[2, n]"]]
     assert data["outputs"][0][1].startswith(("f32", "?"))
     (box,) = [box for box in data["graphs"][0]["boxes"] if box["kind"] == "node"]
@@ -127,16 +129,20 @@ def test_graphs_inside_nodes_are_drawn_and_linked(tmp_path):
     import onnx
     from onnx import TensorProto, helper
 
-    def branch(name, op):
-        return helper.make_graph([helper.make_node(op, ["x"], ["y"])], name, [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    def floats(name):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
 
-    node = helper.make_node("If", ["c"], ["z"], name="choice", then_branch=branch("a", "Relu"), else_branch=branch("b", "Neg"))
-    given = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
-    made = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])])
+    def branch(name, op):
+        return helper.make_graph([helper.make_node(op, ["x"], ["y"])], name, [], [floats("y")])
+
+    branches = {"then_branch": branch("a", "Relu"), "else_branch": branch("b", "Neg")}
+    node = helper.make_node("If", ["c"], ["z"], name="choice", **branches)
+    given = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), floats("x")]
+    made = helper.make_graph([node], "g", given, [floats("z")])
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
     assert run(["inspect", str(tmp_path / "m.onnx"), "--html", str(tmp_path / "m.html"), "-q"]) == 0
     data = data_of((tmp_path / "m.html").read_text())
     assert {graph["name"] for graph in data["graphs"]} == {"", "/choice/then_branch", "/choice/else_branch"}
     (box,) = [box for box in data["graphs"][0]["boxes"] if box["kind"] == "node"]
     labels = {key: [box["label"] for box in data["graphs"][number]["boxes"]] for key, number in box["graphs"]}
-    assert labels == {"then_branch": ["Relu", "y"], "else_branch": ["Neg", "y"]}
+    assert labels == {"then_branch": ["x", "Relu", "y"], "else_branch": ["x", "Neg", "y"]}
