@@ -98,12 +98,11 @@ def _facts(graph: Graph) -> list[list[str]]:
     carried = graph.carried or {}
     producer = " ".join(str(carried[key]) for key in ("producer_name", "producer_version") if carried.get(key))
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in graph.opsets.items())
-    parameters = sum(tensor.count for tensor in graph.weights.values())
     dtypes = sorted({tensor.dtype.name for tensor in graph.weights.values()})
     others = [key for key in ORIGIN if carried.get(key) and "producer" not in key]
     described = [[key.replace("_", " "), str(carried[key])] for key in others]
     facts = [
-        ["parameters", f"{parameters:,}"], ["size", human_size(graph.nbytes)], ["tensors", f"{len(graph):,}"],
+        ["parameters", f"{graph.parameters:,}"], ["size", human_size(graph.nbytes)], ["tensors", f"{len(graph):,}"],
         ["dtypes", ", ".join(dtypes)], ["files", str(len(graph.files))],
         *([["nodes", f"{len(graph.nodes):,}"], ["opsets", opsets]] if graph.nodes else []),
         ["producer", producer], *described,
