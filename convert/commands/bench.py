@@ -22,7 +22,7 @@ PEERS = ("onnxruntime",)
 @click.command("bench", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=arguments.PATH)
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default 1).")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default: one that fits).")
 @click.option("--runs", type=click.IntRange(1), default=20, metavar="N", help="Timed runs of each (default 20).")
 @click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of both (default: the cores).")
@@ -34,7 +34,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     Each engine runs in a process of its own, the runs of both in turn; medians are shown.
     """
     from ..running.benching import measure
-    from ..running.feeds import dims, feeds
+    from ..running.feeds import dims, feeds, hinting
 
     placed = arguments.device(values)
     graph = arguments.open_input(model, values)
@@ -42,7 +42,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
     fed, told = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     engines = ["candle-convert", *([values["against"]] if values["against"] else [])]
-    found = measure(engines, graph.files[0], fed, runs=values["runs"], warmup=values["warmup"], threads=values["threads"], placed=placed)
+    with hinting(graph, told):
+        found = measure(engines, graph.files[0], fed, runs=values["runs"], warmup=values["warmup"], threads=values["threads"], placed=placed)
     out = current()
     for line in told:
         out.say(f"input {printable(line)}")

@@ -26,7 +26,7 @@ WIDEST = 60
 @click.command("profile", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=arguments.PATH)
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default 1).")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default: one that fits).")
 @click.option("--runs", type=click.IntRange(1), default=10, metavar="N", help="Timed runs (default 10); medians are shown.")
 @click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
@@ -43,7 +43,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     a card every launch and copy is waited for, so that a run takes longer than it does without being timed.
     """
     from ...runtime.session import Session
-    from ..running.feeds import dims, feeds
+    from ..running.feeds import dims, feeds, hinting
     from ..running.profiling import profile
 
     placed = arguments.device(values)
@@ -52,7 +52,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
     session = Session(graph, threads=values["threads"], **placed)
     fed, told = feeds(graph, values["inputs"], 0, dims(values["dims"]))
-    made = profile(session, fed, runs=values["runs"], warmup=values["warmup"])
+    with hinting(graph, told):
+        made = profile(session, fed, runs=values["runs"], warmup=values["warmup"])
     out = current()
     for line in told:
         out.say(f"input {printable(line)}")

@@ -18,14 +18,14 @@ EPILOG = """\b
 Examples
   candle-convert run model.onnx --input x=image.npy --output y.npz
   candle-convert run untrusted.onnx --max-memory 2GiB --limit time=60
-  candle-convert run model.onnx --dim batch=4 --taps 'conv.*' --threads 2
+  candle-convert run model.onnx --input x=1x3x48x320 --dim n=2
 """
 
 
 @click.command("run", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=arguments.PATH)
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default 1).")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default: one that fits).")
 @click.option("--seed", type=int, default=0, metavar="N", help="Of random inputs (default 0).")
 @click.option("-o", "--output", "--outfile", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
@@ -40,7 +40,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     """
     from ...runtime.session import Session
     from ..replacing import refuse_existing
-    from ..running.feeds import dims, feeds
+    from ..running.feeds import dims, feeds, hinting
     from ..streams import refuse_stream
 
     if values["output"] is not None:
@@ -57,10 +57,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
         out.say(f"input {printable(line)}")
     rows: list[dict[str, Any]] = []
     start = time.perf_counter()
-    if values["taps"] is None:
-        results = session.run(None, fed)
-    else:
-        results = session.run_with_taps(fed, taps=values["taps"], on_tap=lambda name, array: rows.append(_row(name, array)))
+    with hinting(graph, told):
+        if values["taps"] is None:
+            results = session.run(None, fed)
+        else:
+            results = session.run_with_taps(fed, taps=values["taps"], on_tap=lambda name, array: rows.append(_row(name, array)))
     seconds = time.perf_counter() - start
     named = dict(zip((value.name for value in graph.outputs), results, strict=True))
     rows += [_row(name, result) for name, result in named.items()]

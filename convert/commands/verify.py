@@ -18,14 +18,14 @@ EPILOG = """\b
 Examples
   candle-convert verify model-dir/ model.gguf
   candle-convert verify model.gguf q4.gguf --certificate q4.verify.json
-  candle-convert verify model.onnx model.onnx --device cuda --nodes
+  candle-convert verify model.onnx half.onnx --input x=1x3x48x320 --nodes
 """
 SHOWN, FEW = 20, 5
 """Tensors that are listed where some fail, and where none does."""
 
 
 NETWORKS = (
-    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Networks: as for run; the rest is made up."),
+    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Networks: FILE.npy, 1x3x48x320, random ..."),
     click.option("--rtol", type=float, default=1e-4, metavar="X", help="Networks: difference allowed, relative to the greatest magnitude."),
     click.option("--atol", type=float, default=1e-6, metavar="X", help="Networks: difference allowed besides."),
     click.option("--nodes", is_flag=True, help="Networks: find the first value that differs."),
@@ -73,11 +73,12 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the na
 def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any], placed: dict[str, Any]) -> int:
     """Run both and compare outputs, and on request the values between."""
     from ..running.comparing import first_difference, outputs
-    from ..running.feeds import feeds
+    from ..running.feeds import feeds, hinting
 
     fed, told = feeds(before, values["inputs"])
     allowed = {"rtol": values["rtol"], "atol": values["atol"], "threads": values["threads"], "placed": placed}
-    rows = outputs(before, after, fed, **allowed)
+    with hinting(before, told):
+        rows = outputs(before, after, fed, **allowed)
     out = current()
     for line in told:
         out.say(f"input {printable(line)}")
