@@ -91,17 +91,18 @@ def convert(
 ) -> pipeline.Report:
     """Convert models to another format, dtype, sharding or naming; the format is that of the output's suffix.
 
-        cc.convert("model.pth", "model.safetensors", dtype="bf16", force=True)
+        cc.convert("model.pth", "model.safetensors", dtype="bf16")
 
     Args:
         inputs: a path or hub address, or several that become one model.
-        output: file or directory; the old one stays until the new one is complete and verified.
+        output: file or directory. An existing one is replaced when the new one is complete and verified, unless `force` is False; one of the
+            inputs is replaced only where `force` is True.
         options: how to convert; keyword arguments are fields of `Options` and win over it, sizes may be text such as "2GiB".
         progress: what is told how far it is, such as `RichProgress`.
 
     Raises:
         UsageError: options that are unknown or contradict each other.
-        UnsafeFileError: the output exists and `force` is not given; code in a pickle.
+        UnsafeFileError: the output exists and `force` is False, or it is an input and `force` is not True; code in a pickle.
         Error: others, with the file, the byte offset and a hint.
     """
     from . import pipeline
@@ -130,22 +131,26 @@ def load_file(path: PathLike, *, key: str | None = None, dequantize: str | None 
 
 
 @memory_limited
-def save_file(tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None) -> None:
-    """Write arrays, torch tensors or `Tensor`s to a file, replacing it when complete. The same values give the same bytes.
+def save_file(
+    tensors: Mapping[str, Any], path: PathLike, metadata: dict[str, str] | None = None, *, format: str | None = None, force: bool | None = None
+) -> None:
+    """Write arrays, torch tensors or `Tensor`s to a file. The same values give the same bytes.
 
     Args:
         tensors: by name.
         path: of the file; its suffix says the format.
         metadata: the file's key-value pairs.
         format: format name, None for that of the suffix.
+        force: as of `convert`: an existing file is replaced when the new one is complete, unless this is False.
 
-    Raises UsageError for values that are not arrays or tensors, UnsupportedError for dtypes that the format does not have.
+    Raises UsageError for values that are not arrays or tensors, UnsupportedError for dtypes that the format does not have, UnsafeFileError where the
+    file exists and `force` is False.
     """
     from . import pipeline
     from . import plan as planning
 
     graph = Graph(weights={name: _tensor(name, value) for name, value in tensors.items()}, metadata=dict(metadata or {}))
-    made = planning.plan_graph(graph, Path(path), Options(to=format, force=True))
+    made = planning.plan_graph(graph, Path(path), Options(to=format, force=force))
     pipeline.execute(made)
 
 

@@ -321,6 +321,14 @@ def _metadata(values: dict[str, Any]) -> dict[str, object]:
     return metadata
 
 
+def refuse_report(values: dict[str, Any]) -> None:
+    """UnsafeFileError where the file of ``--report`` exists, before anything is done."""
+    if values.get("report") is not None:
+        from .replacing import refuse_existing
+
+        refuse_existing(values["report"], force=values["force"])
+
+
 def write_report(path: str | None, payload: dict[str, Any]) -> None:
     """Write the JSON object of ``--report``."""
     if path is not None:
@@ -329,4 +337,4 @@ def write_report(path: str | None, payload: dict[str, Any]) -> None:
         from .replacing import replacing
 
         with replacing(path, force=True) as file:
-            file.write((json.dumps(payload, ensure_ascii=False, indent=2) + os.linesep).encode())
+            file.write((json.dumps(payload, ensure_ascii=False, indent=2) + os.linesep).encode("utf-8", "backslashreplace"))

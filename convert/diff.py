@@ -297,7 +297,19 @@ def _measured(a: Tensor, b: Tensor, tolerance: tuple[float, float], progress: Pr
 
 
 def _metadata(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:
-    return _changes(*({key: to_json(value) for key, value in side.items()} for side in (a, b)))
+    found = _changes(*({key: to_json(value) for key, value in side.items()} for side in (a, b)))
+    return [dataclasses.replace(change, **_shown(change, a, b)) for change in found]
+
+
+def _shown(change: Change, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Both sides as numbers and texts, with their types where these alone differ."""
+    from .metadata import kind_of, readable
+
+    sides = {side: values[change.name] for side, values in (("a", a), ("b", b)) if change.name in values}
+    shown = {side: readable(value) for side, value in sides.items()}
+    if len(shown) == 2 and shown["a"] == shown["b"]:
+        return {side: f"{kind_of(value)} {shown[side]}" for side, value in sides.items()}
+    return shown
 
 
 def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Change]:

@@ -26,10 +26,10 @@ def load(dtypes: Iterable[DType] = (BF16,)) -> None:
 
 
 def plain(tensor: Tensor) -> Tensor | None:
-    """The tensor as numbers that numpy has, blocks decoded when they are read; None where nothing can decode it."""
+    """The tensor as numbers that numpy has, blocks decoded when they are read; None for strings, and where nothing can decode it."""
     if tensor.qtype is not None:
         return dequantized(tensor) if tensor.qtype in codecs() else None
-    return None if tensor.dtype.numpy is None else tensor
+    return None if tensor.dtype.numpy is None or not tensor.dtype.block_nbytes else tensor
 
 
 def unit(tensor: Tensor) -> int:

@@ -48,11 +48,16 @@ class Change:
 
 
 def readable(value: Meta) -> Any:
-    """A value as JSON for people and programs that know its type: numbers and lists, non-finite numbers as text, bytes as base64."""
+    """A value as JSON for people and programs that know its type: numbers and lists, whole.
+
+    Non-finite numbers are text, complex ones pairs, bytes base64.
+    """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, complex):
+        return [readable(value.real), readable(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -77,14 +77,15 @@ class Network:
         Rename(dict(values or {}), dict(dims or {})).run(self.graph)
         return self
 
-    def save(self, path: str | os.PathLike[str], external_data: str = "auto", verify: str = "sample") -> pipeline.Report:
-        """Write an ONNX file, replacing it when complete.
+    def save(self, path: str | os.PathLike[str], external_data: str = "auto", verify: str = "sample", force: bool | None = None) -> pipeline.Report:
+        """Write an ONNX file.
 
         Args:
             external_data: whether tensors go into a file of their own: auto, never or always.
             verify: how much is read back and compared: none, sample or full.
+            force: as of `convert`: an existing file is replaced when the new one is complete, unless this is False.
         """
-        options = Options(to="onnx", external_data=external_data, opset=self.opset, verify=verify, force=True)
+        options = Options(to="onnx", external_data=external_data, opset=self.opset, verify=verify, force=force)
         return pipeline.execute(plan_graph(self.graph, Path(path), options))
 
 

@@ -35,6 +35,8 @@ class Changes(TypedDict, total=False):
     opset: int | None
     metadata: dict[str, object]
     nan: str
+    allow_overflow: bool
+    weights_only: bool
     tied: str
     verify: str
     keep_quantized: bool | None
@@ -42,7 +44,7 @@ class Changes(TypedDict, total=False):
     attachments: bool
     tokenizer: str | None
     chat_template: str | None
-    force: bool
+    force: bool | None
     resume: bool
     max_memory: int | str
     threads: int | None
@@ -75,7 +77,9 @@ class Options:
         lora: adapters of PEFT to merge, each ``DIR`` or ``DIR:STRENGTH``.
         attachments: whether tokenizer and config files travel along; tokenizer: another directory to take them from.
         chat_template: a file to take the chat template from.
-        force: replace an existing output; resume: go on with a killed run.
+        force: whether to replace an existing output: None replaces it unless it is an input, True even then, False (the command line without
+            --force) never. The old file stays until the new one is complete.
+        resume: go on with a killed run.
         max_memory: bytes that may be held beyond the base; threads: how many write.
     """
 
@@ -101,7 +105,7 @@ class Options:
     attachments: bool = True
     tokenizer: str | None = None
     chat_template: str | None = None
-    force: bool = False
+    force: bool | None = None
     resume: bool = False
     max_memory: int = 2 * 2**30
     threads: int | None = None

@@ -6,8 +6,9 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import field
+from pathlib import Path
 
-from ..runtime.errors import Error, FileAccessError, LimitError, UnsafeFileError
+from ..runtime.errors import Error, FileAccessError, LimitError
 from ..runtime.graph import Note
 from ..runtime.record import dataclass
 from ..runtime.units import counted, human_size
@@ -17,6 +18,7 @@ from .options import Options
 from .output import current
 from .plan import Plan, plan
 from .progress import NoProgress, Progress
+from .replacing import refuse_existing
 from .staging import Staging
 from .verify import verify
 from .writing import write
@@ -76,7 +78,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     except Error as error:
         if isinstance(error, LimitError | FileAccessError):
             staging.close()
-        elif error.code != "E-OUT-BUSY":
+        elif error.code not in ("E-OUT-BUSY", "E-OUT-LINK"):
             staging.discard()
         raise
     except BaseException:
@@ -87,9 +89,14 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     return Report(plan.inputs, outputs, len(plan.graph), plan.nbytes, verified, [*plan.graph.notes, *notes], seconds, overflows)
 
 
+def _is_input(path: Path, plan: Plan) -> bool:
+    """Whether a path leads to one of the files that are read."""
+    return path.exists() and any(os.path.samefile(path, file) for file in (*plan.graph.files, *plan.graph.beside) if os.path.exists(file))
+
+
 def _check_room(plan: Plan) -> None:
-    existing = [path for file in plan.files if (path := plan.folder / file.name).exists()]
-    if existing and not plan.options.force:
-        raise UnsafeFileError("E-OUT-EXISTS", existing[0], "exists and is left alone", hint="Say --force to replace it")
+    force = plan.options.force
+    for path in [] if force else [plan.folder / file.name for file in plan.files]:
+        refuse_existing(path, force=force is None and not _is_input(path, plan))
     if not plan.options.resume and plan.nbytes > plan.disk_free:
         raise LimitError("E-OUT-FULL", plan.folder, f"{plan.nbytes:,} bytes are to be written, {plan.disk_free:,} are free", hint="Free some space")

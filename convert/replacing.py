@@ -14,9 +14,14 @@ from .streams import STREAM, standard_output
 
 
 def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
-    """UnsafeFileError where `path` exists and `force` is not given; for before long work."""
-    if os.fspath(path) != STREAM and Path(path).exists() and not force:
-        raise UnsafeFileError("E-OUT-EXISTS", path, "exists and is left alone", hint="Say --force to replace it")
+    """UnsafeFileError where `path` exists, be it a link that leads nowhere, and `force` is not given; for before long work.
+
+    With `force` a link is replaced itself, and what it points to stays.
+    """
+    if os.fspath(path) != STREAM and os.path.lexists(path) and not force:
+        link = os.readlink(path) if os.path.islink(path) else None
+        what = "exists" if link is None else f"exists as a link to {link!r}"
+        raise UnsafeFileError("E-OUT-EXISTS", path, f"{what} and is left alone", hint="Use --force (force=True in Python) to replace it")
 
 
 @contextlib.contextmanager

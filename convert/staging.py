@@ -55,6 +55,10 @@ class Staging:
         """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
         self._made = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
+        for path in (self.partial, self.journal_path):
+            if path.is_symlink():
+                why = "is a link where a file of our own is written, which would change what it points to"
+                raise UnsafeFileError("E-OUT-LINK", path, why, hint="Remove the link")
         self._journal = self._locked()
         done = self._completed() if resume else None
         if done is None:

@@ -22,7 +22,7 @@ from ..runtime.graph import Graph, Meta
 from ..runtime.storage import Held, Storage
 from ..runtime.tensor import Tensor
 from .model_card import GENERATION, general
-from .opening import CONFIG
+from .opening import CONFIG, MODEL_KEYS
 from .output import human_size
 from .quantizing.filetypes import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
 from .quantizing.model import LEFT_ALONE
@@ -99,8 +99,11 @@ def translated(
 
 
 def _untranslated(graph: Graph, wanted: str, why: str, weights_only: bool) -> Rules:
-    """Leave names and parameters as they are, where that was asked for."""
-    if not weights_only:
+    """Leave names and parameters as they are, where that was asked for, or nothing says that the weights are a model's."""
+    from .modelling import stated
+
+    said = stated(graph)
+    if not weights_only and said is not None and (said[0] == GGUF or any(said[1].get(key) for key in MODEL_KEYS)):
         kind, lacks = ("a GGUF file", "general.architecture") if wanted == GGUF else ("a model directory", "a config.json")
         hint = "Use --weights-only to write the tensors under their own names, or write a single .safetensors file"
         raise UnsupportedError("E-OUT-ARCH", graph.files[0] if graph.files else None, f"{why}, and {kind} without {lacks} is not a model", hint=hint)

@@ -65,7 +65,7 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
     try:
         done = staging.open(resume)
         for file in staging.files:
-            handles.append(os.open(staging.path(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            handles.append(os.open(staging.path(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
             os.ftruncate(handles[-1], file.nbytes)
         jobs = jobs_of(staging.files)
         progress.start(sum(job.stop - job.start for job in jobs), skipped=sum(job.stop - job.start for job in jobs if job.number in done))

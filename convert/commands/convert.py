@@ -85,6 +85,7 @@ def carry_out(made: Plan, values: dict[str, Any]) -> None:
         current().say(" nothing written")
         current().emit({**plan_json(made), "warnings": notes_json(made.graph.notes)})
         return
+    arguments.refuse_report(values)
     current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
     report = execute(made, arguments.progress(values))
     show_report(report, made)

@@ -36,10 +36,10 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
 
     Reads headers only, but for the page of --html.
     """
-    from ...runtime.metadata import to_json
     from ...runtime.passes.select import Select
     from ...runtime.passes.weights import collected
     from ..graph_facts import facts
+    from ..metadata import readable
     from ..prequantized import summary
 
     graph = arguments.open_input(path, values, upgraded=False, dequantized=False)
@@ -80,7 +80,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
                     {"name": name, "dtype": tensor.dtype.name, "shape": list(tensor.shape), "bytes": tensor.nbytes}
                     for name, tensor in graph.weights.items()
                 ],
-                "metadata": {str(key): to_json(value) for key, value in graph.metadata.items()},
+                "metadata": {str(key): readable(value) for key, value in graph.metadata.items()},
                 "files": {name: storage.nbytes for name, storage in graph.attachments.items()},
                 "warnings": notes_json(graph.notes),
                 **({} if made_of is None else {"graph": made_of}),

@@ -131,6 +131,7 @@ def carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
         return
     if _is_automatic(values):
         _show_table(made, made.sampled())
+    arguments.refuse_report(values)
     current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
     report = execute(made.plan, arguments.progress(values))
     report.notes += made.block_notes()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FileAccessError, UnsafeFileError, UnsupportedError, printable
+from ...runtime.errors import FileAccessError, UnsupportedError, printable
 from .. import arguments, destination
 from ..output import current
 from ..streams import STREAM
@@ -236,11 +236,10 @@ def _write_gguf(graph: Graph, output: str, force: bool) -> None:
 
 
 def _write_files(files: dict[str, bytes], folder: Path, force: bool) -> list[str]:
-    from ..replacing import replacing
+    from ..replacing import refuse_existing, replacing
 
-    existing = next((name for name in sorted(files) if (folder / name).exists()), None)
-    if existing is not None and not force:
-        raise UnsafeFileError("E-OUT-EXISTS", folder / existing, "exists and is left alone", hint="Say --force to replace it")
+    for name in sorted(files):
+        refuse_existing(folder / name, force=force)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

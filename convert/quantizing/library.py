@@ -158,9 +158,9 @@ class QuantizationPlan:
     def __str__(self) -> str:
         return "\n".join(table.text(self.choices, self._shown.sampled()))
 
-    def save_recipe(self, path: PathLike, *, force: bool = False) -> None:
-        """Write the rules that decide as TOML."""
-        with replacing(path, force=force) as file:
+    def save_recipe(self, path: PathLike, *, force: bool | None = None) -> None:
+        """Write the rules that decide as TOML; an existing file is replaced unless `force` is False."""
+        with replacing(path, force=force is not False) as file:
             file.write(recipe.to_toml(self._shown.recipe).encode())
 
     def execute(self, output: PathLike, *, progress: Progress | None = None, **changes: Any) -> QuantizationReport:

@@ -126,6 +126,7 @@ def _carry_out(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> No
         current().say(" nothing written")
         current().emit({**plan_json(made), **payload, "warnings": notes_json(made.graph.notes)})
         return
+    arguments.refuse_report(values)
     current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
     report = execute(made, arguments.progress(values))
     show_report(report, made)

@@ -11,6 +11,7 @@ from ...runtime.dtype import DTYPES, BlockType, DType
 from ...runtime.errors import UnsafeFileError, UnsupportedError
 from ...runtime.format import Format
 from ...runtime.graph import Graph
+from ...runtime.units import counted
 from . import filetypes
 from .choosing import Choice, Chooser, needs_importance
 from .imatrix import Importance
@@ -56,12 +57,12 @@ def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, imp
 
 def _nothing(choices: Sequence[Choice]) -> str:
     """Why nothing would be quantized."""
-    matrices = [choice for choice in choices if len(choice.weight.shape) > 1]
-    blocks = sum(choice.weight.dtype.kind == "block" for choice in choices)
-    if blocks:
-        return f"nothing would be quantized: {blocks} of {len(choices)} tensors are quantized already, and the others keep their type"
-    kept = f"; its {len(matrices)} matrices, such as {matrices[0].weight.name!r}, keep their type" if matrices else ", and the model has no matrix"
-    return f"nothing would be quantized: of {len(choices)} tensors only matrices are{kept}"
+    matrices = [choice.weight for choice in choices if len(choice.weight.shape) > 1]
+    if any(matrix.dtype.kind == "block" for matrix in matrices):
+        return "nothing would be quantized: the matrices have the type already, or keep theirs"
+    if matrices:
+        return f"nothing would be quantized: {counted(len(matrices), 'matrix', 'matrices')}, such as {matrices[0].name!r}, would not change"
+    return f"nothing would be quantized: the model has {counted(len(choices), 'tensor')} and no matrix"
 
 
 def _calibration(model: str, request: Quantization) -> str:

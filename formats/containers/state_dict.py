@@ -115,7 +115,7 @@ def _is_under(path: Path, places: Container[Path]) -> bool:
 
 
 def _add_weight(graph: Graph, leaf: Leaf, path: Path) -> None:
-    name = ".".join(path) or "value"
+    name = ".".join(path) if path else "value"
     if name in graph.weights:
         hint = "Choose one part of the file with --key"
         raise FormatError("E-PTH-NAME-TWICE", graph.files[0], f"two tensors are called {name!r} when nested keys are joined by dots", hint=hint)
@@ -133,10 +133,10 @@ def _add_metadata(graph: Graph, leaves: Sequence[Leaf], prefix: Path, left: Cont
         path = leaf.path[len(prefix) :] if leaf.path[: len(prefix)] == prefix else leaf.path
         value, size = _meta(leaf.value)
         if size > VALUE_LIMIT or total + size > TOTAL_LIMIT:
-            dropped.append(".".join(path) or "value")
+            dropped.append(".".join(path) if path else "value")
             continue
         total += size
-        graph.metadata.setdefault(".".join(path) or "value", value)
+        graph.metadata.setdefault(".".join(path) if path else "value", value)
     if dropped:
         graph.note("W-METADATA", f"too large for metadata and left out: {', '.join(dropped[:LISTED])}")
 
