@@ -150,12 +150,12 @@ def opened(text: str, offline: bool = False) -> Adapter:
     path, strength = _split(text)
     local = hub.resolve(path, None, offline) if hub.is_uri(path) else Path(path)
     if not (local / CONFIG).is_file():
-        raise FileAccessError("E-LORA-DIR", path, f"holds no {CONFIG}", hint="Name the directory that PEFT saved, or DIR:STRENGTH")
+        raise FileAccessError("E-LORA-DIR", path, f"holds no {CONFIG}", hint="Use the directory that PEFT saved, or DIR:STRENGTH")
     source = Source(local / CONFIG)
     source.budget.charge(source.size, CONFIG)
     config = parse(source.read(0, source.size), source, 0, "E-LORA-CONFIG")
     if not isinstance(config, dict):
-        raise FormatError("E-LORA-CONFIG", source.path, "is no JSON object")
+        raise FormatError("E-LORA-CONFIG", source.path, "is not a JSON object")
     file = next((local / name for name in WEIGHTS if (local / name).is_file()), None)
     if file is None:
         raise FileAccessError("E-LORA-DIR", path, "holds no weights", hint=f"Looked for {', '.join(WEIGHTS)}")
@@ -182,7 +182,7 @@ def _split(text: str) -> tuple[str, float]:
     except ValueError as error:
         raise UsageError("E-OPTION", None, f"--lora {text!r} is not of the form DIR[:STRENGTH]") from error
     if not math.isfinite(value):
-        raise UsageError("E-OPTION", None, f"--lora {text!r} has no finite strength")
+        raise UsageError("E-OPTION", None, f"--lora {text!r} needs a finite strength")
     return path, value
 
 

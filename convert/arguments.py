@@ -92,14 +92,14 @@ def _report(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 
 COMMON = (
     click.option("--json", is_flag=True, expose_value=False, is_eager=True, callback=_flag("json"), help="One JSON object on standard output."),
-    click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_flag("quiet"), help="Say nothing but errors."),
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_flag("quiet"), help="Print errors only."),
     click.option("--limit", multiple=True, metavar="NAME=N", expose_value=False, callback=_limits, help="header=256MB, time=10m, zip_ratio=200 ..."),
 )
 READING = (
-    click.option("--from", "source_format", metavar="FMT", type=FORMAT, help="Input format, instead of recognising it."),
-    click.option("--key", metavar="NAME", help="Nested dictionary of a pickle that holds the weights (default: found, and told)."),
+    click.option("--from", "source_format", metavar="FMT", type=FORMAT, help="Input format (default: recognised by content)."),
+    click.option("--key", metavar="NAME", help="Nested dictionary of a pickle that holds the weights (default: found)."),
     click.option("--allow-global", multiple=True, metavar="NAME", help="Pickle name to read as an inert record; it is never called."),
-    click.option("--npz-void", metavar="DTYPE", type=DTYPE, help="Dtype of npy entries that say '1-byte void'."),
+    click.option("--npz-void", metavar="DTYPE", type=DTYPE, help="Dtype of npy entries of type '1-byte void'."),
     click.option("--revision", metavar="REV", help="Revision of an hf:// repository."),
     click.option("--offline", is_flag=True, help="hf:// from the cache only."),
 )
@@ -108,21 +108,21 @@ PROGRESS = (
 )
 DEVICE = (
     click.option("--device", metavar="DEVICE", default="cpu", help="cpu (default), cuda or cuda:N."),
-    click.option("--max-device-memory", metavar="SIZE", help="The most bytes on the card (default: what is free there)."),
+    click.option("--max-device-memory", metavar="SIZE", help="Maximum bytes on the card (default: what is free)."),
     click.option("--gpu-layers", metavar="N|auto", help="Layers that run on the card, auto for those that fit (default: all)."),
 )
 PLACING = (
     click.option("-f", "--force", is_flag=True, help="Replace an existing output."),
-    click.option("--resume", is_flag=True, help="Go on with a run that was killed."),
+    click.option("--resume", is_flag=True, help="Continue a run that was killed."),
     click.option("--dry-run", is_flag=True, help="Show the plan with sizes, memory and disk; write nothing."),
     click.option("--verify", default="sample", type=click.Choice(["none", "sample", "full"]), help="How much is read back and compared."),
-    click.option("--max-memory", default="2GiB", metavar="SIZE", help="Bytes held beyond the base memory (default 2GiB)."),
+    click.option("--max-memory", default="2GiB", metavar="SIZE", help="Memory for data beyond the program itself (default 2GiB)."),
     click.option("--threads", type=click.IntRange(1), help="Writing threads (default: the cores, at most 4)."),
     *PROGRESS,
 )
 SHARDING = (
-    click.option("--shard-size", "--split-max-size", "--max-shard-size", metavar="SIZE", help="The most one output file holds: 5GB."),
-    click.option("--shard-tensors", type=click.IntRange(1), metavar="N", help="The most tensors one output file holds."),
+    click.option("--shard-size", "--split-max-size", "--max-shard-size", metavar="SIZE", help="Maximum size of an output file: 5GB."),
+    click.option("--shard-tensors", type=click.IntRange(1), metavar="N", help="Maximum number of tensors in an output file."),
 )
 CHOOSING = (
     click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches."),
@@ -133,13 +133,13 @@ CHOOSING = (
 ALLOW_OVERFLOW = click.option("--allow-overflow", is_flag=True, help="Write tensors of which over 0.1 % exceed the new dtype's range.")
 WEIGHTS_ONLY = click.option("--weights-only", is_flag=True, help="Write the tensors where OUT cannot say which model they are.")
 VALUES = (
-    click.option("--dtype", "--outtype", metavar="DTYPE", type=DTYPE, help="Of floating-point weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits)."),
-    click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Of the weights whose name matches."),
-    click.option("--keep-quantized/--no-keep-quantized", default=None, help="Weights of GPTQ, AWQ, bitsandbytes ... as stored, or as numbers."),
-    click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a cast weight does."),
+    click.option("--dtype", "--outtype", metavar="DTYPE", type=DTYPE, help="Dtype of float weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits)."),
+    click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Dtype of weights whose name matches."),
+    click.option("--keep-quantized/--no-keep-quantized", default=None, help="GPTQ, AWQ, bitsandbytes ... weights as stored, or dequantized."),
+    click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What to do about a NaN in a cast weight."),
     ALLOW_OVERFLOW,
     WEIGHTS_ONLY,
-    click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What names that share their bytes do."),
+    click.option("--tied", default="clone", type=click.Choice(["clone", "dedupe", "error"]), help="What to do about names that share their bytes."),
 )
 MERGING = (
     click.option("--lora", multiple=True, metavar="DIR[:STRENGTH]", type=PATH, help="Merge a LoRA adapter of PEFT into the weights (repeatable)."),
@@ -152,7 +152,7 @@ CARRYING = (
     click.option("--metadata", multiple=True, metavar="K=V", help="Set a metadata key."),
     click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),
     click.option("--tokenizer", metavar="DIR", type=PATH, help="Take tokenizer and config files from another directory."),
-    click.option("--no-tokenizer", is_flag=True, help="Leave tokenizer and config files behind."),
+    click.option("--no-tokenizer", is_flag=True, help="Do not copy tokenizer and config files."),
     click.option("--chat-template", metavar="FILE", type=PATH, help="Take the chat template from a file."),
 )
 OUTPUT = (
@@ -234,7 +234,7 @@ def device(values: dict[str, Any]) -> dict[str, Any]:
             raise UsageError("E-OPTION", None, "--max-device-memory and --gpu-layers need --device cuda")
         return {"device": name}
     if layers is not None and layers != "auto" and not layers.isdecimal():
-        raise UsageError("E-OPTION", None, f"--gpu-layers {layers} is no number of layers", expected="a number or auto")
+        raise UsageError("E-OPTION", None, f"--gpu-layers {layers} is not a number of layers", expected="a number or auto")
     from ..runtime.cuda.machine import number_of
 
     number_of(name)
@@ -296,7 +296,7 @@ def _map(path: str | None) -> tuple[tuple[str, str], ...]:
         with open(path, "rb") as file:
             table = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise UsageError("E-MAP", path, f"is no TOML table: {error}") from error
+        raise UsageError("E-MAP", path, f"is not a TOML table: {error}") from error
     if not all(isinstance(value, str) for value in table.values()):
         raise UsageError("E-MAP", path, "has values that are not names", hint='One line a tensor: "old.name" = "new.name"')
     return tuple(table.items())
@@ -312,7 +312,7 @@ def _metadata(values: dict[str, Any]) -> dict[str, object]:
             with open(path, encoding="utf-8") as file:
                 metadata.update(json.load(file))
         except (OSError, ValueError, TypeError) as error:
-            raise UsageError("E-METADATA-FILE", path, f"is no JSON object: {error}") from error
+            raise UsageError("E-METADATA-FILE", path, f"is not a JSON object: {error}") from error
     for text in values.get("metadata", ()):
         key, equals, value = text.partition("=")
         if not equals:

@@ -26,7 +26,7 @@ def keys_for_gguf(graph: Graph, model: Model) -> dict[str, Meta]:
     types = model.config.values.get("token_types", 1) if architecture in ENCODERS else None
     found = gguf_metadata(graph, architecture, None if embedding is None else embedding.shape[0], types)
     if not found:
-        graph.note("W-TOKENIZER-NONE", "there are no tokenizer files, so that programs which read the output cannot tell text from it")
+        graph.note("W-TOKENIZER-NONE", "there are no tokenizer files; programs that read the output cannot encode text for it")
     return found
 
 

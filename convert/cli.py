@@ -25,7 +25,7 @@ from .spelling import explained, is_path, refuse_alone, refuse_command
 COMMANDS = "convert.commands"
 ALIASES = {"ls": "inspect"}
 BUG = 70
-LAST_WORDS = "✗ E-MEMORY  memory cannot be had, not even to say for what\n".encode()
+LAST_WORDS = "✗ E-MEMORY  out of memory\n".encode()
 TIMED = frozenset(("bench", "profile"))
 """Commands whose measurements a timer would disturb."""
 PROGRAM = "candle-convert"

@@ -32,7 +32,7 @@ def unknown(name: str) -> UsageError:
     known = {each for _, architecture in families() for each in (architecture.name, *architecture.model_types, *architecture.gguf)}
     near = difflib.get_close_matches(name.lower(), sorted(known), 3, 0.5)
     hint = f"The nearest: {', '.join(near)}" if near else "candle-convert models list shows what is known"
-    return UsageError("E-ARCH-NAME", None, f"there is no architecture {name!r}, and no such file", hint=hint)
+    return UsageError("E-ARCH-NAME", None, f"unknown architecture {name!r}, and no such file", hint=hint)
 
 
 class _Asked(Mapping[str, Any]):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 IDLE = ("labels", "pad")
 """Rows that do not change what is computed of tokens."""
-HINT = "Write safetensors or ONNX, which say it all"
+HINT = "Write safetensors or ONNX, which hold all of it"
 SHOWN = 60
 """Characters of a value that a message shows."""
 
@@ -32,7 +32,7 @@ def check_expressible(graph: Graph, model: Model) -> None:
     path = graph.files[0] if graph.files else None
     if refused:
         said = "; ".join(f"{_title(row)} is {_text(ours)}, and files mean {_text(theirs)}" for row, ours, theirs in refused)
-        why = f"GGUF files of the architecture {model.architecture.gguf[0]} have no key for some of its settings: {said}"
+        why = f"GGUF files of the architecture {model.architecture.gguf[0]} lack a key for some of its settings: {said}"
         raise UnsupportedError("E-GGUF-SETTING", path, why, hint=HINT)
     for row, ours, theirs, why in small:
         graph.note("W-GGUF-SETTING", f"GGUF files have no key for it: {_title(row)} is {_text(ours)}, and files mean {_text(theirs)}; {why}")
@@ -94,7 +94,7 @@ def _approximated(ours: Any, theirs: Any, config: Config) -> str | None:
 
 def _stretched(ours: Any, theirs: Any, config: Config) -> str | None:
     if ours["type"] == "dynamic":
-        return f"texts of up to {config.context:,} tokens stay as they are"
+        return f"sequences of up to {config.context:,} tokens stay as they are"
     if ours["type"] == theirs["type"] == "yarn" and ours.get("truncate") is False:
         return "the range of its frequencies is rounded, as llama.cpp does"
     return None

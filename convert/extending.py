@@ -52,7 +52,7 @@ def register_op(
 
     def registered(function: Function) -> Function:
         if registry.operator(name, domain) is not None and not replace:
-            raise UsageError("E-OP-EXISTS", None, f"there is an operator {domain or 'ai.onnx'}.{name} already", hint="Say replace=True")
+            raise UsageError("E-OP-EXISTS", None, f"the operator {domain or 'ai.onnx'}.{name} already exists", hint="Use replace=True")
 
         def compute(*inputs: Any, call: Call, **attributes: Any) -> Any:
             return function(Context(attributes, call.node.name, call.wanted), *inputs)

@@ -46,11 +46,11 @@ def _kind(is_a: str, name: str, content: bytes | None, hint: str) -> Foreign:
 
 KINDS = (
     _kind("a TensorFlow Lite model", r".*\.(tflite|lite)", rb".{4}TFL3", f"Use `{TF2ONNX} --tflite {{name}} --output model.onnx`"),
-    _kind("an ONNX Runtime model (ORT format)", r".*\.ort", rb".{4}ORTM", "Name the .onnx file that it was made from"),
+    _kind("an ONNX Runtime model (ORT format)", r".*\.ort", rb".{4}ORTM", "Use the .onnx file that it was made from"),
     _kind("an ExecuTorch program", r".*\.pte", rb".{4}ET1\d", "Export the PyTorch model itself with torch.onnx.export, or save its state_dict"),
     _kind(
         "a TensorRT engine, compiled for one GPU and one version", r".*\.(engine|plan|trt)", rb"[fp]trt",
-        "Name the ONNX file that it was built from",
+        "Use the ONNX file that it was built from",
     ),
     _kind("a TensorFlow SavedModel", r"saved_model\.pb", None, f"Use `{TF2ONNX} --saved-model {{parent}} --output model.onnx`"),
     _kind(
@@ -77,14 +77,14 @@ KINDS = (
     _kind("MXNet parameters", r".*\.params", rb"\x12\x01\x00{6}", "Use mxnet.onnx.export_model in Python"),
     _kind(
         "an OpenVINO model", r".*openvino.*\.(xml|bin)", rb"\s*<\?xml[^>]*>\s*<net\s",
-        "Name the ONNX or PyTorch model that it was made from; OpenVINO does not write ONNX",
+        "Use the ONNX or PyTorch model that it was made from; OpenVINO does not write ONNX",
     ),
     _kind(
         "a fastText model", r".*\.ftz", rb"\xba\x16O/", 'In Python: numpy.save("vectors.npy", fasttext.load_model("{name}").get_input_matrix())'
     ),
     _kind("a Torch7 file", r".*\.t7", None, 'Save its tensors with torchfile.load("{name}") and numpy.savez'),
-    _kind("an MNN model", r".*\.mnn", None, "Name the ONNX file that it was made from"),
-    _kind("an ncnn model", r".*\.param", rb"7767517\n", "Name the ONNX file that it was made from"),
+    _kind("an MNN model", r".*\.mnn", None, "Use the ONNX file that it was made from"),
+    _kind("an ncnn model", r".*\.param", rb"7767517\n", "Use the ONNX file that it was made from"),
     _kind("a MATLAB file", r".*\.mat", rb"MATLAB 5\.0 MAT-file", 'In Python: numpy.savez("model.npz", **scipy.io.loadmat("{name}"))'),
     _kind("an R data file", r".*\.(rds|rda|rdata)", None, "Save the tensors as npz or safetensors first"),
     _kind(

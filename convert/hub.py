@@ -43,7 +43,7 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         hint = f"Check the name, the network and HF_TOKEN; to work offline, run `hf download {repo}` while there is a network"
-        raise FileAccessError("E-HUB-FETCH", None, f"{uri} cannot be had: {reason}", hint=hint) from error
+        raise FileAccessError("E-HUB-FETCH", None, f"{uri} cannot be downloaded: {reason}", hint=hint) from error
 
 
 def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:

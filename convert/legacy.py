@@ -56,7 +56,7 @@ def modern(graph: Graph) -> Graph:
     metadata["llama.attention.layer_norm_rms_epsilon"] = numpy.float32(EPSILON)
     made = dataclasses.replace(graph, weights=weights, metadata={**metadata, **_tokenizer(graph)}, notes=list(graph.notes))
     if graph.format == "ggml":
-        made.note("W-LEGACY-EPSILON", "the file does not say the epsilon of the norms: 1e-05 is taken, which is Llama 2's; Llama 1 has 1e-06")
+        made.note("W-LEGACY-EPSILON", "the file does not store the epsilon of the norms; using Llama 2's 1e-05 (Llama 1 has 1e-06)")
     return made
 
 

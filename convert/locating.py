@@ -55,7 +55,7 @@ def _link(text: str, match: re.Match[str]) -> UsageError:
     address, revision = _address(match)
     if address is None:
         other = next((what for part, what in OTHER_REPOSITORIES.items() if f"/{part}/" in text), None)
-        hint = f"hf:// reads model repositories, not {other}; download the file first" if other else "Download the file and name the local copy"
+        hint = f"hf:// reads model repositories, not {other}; download the file first" if other else "Download the file and use the local copy"
         return UsageError("E-IN-LINK", text, "links are not opened", hint=hint)
     more = f" --revision {revision}" if revision else ""
     return UsageError("E-IN-LINK", text, "links are not opened, hf:// addresses are", hint=f"Use {address}{more}")

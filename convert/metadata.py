@@ -87,7 +87,7 @@ def typed(text: str, kind: str | None, old: Meta = None) -> Meta:
     kind = kind or {"int": "i64", "float": "f64", "none": "str", "bytes": "str"}.get(kind_of(old), kind_of(old))
     base = kind.removesuffix("[]")
     if base not in TYPES or kind == "json[]":
-        raise UsageError("E-META-TYPE", None, f"there is no metadata type {kind!r}", hint=f"Types: {', '.join(TYPES)}, and lists such as i32[]")
+        raise UsageError("E-META-TYPE", None, f"unknown metadata type {kind!r}", hint=f"Types: {', '.join(TYPES)}, and lists such as i32[]")
     try:
         if kind == "json":
             return json.loads(text, parse_constant=_no_constant)
@@ -97,7 +97,7 @@ def typed(text: str, kind: str | None, old: Meta = None) -> Meta:
         return _array(items, base)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         why = f"{text[:60]!r} is not a valid {kind}: {error}"
-        raise UsageError("E-META-VALUE", None, why, hint="Name another type with --type") from error
+        raise UsageError("E-META-VALUE", None, why, hint="Choose another type with --type") from error
 
 
 def _scalar(text: str, kind: str) -> Meta:
@@ -163,7 +163,7 @@ def plan_rewrite(graph: Graph, path: str, output: str | None, changes: list[Chan
     target = _only_file(graph, path)
     if graph.notes and not options.force:
         why = f"could lose something when it is rewritten: {graph.notes[0].message}"
-        raise UnsafeFileError("E-META-PLACE", path, why, hint="Name another output with -o, or say --force")
+        raise UnsafeFileError("E-META-PLACE", path, why, hint="Choose another output with -o, or use --force")
     made = plan_graph(graph, target.with_name(target.name + format.suffixes[0]), dataclasses.replace(options, force=True), [path])
     made.files[:] = [dataclasses.replace(file, name=target.name) for file in made.files]
     return made
@@ -173,7 +173,7 @@ def _only_file(graph: Graph, path: str) -> Path:
     """The file that a model is; UnsafeFileError where it is several."""
     if len(graph.files) != 1:
         why = f"is a model of {len(graph.files)} files, which are not replaced all at once"
-        raise UnsafeFileError("E-META-PLACE", path, why, hint="Name the output with -o")
+        raise UnsafeFileError("E-META-PLACE", path, why, hint="Choose the output with -o")
     return Path(graph.files[0])
 
 
@@ -191,7 +191,7 @@ def _plan_edit(graph: Graph, path: str, output: str | None, changes: list[Change
     for other in copied:
         if Path(other).resolve().parent != Path(source.path).resolve().parent:
             why = f"has tensors in {other}, which is not beside it"
-            hint = "Name an output in the same folder, or change the model in place"
+            hint = "Choose an output in the same folder, or change the model in place"
             raise UnsafeFileError("E-META-PLACE", path, why, hint=hint)
         held = Source(other)
         whole = Tensor(U8, (held.size,), Region(held, 0, held.size))

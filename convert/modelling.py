@@ -135,7 +135,8 @@ def load(
     model = modelled(graph)
     if task is not None:
         if task not in TASKS or (task == "classification" and "classifier.weight" not in model.weights):
-            raise UsageError("E-ARCH-TASK", graph.files[0] if graph.files else None, f"the model has no task {task!r}", expected=" or ".join(TASKS))
+            why = f"the model does not support the task {task!r}"
+            raise UsageError("E-ARCH-TASK", graph.files[0] if graph.files else None, why, expected=" or ".join(TASKS))
         model.config.values["task"] = task
     context = model.config.values.get("context")
     return LanguageModel(mapped(built(model)), threads, activations, functools.partial(tokenizer_of, graph), context, **placed)

@@ -44,7 +44,7 @@ class Network:
         left = frozenset(skip)
         unknown = sorted(left - set(PASSES))
         if unknown:
-            raise UsageError("E-OPTION", None, f"there is no pass {unknown[0]!r}", hint=f"Passes: {', '.join(PASSES)}")
+            raise UsageError("E-OPTION", None, f"unknown pass {unknown[0]!r}", hint=f"Passes: {', '.join(PASSES)}")
         newest = self.opset or max(self.graph.opsets.get("", USUAL), USUAL)
         Simplify(size(max_fold) if isinstance(max_fold, str) else max_fold, left, newest).run(self.graph)
         return self
@@ -93,5 +93,5 @@ def read(path: str | os.PathLike[str]) -> Network:
     """A network of a file; its weights are read when they are needed. UsageError where the file holds weights only."""
     graph = api.open(path)
     if not graph.outputs:
-        raise UsageError("E-RUN-NODES", str(path), "holds weights only, there is no graph", hint="Name an .onnx file")
+        raise UsageError("E-RUN-NODES", str(path), "holds weights only, without a graph", hint="Use an .onnx file")
     return Network(graph)

@@ -130,7 +130,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     for name in sorted(set(names.values())):
         shard = contained(path.parent, name, source.path)
         if not os.path.exists(shard):
-            raise FileAccessError("E-SHARD-MISSING", path, f"the shard {name!r} is not there", hint="Download all shards into the same folder")
+            raise FileAccessError("E-SHARD-MISSING", path, f"the shard {name!r} is missing", hint="Download all shards into the same folder")
         shards[name] = read_file(shard, options, format)
     for name, part in shards.items():
         promised = {tensor for tensor, file in names.items() if file == name}
@@ -161,7 +161,7 @@ def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
     names = [name for name in listed(folder) if name.endswith(ATTACHED_SUFFIXES) and not name.endswith(INDEX) and os.path.isfile(folder / name)]
     if len(names) > ATTACHED_MOST:
         usual = [name for name in names if name.startswith(ATTACHED_STEMS)][:ATTACHED_MOST]
-        graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are left behind")
+        graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are not copied")
         names = usual
     found: dict[str, Storage] = {}
     for name in names:
@@ -169,5 +169,5 @@ def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
         if attachment.size <= ATTACHED_LIMIT:
             found[name] = Region(attachment, 0, attachment.size)
         else:
-            graph.note("W-ATTACHMENT", f"{name} has over {ATTACHED_LIMIT >> 20} MiB and is left behind")
+            graph.note("W-ATTACHMENT", f"{name} has over {ATTACHED_LIMIT >> 20} MiB and is not copied")
     return found

@@ -202,7 +202,7 @@ def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
         text = name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")
         if not text or name.lower() in written:
             why = f"the model carries a file {name!r}, which is {'the name of a file to be written' if text else 'no text that belongs to a model'}"
-            raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Leave such files behind with --no-tokenizer")
+            raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Use --no-tokenizer to leave such files out")
 
 
 def _refuse_part(graph: Graph, options: Options) -> None:
@@ -224,7 +224,7 @@ def target_format(output: str, options: Options) -> Format:
     if format is None or format.layout is None:
         writable = [known.name for known in recognise.formats() if known.layout is not None]
         if format is None:
-            raise UsageError("E-OUT-FORMAT", output, "has no suffix that names a format", hint=f"Say --to {'|'.join(writable)}")
+            raise UsageError("E-OUT-FORMAT", output, "needs a suffix that names a format", hint=f"Use --to {'|'.join(writable)}")
         raise UnsupportedError("E-OUT-FORMAT", output, f"{format.name} is only read", hint=f"Written are: {', '.join(writable)}")
     return format
 

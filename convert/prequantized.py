@@ -70,7 +70,7 @@ def found(graph: Graph) -> Unpacked | None:
     unpacked = scheme.unpack(Checkpoint(said, graph.weights, path))
     for name, parts in unpacked.parts.items():
         if name in graph.weights and name not in parts:
-            raise FormatError("E-PACKED-TWICE", path, f"the weight {name!r} is there both quantized and as numbers")
+            raise FormatError("E-PACKED-TWICE", path, f"the weight {name!r} is stored both quantized and in plain form")
     return unpacked if unpacked.weights else None
 
 
@@ -96,7 +96,7 @@ def note_kept(graph: Graph) -> None:
     """Say on `graph`, whose weights go out as they are stored, that they are quantized."""
     said = declaration(graph)
     if said is not None and method_of(said) in schemes() and (unpacked := found(graph)) is not None:
-        graph.note("W-PREQUANTIZED", f"{summary(unpacked)} left as stored; --dtype f16 makes numbers of them")
+        graph.note("W-PREQUANTIZED", f"{summary(unpacked)} left as stored; --dtype f16 dequantizes them")
 
 
 def summary(unpacked: Unpacked) -> str:

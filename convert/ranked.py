@@ -55,7 +55,7 @@ def load_ranked(
     if not 2 <= size <= MOST:
         raise UsageError("E-OPTION", None, "--tensor-parallel needs 2 ranks or more", found=size)
     if gpu_layers is not None:
-        raise UsageError("E-OPTION", None, "--tensor-parallel and --gpu-layers do not go together")
+        raise UsageError("E-OPTION", None, "--tensor-parallel and --gpu-layers cannot be combined")
     options = {"threads": threads or max(1, len(os.sched_getaffinity(0)) // size), "activations": activations, "device_memory": device_memory}
     cards, identity = _cards(device, size)
     graph, given = _part(opening, 0, size)

@@ -30,7 +30,7 @@ def formats() -> tuple[Format, ...]:
 def by_name(name: str) -> Format:
     """The format with that name."""
     if name not in registry.names("formats"):
-        raise UsageError("E-FORMAT-NAME", None, f"there is no format {name!r}", hint=f"Formats: {', '.join(registry.names('formats'))}")
+        raise UsageError("E-FORMAT-NAME", None, f"unknown format {name!r}", hint=f"Formats: {', '.join(registry.names('formats'))}")
     found: Format = registry.load("formats", name, "FORMAT")
     return found
 
@@ -121,7 +121,7 @@ NOT_MODELS = (
         "E-FILE-ZIP",
         rb"PK\x03\x04",
         "a zip archive without tensors",
-        "Unpack it, or name the weights file",
+        "Unpack it, or use the weights file itself",
     ),
     _kind(
         "E-FILE-HDF5",
@@ -133,7 +133,7 @@ NOT_MODELS = (
         "E-FILE-IMAGE",
         rb"\x89PNG|\xff\xd8\xff|GIF8|%PDF",
         "an image or document, not weights",
-        "Name the model file",
+        "Use the model file",
     ),
     _kind(
         "E-FILE-EMPTY",
@@ -145,7 +145,7 @@ NOT_MODELS = (
         "E-FILE-JSON",
         rb'\s*[{\[]\s*["{\[\]}]',
         "a JSON text, not weights",
-        "Name the weights file, its *.index.json, or the model directory",
+        "Use the weights file, its *.index.json, or the model directory",
     ),
     _kind(
         "E-FILE-TEXT",

@@ -20,8 +20,8 @@ def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
     """
     if os.fspath(path) != STREAM and os.path.lexists(path) and not force:
         link = os.readlink(path) if os.path.islink(path) else None
-        what = "exists" if link is None else f"exists as a link to {link!r}"
-        raise UnsafeFileError("E-OUT-EXISTS", path, f"{what} and is left alone", hint="Use --force (force=True in Python) to replace it")
+        what = "already exists" if link is None else f"already exists, as a link to {link!r}"
+        raise UnsafeFileError("E-OUT-EXISTS", path, what, hint="Use --force (force=True in Python) to replace it")
 
 
 @contextlib.contextmanager

@@ -321,7 +321,7 @@ def _look_name(source: Source, text: str | None) -> Iterator[Finding | Located]:
     if suffix in (".py", ".pyc", ".pyx", ".ipynb"):
         yield Finding("W-SCAN-PYTHON", "warning", "Python code, which trust_remote_code would run")
     if suffix in (".jinja", ".jinja2", ".j2"):
-        yield from configuration.template(text, None) if text is not None else (Finding("E-SCAN-TEMPLATE", "error", "the template is no UTF-8 text"),)
+        yield from configuration.template(text, None) if text is not None else (Finding("E-SCAN-TEMPLATE", "error", "the template is not UTF-8"),)
     if suffix == ".json":
         yield from configuration.look(Region(source, 0, source.size), source, None)
 

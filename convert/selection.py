@@ -93,7 +93,7 @@ def select(graph: Graph, text: str) -> Selection:
 
         near = difflib.get_close_matches(name, list(graph.weights), 3, 0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "List them with candle-convert inspect"
-        raise UsageError("E-TENSOR-NAME", graph.files[0] if graph.files else None, f"there is no tensor {name!r}", hint=hint)
+        raise UsageError("E-TENSOR-NAME", graph.files[0] if graph.files else None, f"no tensor named {name!r}", hint=hint)
     assert match is not None
     return _indexed(name, graph.weights[name], match["index"])
 
@@ -116,7 +116,7 @@ def _indexed(name: str, tensor: Tensor, index: str) -> Selection:
     for word, length in zip(words, tensor.shape, strict=True):
         bounds = [part.strip() for part in word.split(":")]
         if len(bounds) > 3 or not all(_INTEGER.fullmatch(part) or (not part and len(bounds) > 1) for part in bounds):
-            raise refuse("is no index for the shape")
+            raise refuse("is not an index for the shape")
         numbers = [int(part) if part else None for part in bounds]
         if len(numbers) == 3 and numbers[2] == 0:
             raise refuse("has a step of 0 for the shape")

@@ -29,7 +29,7 @@ def split(graph: Graph, path: str, output: str, options: Options) -> Plan:
     assert options.to is not None
     format = recognise.by_name(options.to)
     if options.shard_nbytes is None and options.shard_tensors is None:
-        raise UsageError("E-OPTION", None, "the size of a shard is not said", hint="--shard-size 5GB or --shard-tensors 100")
+        raise UsageError("E-OPTION", None, "missing --shard-size or --shard-tensors", hint="--shard-size 5GB or --shard-tensors 100")
     count, nbytes = len(graph), graph.nbytes
     target = Path(output)
     if not hub.is_uri(path) and Path(path).is_file() and not path.endswith(INDEX) and _is_folder(output):
@@ -38,7 +38,7 @@ def split(graph: Graph, path: str, output: str, options: Options) -> Plan:
     shards = [file for file in made.files if file.name not in made.attached]
     too_large = (options.shard_nbytes or nbytes) < nbytes or (options.shard_tensors or count) < count
     if len(shards) == 1 and too_large and count > 1:
-        raise UnsupportedError("E-OUT-SHARDS", target, f"{format.name} is written as one file only", hint="Say --to safetensors or --to gguf")
+        raise UnsupportedError("E-OUT-SHARDS", target, f"{format.name} is written as one file only", hint="Use --to safetensors or --to gguf")
     refuse_inputs(made)
     return made
 
@@ -68,7 +68,7 @@ def refuse_inputs(plan: Plan) -> None:
     for file in plan.files:
         path = plan.folder / file.name
         if path.exists() and _identity(path) in read:
-            raise UnsafeFileError("E-OUT-INPUT", path, "is one of the inputs and is left alone", hint="Name another output")
+            raise UnsafeFileError("E-OUT-INPUT", path, "is one of the inputs and is not overwritten", hint="Choose another output")
 
 
 def _whole_set(path: str) -> list[str]:
@@ -84,7 +84,7 @@ def _whole_set(path: str) -> list[str]:
     members = [Path(path).with_name(f"{match['stem']}-{member:05d}-of-{count:05d}{match['suffix']}") for member in range(1, count + 1)]
     missing = [member.name for member in members if not member.exists()]
     if missing:
-        why = f"is shard {number} of {count}, of which {len(missing)} are not there, such as {missing[0]!r}"
+        why = f"is shard {number} of {count}, of which {len(missing)} are missing, such as {missing[0]!r}"
         raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
     return [str(index)] if index.exists() else [str(member) for member in members]
 

@@ -11,7 +11,7 @@ from ..runtime.errors import UsageError
 from ..runtime.nearest import nearest
 from . import hub
 
-NAME_MODEL = "Name the model as an argument: a file, a directory or hf://owner/repo"
+NAME_MODEL = "Give the model as an argument: a file, a directory or hf://owner/repo"
 TYPE_FIRST = "Use candle-convert quantize IN OUT TYPE, for example TYPE Q4_K_M"
 NO_CODE = "Leave it out: code from a model is never executed"
 FOREIGN = {
@@ -20,7 +20,7 @@ FOREIGN = {
     ("--hf-file", "-hff"): "Use hf://owner/repo/FILE",
     ("--n-gpu-layers", "-ngl"): "Use --device cuda --gpu-layers N",
     ("--split-max-tensors",): "Use --shard-tensors N",
-    ("--mmproj",): "Name the directory or hf:// repository that holds the whole model",
+    ("--mmproj",): "Use the directory or hf:// repository that holds the whole model",
     ("--model-name",): "Use --metadata general.name=NAME",
     ("--ftype",): "Use --dtype for f32, f16, bf16, or --quantize TYPE",
     ("--vocab-only",): "Use candle-convert tokenizer export IN OUT.gguf",
@@ -36,13 +36,13 @@ FOREIGN = {
     ("--output-file",): "Use -o FILE",
     # mlx-lm
     ("--hf-path",): f"{NAME_MODEL}. For mlx_lm's -q use --quantize TYPE; -q is --quiet here",
-    ("--mlx-path",): "Name the output as the argument OUT, or with -o",
+    ("--mlx-path",): "Give the output as the argument OUT, or with -o",
     ("--q-bits", "--q-group-size", "--q-mode", "--quant-predicate"): TYPE_FIRST,
     ("--upload-repo", "--push-to-hub"): "Use `hf upload REPO FILE` afterwards",
     ("--trust-remote-code",): NO_CODE,
     # Optimum and ONNX Runtime
     ("--onnx-model", "--input-model", "--model-name-or-path"): NAME_MODEL,
-    ("--output-model", "--output-dir", "--outdir", "--save-as"): "Name the output as the argument OUT, or with -o",
+    ("--output-model", "--output-dir", "--outdir", "--save-as"): "Give the output as the argument OUT, or with -o",
     ("--arm64", "--avx2", "--avx512", "--avx512-vnni", "--ppc64le", "--tensorrt"): "Use candle-convert quantize model.onnx out.onnx int8",
     ("--optimize", "-O", "-O1", "-O2", "-O3", "-O4", "--optimization-level"): "Use candle-convert graph simplify model.onnx out.onnx",
     ("--task", "--framework", "--library-name", "--monolith", "--no-post-process", "--pad-token-id"): "Leave it out: the task is found in the model",

@@ -18,14 +18,14 @@ def refuse_stream(path: str, what: str) -> None:
     if path == STREAM:
         raise UsageError(
             "E-OUT-STREAM", None, f"{what} cannot be written to standard output: tensors are written by position and read back",
-            hint="Name a file; only text (JSON, tokenizers, templates, reports) can be piped",
+            hint="Use a file; only text (JSON, tokenizers, templates, reports) can be piped",
         )
 
 
 def standard_output() -> Iterator[IO[bytes]]:
     """Standard output as a file; its option has the type `TextPath`, which silences what the command would say there."""
     if current().json:
-        raise UsageError("E-OUT-STREAM", None, "--json and an output to - both need standard output", hint="Name a file instead of -")
+        raise UsageError("E-OUT-STREAM", None, "--json and an output to - both need standard output", hint="Use a file instead of -")
     held = io.BytesIO()
     yield held
     sys.stdout.flush()

@@ -120,5 +120,5 @@ def parsed_ids(texts: tuple[str, ...]) -> list[int]:
     words = [word for text in texts for word in text.replace(",", " ").split()]
     wrong = next((word for word in words if not word.isdecimal()), None)
     if wrong is not None:
-        raise UsageError("E-TOKENIZER-ID", None, f"{wrong!r} is no token id", hint="Ids are numbers: 1 15043 3186")
+        raise UsageError("E-TOKENIZER-ID", None, f"{wrong!r} is not a token id", hint="Ids are numbers: 1 15043 3186")
     return [int(word) for word in words]

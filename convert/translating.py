@@ -118,7 +118,7 @@ def _tell_left_out(graph: Graph, model: Model) -> None:
     unused = [name for name in ignored(model.architecture, model.config, graph.weights) if len(graph.weights[name].shape) in (2, 3)]
     if unused:
         nbytes = sum(graph.weights[name].nbytes for name in unused)
-        why = f"{len(unused)} matrices ({nbytes:,} bytes) are no part of what {model.architecture.title} computes and are left out"
+        why = f"{len(unused)} matrices ({nbytes:,} bytes) are not part of {model.architecture.title} and are left out"
         graph.note("W-ARCH-UNUSED", f"{why}: {', '.join(sorted(unused)[:3])} ...")
 
 

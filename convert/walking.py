@@ -23,7 +23,7 @@ def files(path: Path) -> Iterator[tuple[Path, Error | None]]:
         LimitError: there are more entries than the limit.
     """
     if not path.is_dir():
-        yield path, None if os.path.lexists(path) else FileAccessError("E-IO-MISSING", path, "there is no such file")
+        yield path, None if os.path.lexists(path) else FileAccessError("E-IO-MISSING", path, "no such file or directory")
         return
     budget = Budget(str(path), limits.current())
     pending = [path]

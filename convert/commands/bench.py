@@ -26,7 +26,7 @@ PEERS = ("onnxruntime",)
 @click.option("--runs", type=click.IntRange(1), default=20, metavar="N", help="Timed runs of each (default 20).")
 @click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of both (default: the cores).")
-@click.option("--against", type=click.Choice(PEERS), help="A peer to run in turn with us.")
+@click.option("--against", type=click.Choice(PEERS), help="Another engine to run alternately with ours.")
 @arguments.options(arguments.DEVICE, arguments.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Measure how long MODEL takes, and how much memory.

@@ -37,7 +37,7 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     placed = arguments.device(values)
     graph = arguments.open_input(model, values)
     if not graph.nodes:
-        raise UsageError("E-RUN-NODES", model, "holds weights only, there is no graph", hint="Name an .onnx file")
+        raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
     network.simplified(graph)
     before = calibrating.read(output) if resume else None
     found = calibrating.calibrate(graph, calibrating.samples(data, graph), before, placed=placed)

@@ -66,7 +66,7 @@ def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     options = arguments.convert_options({**values, "tensor_type": (), "keep_quantized": False})
     format = planning.target_format(output, options)
     if format.graphs:
-        raise UsageError("E-OPTION", output, "--quantize is for the weights of GGUF files", hint="candle-convert quantize makes networks smaller")
+        raise UsageError("E-OPTION", output, "--quantize is for GGUF outputs", hint="For ONNX use candle-convert quantize IN OUT int8")
     graph = planning.opened(inputs, format, options)
     wanted = tuple((pattern(name), type) for name, type in (arguments.pair(text, "RE=TYPE") for text in values["tensor_type"]))
     noted = len(graph.notes)

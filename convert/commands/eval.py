@@ -86,7 +86,7 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
 
     wanted, against = set(values["metrics"]), values["against"]
     if wanted - set(TEXT_METRICS):
-        raise UsageError("E-OPTION", None, f"{', '.join(sorted(wanted - set(TEXT_METRICS)))} and metrics of texts do not go together")
+        raise UsageError("E-OPTION", None, f"{', '.join(sorted(wanted - set(TEXT_METRICS)))} and text metrics cannot be combined")
     if "kld" in wanted and against is None:
         raise UsageError("E-OPTION", None, "kld compares with another model", hint="--against MODEL, usually the one before quantization")
     placed = arguments.device(values)
@@ -130,7 +130,7 @@ def _numbers(text: str, option: str) -> list[float]:
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise UsageError("E-OPTION", None, f"{option} {text!r} is no list of numbers") from error
+        raise UsageError("E-OPTION", None, f"{option} {text!r} is not a list of numbers") from error
     if len(numbers) not in (1, 3):
         raise UsageError("E-OPTION", None, f"{option} needs one number, or one for each channel", expected="1 or 3", found=len(numbers))
     return numbers

@@ -42,9 +42,9 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
 @click.option("--top-k", type=int, default=40, metavar="N", help="Only the N likeliest tokens, 0 for all (default 40).")
 @click.option("--top-p", type=float, default=0.95, metavar="X", help="Only the likeliest with this probability together (default 0.95).")
 @click.option("--min-p", type=float, default=0.05, metavar="X", help="Only those of this part of the likeliest's probability (default 0.05).")
-@click.option("--repeat-penalty", type=float, default=1.0, metavar="X", help="Makes tokens seen lately less likely (default 1: none).")
+@click.option("--repeat-penalty", type=float, default=1.0, metavar="X", help="Penalty for recent tokens (default 1: none).")
 @click.option("--repeat-last", "--repeat-last-n", type=int, default=64, metavar="N", help="Tokens that are lately, -1 for all (default 64).")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the random numbers (default: another text every time).")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed (default: a different text every time).")
 @click.option("--stop", multiple=True, metavar="TEXT", help="Ends the text, and is left out. Repeat for several.")
 @click.option("-c", "--context", type=click.IntRange(1), metavar="N", help="The most tokens, the prompt's included (default: the model's).")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
@@ -158,10 +158,10 @@ def _notes(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, 
     from ...runtime.graph import Note
 
     unknown = model.tokenizer.unknown_markers(prompt)
-    notes = [Note("W-TOKENIZER-MARKER", None, f"{marker} looks like a special token, and is none of this model") for marker in unknown]
+    notes = [Note("W-TOKENIZER-MARKER", None, f"{marker} looks like a special token but is not one of this model") for marker in unknown]
     context, trained = values["context"], model.context
     if context is not None and trained is not None and context > trained and len(ids) + _count(values) > trained:
-        notes.append(Note("W-LM-CONTEXT", None, f"the model was trained with {trained:,} tokens at most; text behind them may make no sense"))
+        notes.append(Note("W-LM-CONTEXT", None, f"the model was trained with {trained:,} tokens; text beyond that may make no sense"))
     return notes
 
 

@@ -63,7 +63,7 @@ def _command(name: str, *options: Any) -> Callable[[Callable[..., None]], Callab
 def _open(model: str, values: dict[str, Any]) -> Graph:
     graph = arguments.open_input(model, values)
     if not graph.outputs:
-        raise UsageError("E-RUN-NODES", model, "holds weights only, there is no graph", hint="Name an .onnx file")
+        raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
     return graph
 
 
@@ -93,7 +93,7 @@ def simplify(model: str, output: str, **values: Any) -> None:
 
     for name in values["skip"]:
         if name not in PASSES:
-            raise UsageError("E-OPTION", None, f"there is no pass {name!r}", hint=f"Passes: {', '.join(PASSES)}")
+            raise UsageError("E-OPTION", None, f"unknown pass {name!r}", hint=f"Passes: {', '.join(PASSES)}")
     graph = _open(model, values)
     before = len(graph.nodes)
     newest = values["opset"] or max(graph.opsets.get("", USUAL), USUAL)
@@ -182,7 +182,7 @@ def reduce(model: str, output: str, **values: Any) -> None:
     fed, _ = feeds(graph, values["inputs"])
     fails = by_onnxruntime(fed, values["rtol"], values["atol"], placed) if values["fails"] is None else by_command(values["fails"])
     if not fails(graph):
-        hint = "Give the inputs that make it fail with --input, or say how with --fails"
+        hint = "Give the inputs that make it fail with --input, or a test command with --fails"
         raise UsageError("E-GRAPH-WORKS", model, "does not fail as it is", hint=hint)
     made = smallest(graph, fails, lambda line: current().say(f" {printable(line)}"))
     current().say(f" nodes    {len(graph.nodes)} before, {len(made.nodes)} after")

@@ -42,7 +42,7 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the na
     from .. import manifest
 
     if (values["check"] or values["write"]) and len(paths) > 1 and not values["whole"]:
-        hint = "Name one FILE, or pass --file"
+        hint = "Use one FILE, or pass --file"
         raise UsageError("E-OPTION", None, "a manifest of tensors is that of one model", hint=hint)
     wanted = None if values["check"] is None else manifest.read(values["check"])
     weights, canonical = ({}, False) if values["whole"] else _weights(paths, values)

@@ -99,7 +99,7 @@ def get(path: str, name: str, **values: Any) -> int:
     if found:
         out.content(_text(value, True, raw=True))
     elif not out.json:
-        out.complain(f"there is no metadata key {name!r}")
+        out.complain(f"no metadata key {name!r}")
     out.emit({"inputs": [path], "key": name, "type": kind_of(value) if found else None, "value": readable(value)}, ok=found)
     return 0 if found else 1
 
@@ -130,7 +130,7 @@ def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
     known = keys_of(graph)
     for key in keys:
         if key not in known:
-            raise UsageError("E-META-KEY", path, f"there is no metadata key {key!r}", hint="List them with candle-convert metadata show")
+            raise UsageError("E-META-KEY", path, f"no metadata key {key!r}", hint="List them with candle-convert metadata show")
     _change(graph, path, dict.fromkeys(keys), values)
 
 

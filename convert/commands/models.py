@@ -141,7 +141,7 @@ def _file(path: str, values: dict[str, Any]) -> bool:
     out.table(("parameter", "value", "keys"), [[row["name"], _value(row["value"]), " | ".join(row["keys"])] for row in rows])
     out.say()
     if wrong is None:
-        out.say(f"✓ {len(bound)} weights, {count:,} numbers: every weight is there")
+        out.say(f"✓ {len(bound)} weights, {count:,} parameters: all weights are present")
     else:
         out.say(f"✗ {wrong}")
     out.emit(

@@ -36,7 +36,7 @@ def COMMAND(  # noqa: N802 (the registry's name)
     With MODEL every operator that is missing is listed too. Exits with 1 when the model needs an operator that does not exist here.
     """
     if device not in ("cpu", "cuda"):
-        raise UsageError("E-DEVICE-NAME", None, f"there is no kind of device {device!r}", expected="cpu or cuda")
+        raise UsageError("E-DEVICE-NAME", None, f"unknown device {device!r}", expected="cpu or cuda")
     if model is None:
         _list(domain, device)
         return

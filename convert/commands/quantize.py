@@ -57,7 +57,7 @@ CARE = (
     click.option("--imatrix", metavar="FILE", type=arguments.PATH, help="Importance matrix, GGUF or the older .dat."),
     click.option("--include-weights", multiple=True, metavar="TEXT", help="Importance only for tensors whose name holds this."),
     click.option("--exclude-weights", multiple=True, metavar="TEXT", help="No importance for tensors whose name holds this."),
-    click.option("--no-fallback", is_flag=True, help="Stop where a shape cannot hold its type (exit 5)."),
+    click.option("--no-fallback", is_flag=True, help="Fail when a shape cannot hold its type (exit 5)."),
     click.option("--allow-requantize", is_flag=True, help="Quantize again what is quantized already; it gets worse each time."),
     click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN does; kept ones make their block NaN."),
     arguments.ALLOW_OVERFLOW,

@@ -110,4 +110,4 @@ def _save(named: dict[str, Any], path: str) -> None:
         arrays.update({key: item for key, item in items.items() if getattr(item, "dtype", None) is not None and item.dtype.kind != "O"})
     api.save_file(arrays, path)
     left = len(named) - len(arrays)
-    current().say(f"saved to {printable(path)}" + (f", without {left} outputs that are no numbers" if left > 0 else ""))
+    current().say(f"saved to {printable(path)}" + (f", without {left} outputs that are not numeric" if left > 0 else ""))

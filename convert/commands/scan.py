@@ -22,7 +22,7 @@ Examples
 @click.argument("paths", metavar="PATH...", nargs=-1, type=arguments.PATH)
 @click.option("--strict", is_flag=True, help="Warnings too make it fail, with 1.")
 @click.option("--names", is_flag=True, help="List the names that a pickle may hold.")
-@click.option("--allow-global", multiple=True, metavar="NAME", help="Further pickle names that are no finding: 'omegaconf.*'.")
+@click.option("--allow-global", multiple=True, metavar="NAME", help="Further pickle names to accept: 'omegaconf.*'.")
 @click.option("--revision", metavar="REV", help="Revision of an hf:// repository.")
 @click.option("--offline", is_flag=True, help="hf:// from the cache only.")
 @arguments.options(arguments.PROGRESS)
@@ -42,7 +42,7 @@ def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) ->
         out.emit({"names": sorted(ACCEPTED)})
         return 0
     if not paths:
-        raise UsageError("E-OPTION", None, "no PATH is named", hint="candle-convert scan --help")
+        raise UsageError("E-OPTION", None, "missing argument PATH", hint="candle-convert scan --help")
     from ..scan import scan
 
     found = scan(

@@ -42,7 +42,7 @@ def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
 @click.option("--user", multiple=True, metavar="TEXT", help="A message of the user (repeatable).")
 @click.option("--tools", metavar="FILE.json", type=arguments.PATH, help="A list of functions that the model may call.")
 @click.option("--chat-template", "own", metavar="FILE.jinja", type=arguments.PATH, help="Another template than the model's.")
-@click.option("--name", default="default", metavar="NAME", help="Which template, where there are several.")
+@click.option("--name", default="default", metavar="NAME", help="Which template, if there are several.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=JSON", help="What else the template asks for.")
 @click.option("--answer/--no-answer", default=True, help="End with what begins the model's answer (default: yes).")
 @arguments.options(arguments.READING)
@@ -59,7 +59,7 @@ def render(
     chat = [*([{"role": "system", "content": system}] if system is not None else []), *_messages(messages)]
     chat += [{"role": "user", "content": text} for text in user]
     if not chat:
-        raise UsageError("E-TEMPLATE-MESSAGES", None, "there are no messages", hint="Give --user TEXT or --messages FILE.json")
+        raise UsageError("E-TEMPLATE-MESSAGES", None, "no messages", hint="Give --user TEXT or --messages FILE.json")
     given = {key: _value(text) for key, text in (arguments.pair(item, "--set NAME=JSON") for item in settings)}
     functions = None if tools is None else _list(tools, "tools")
     tokenizer: Tokenizer | None = None
@@ -98,7 +98,7 @@ def _list(path: str, what: str) -> list[Any]:
         try:
             found = json.loads(sys.stdin.read())
         except ValueError as error:
-            raise FormatError("E-TEMPLATE-MESSAGES", None, f"standard input is no JSON: {error}") from error
+            raise FormatError("E-TEMPLATE-MESSAGES", None, f"standard input is not JSON: {error}") from error
     else:
         source = Source(path)
         source.budget.charge(source.size, path)

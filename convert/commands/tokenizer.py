@@ -67,7 +67,7 @@ def show(path: str, tokens: str | None, template: bool, **values: Any) -> None:
     rows = [("kind", facts["kind"]), ("tokens", f"{facts['tokens']:,} ({kinds})"), ("embedding", facts["embedding_rows"] or "unknown")]
     rows += [(role, f"{said['id']} {said['text']!r}") for role, said in facts["roles"].items()]
     rows += [("ends a text", " ".join(map(str, facts["ends"])) or "none")]
-    rows += [("added", f"{facts['opening']} before a text, {facts['closing']} behind it")]
+    rows += [("added", f"{facts['opening']} before a text, {facts['closing']} after it")]
     rows += [("template", f"{name}, {length:,} characters") for name, length in facts["templates"].items()]
     out.table(("", ""), [(name, printable(str(value))) for name, value in rows])
     listed = _matching(tokenizer, tokens) if tokens is not None else []
@@ -188,7 +188,7 @@ def roundtrip(path: str, against: str | None, **values: Any) -> int:
         came = "gives other ids" if row["back"] is None else f"came back as {row['back']!r}"
         out.say(f"✗ {row['through']}: {printable(repr(row['text'][:60]))} {printable(came)}")
     if not found:
-        out.say("✓ the same ids" if against is not None else "✓ texts come back; GGUF and tokenizer.json keep the ids")
+        out.say("✓ the same ids" if against is not None else "✓ texts round-trip; GGUF and tokenizer.json keep the ids")
     out.emit({"inputs": [path] if against is None else [path, against], "differences": found}, ok=not found)
     return 1 if found else 0
 
@@ -223,7 +223,7 @@ def export(path: str, output: str, force: bool, **values: Any) -> None:
 def _json(files: dict[str, bytes], path: str) -> bytes:
     """The tokenizer.json among a tokenizer's files."""
     if "tokenizer.json" not in files:
-        raise UnsupportedError("E-OUT-STREAM", path, "its tokenizer takes several files", found=", ".join(files), hint="Name a directory")
+        raise UnsupportedError("E-OUT-STREAM", path, "its tokenizer takes several files", found=", ".join(files), hint="Use a directory")
     return files["tokenizer.json"]
 
 

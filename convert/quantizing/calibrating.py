@@ -62,7 +62,7 @@ def read(path: str) -> Calibration:
     source.budget.charge(source.size, "the ranges")
     data = parse(source.read(0, source.size), source, 0, "E-RANGES-JSON")
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("values"), dict):
-        raise FormatError("E-RANGES-JSON", path, "is no file of ranges", expected=SCHEMA, hint="Make one with candle-convert calibrate")
+        raise FormatError("E-RANGES-JSON", path, "is not a file of ranges", expected=SCHEMA, hint="Make one with candle-convert calibrate")
     made = Calibration(_count(data.get("samples"), path))
     for name, entry in data["values"].items():
         made.seen[name] = _observed(entry, path)
@@ -71,7 +71,7 @@ def read(path: str) -> Calibration:
 
 def _count(value: object, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise FormatError("E-RANGES-JSON", path, "a count is no whole number", found=value, hint="Make the file again with candle-convert calibrate")
+        raise FormatError("E-RANGES-JSON", path, "a count is not an integer", found=value, hint="Make the file again with candle-convert calibrate")
     return value
 
 
@@ -150,7 +150,7 @@ def _from_npz(path: Path, needed: list[str]) -> dict[str, np.ndarray]:
     tensors = api.open(path)
     missing = [name for name in needed if name not in tensors]
     if missing:
-        raise UsageError("E-CALIB-DATA", path, f"has no array for input {missing[0]!r}", found=", ".join(list(tensors)[:9]), hint=FORM)
+        raise UsageError("E-CALIB-DATA", path, f"lacks an array for the input {missing[0]!r}", found=", ".join(list(tensors)[:9]), hint=FORM)
     return {name: tensors[name].numpy() for name in needed}
 
 

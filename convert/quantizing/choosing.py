@@ -134,7 +134,7 @@ def fitting(weight: Weight, wanted: DType) -> DType:
     name = FALLBACKS.get(wanted.name, wanted.name)
     if name == wanted.name and wanted.block > 32:
         why = f"rows of {weight.name!r} have {weight.columns:,} elements, no multiple of {wanted.block}, and no type can take the place of {name}"
-        raise UnsupportedError("E-QUANT-FALLBACK", None, why, hint=f"Say --tensor-type '{re.escape(weight.name)}=q8_0', or another base type")
+        raise UnsupportedError("E-QUANT-FALLBACK", None, why, hint=f"Use --tensor-type '{re.escape(weight.name)}=q8_0', or another base type")
     other = type_named(name)
     return other if weight.columns % other.block == 0 else type_named("f16")
 

@@ -23,7 +23,7 @@ def dequantize(graph: Graph, dtype_name: str, nan: str, elsewhere: Collection[st
 
     dtype = type_named(dtype_name)
     if isinstance(dtype, BlockType) or dtype.kind != "float":
-        raise UsageError("E-DTYPE-NAME", None, f"{dtype.name} is no floating-point dtype", hint="Say f32, f16 or bf16")
+        raise UsageError("E-DTYPE-NAME", None, f"{dtype.name} is not a floating-point dtype", hint="Use f32, f16 or bf16")
     made = Quantize({name: dtype for name, tensor in graph.weights.items() if tensor.qtype is not None or name in elsewhere}, codec_of, nan=nan)
     if made.run(graph) and FILE_TYPE_KEY in graph.metadata and dtype.name in BY_NAME:
         graph.metadata[FILE_TYPE_KEY] = numpy.uint32(BY_NAME[dtype.name].number)

@@ -147,7 +147,7 @@ def _pairs(graph: Graph, path: str) -> Iterator[tuple[str, np.ndarray, np.ndarra
     for name in sorted({_owner(name) for name in graph.weights} - {""}):
         sums, counts = (_numbers(graph, name + suffix, path) for suffix in (SUMS, COUNTS))
         if not counts.size or sums.size % counts.size:
-            raise FormatError("E-IMATRIX-COUNTS", path, f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not go together", hint=EMPTY)
+            raise FormatError("E-IMATRIX-COUNTS", path, f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not match", hint=EMPTY)
         yield name, sums, counts
 
 
@@ -178,7 +178,7 @@ def _owner(name: str) -> str:
 def _numbers(graph: Graph, name: str, path: str) -> np.ndarray:
     tensor = graph.weights.get(name)
     if tensor is None:
-        raise FormatError("E-IMATRIX-COUNTS", path, f"there is no tensor {name!r}", hint="The file is damaged, or no importance matrix")
+        raise FormatError("E-IMATRIX-COUNTS", path, f"no tensor named {name!r}", hint="The file is damaged, or no importance matrix")
     if tensor.dtype != F32:
         raise FormatError("E-IMATRIX-DTYPE", path, f"tensor {name!r} is {tensor.dtype}", expected="f32", hint=EMPTY)
     return tensor.numpy().reshape(-1)
@@ -191,7 +191,7 @@ def _read_old(source: Source, path: str) -> tuple[Importance, dict[str, int]]:
     reader = _Reader(source)
     count = reader.number("the number of entries", 1)
     if count > (source.size - 4) // SMALLEST_ENTRY:
-        why = f"is said to have {count:,} entries"
+        why = f"claims {count:,} entries"
         raise FormatError("E-IMATRIX-COUNT", path, why, at=0, expected=f"at most {(source.size - 4) // SMALLEST_ENTRY:,}", hint=EMPTY)
     source.budget.entry(count, "entries")
     found, used = Importance(path), {}
@@ -261,4 +261,4 @@ def _check(importance: Importance) -> None:
         _check_values(name, values, importance.path)
         if not values.any():
             importance.values[name] = numpy.ones_like(values)
-            importance.notes.append(Note("W-IMATRIX-ZERO", name, "has no importance at all in the importance matrix; all columns count the same"))
+            importance.notes.append(Note("W-IMATRIX-ZERO", name, "has only zeros in the importance matrix; all columns count the same"))

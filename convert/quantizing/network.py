@@ -179,7 +179,7 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
 
 def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
     if node.op.name not in WEIGHTS[request.kind]:
-        return f"{request.kind} quantization has no form of {node.op.name}"
+        return f"{request.kind} quantization does not support {node.op.name}"
     if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
         return f"its weight is {dtype.name}"
     if request.kind == "static":
@@ -187,5 +187,5 @@ def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> 
     if len(shape) != 2 and node.op.name not in ("Conv", "LSTM"):
         return f"its weight has {len(shape)} dimensions"
     if node.op.name == "Gather" and request.kind == "blocks" and shape[1] % request.block:
-        return f"rows of {shape[1]} are no multiple of the block size {request.block}"
+        return f"rows of {shape[1]} are not a multiple of the block size {request.block}"
     return "its attributes or shapes have no integer form"

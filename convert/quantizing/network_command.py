@@ -111,7 +111,7 @@ def _show(outcome: network.Outcome, found: list[Loss], why: str | None) -> None:
     if len(found) > SHOWN:
         say(f" loss     {len(found) - SHOWN} outputs more, all of them in --json")
     if any(loss.snr_db < POOR for loss in found):
-        say(" loss     is great: leave nodes out with --exclude-nodes, or take another type; on made-up inputs it may say little")
+        say(" loss     is large: leave nodes out with --exclude-nodes, or use another type; random inputs may mislead")
     if why is not None:
         say(f" loss     not measured: {printable(why)}")
 

@@ -18,7 +18,7 @@ METHODS = ("minmax", "entropy", "percentile", "mse")
 BLOCKS = ("16", "32", "64", "128", "256")
 OPTIONS = (
     click.option("--weight-type", type=click.Choice(["int8", "uint8", "int4", "fp8"]), help="Networks: the same as TYPE."),
-    click.option("--activation-type", type=click.Choice(["none", "int8", "uint8"]), help="Networks: none quantizes weights alone."),
+    click.option("--activation-type", type=click.Choice(["none", "int8", "uint8"]), help="Networks: none quantizes only the weights."),
     click.option("--calib", metavar="DATA", type=click.Path(), help="Networks: npz, a folder of inputs, or ranges.json of calibrate."),
     click.option("--method", default="minmax", type=click.Choice(METHODS), help="Networks: how ranges follow from the data."),
     click.option("--per-channel", is_flag=True, help="Networks: a scale for each output channel."),
@@ -82,7 +82,7 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
 def _type(name: str | None, weight_type: str | None) -> str:
     type = TYPES.get(name.lower()) if name is not None else weight_type
     if type is None or weight_type not in (None, type):
-        why = f"{name} is no type for networks" if type is None and name else "TYPE and --weight-type differ" if type else "there is no TYPE"
+        why = f"{name} is not a type for networks" if type is None and name else "TYPE and --weight-type differ" if type else "missing TYPE"
         raise UsageError("E-QUANT-TYPE", None, why, expected=", ".join(sorted({"fp16", *TYPES} - {"f16"})))
     return type
 
@@ -99,6 +99,6 @@ def _kind(type: str, activation: str | None, calib: str | None) -> str:
             raise UsageError("E-OPTION-NODES", None, why, hint="Leave --activation-type and --calib out, or take int8")
         return "float8" if type == "fp8" else "blocks"
     if calib is None and activation == "int8":
-        why = "activations that are rounded as they come are uint8"
-        raise UsageError("E-OPTION-NODES", None, why, hint="Give data with --calib, or say --activation-type uint8")
+        why = "dynamically quantized activations are uint8"
+        raise UsageError("E-OPTION-NODES", None, why, hint="Give data with --calib, or use --activation-type uint8")
     return "dynamic" if calib is None else "static"

@@ -186,7 +186,7 @@ def _shard_numbers(graph: Graph) -> dict[str, int]:
     for name, tensor in graph.weights.items():
         number = numbers.get(tensor.storage.source.path or "") if isinstance(tensor.storage, Region) else None
         if number is None:
-            hint = "Leave --keep-split out, or say --shard-size"
+            hint = "Leave --keep-split out, or use --shard-size"
             raise UnsupportedError("E-QUANT-SPLIT", None, f"it is not known which file tensor {name!r} is in", hint=hint)
         shards[name] = number
     return shards

@@ -40,7 +40,7 @@ def _numbers(graph: Graph, layers: frozenset[int]) -> dict[int, int | None]:
     present = sorted({int(match[1]) for name in graph.weights if (match := _BLOCK.search(name))})
     missing = layers - set(present)
     if missing:
-        raise UsageError("E-PRUNE", None, f"the model has no block {min(missing)}", hint=f"It has the blocks {_ranges(present)}")
+        raise UsageError("E-PRUNE", None, f"no block {min(missing)} in the model", hint=f"It has the blocks {_ranges(present)}")
     if layers >= set(present):
         raise UsageError("E-PRUNE", None, "no block would be left", hint="Prune fewer layers")
     first, numbers = min(layers), {}

@@ -44,7 +44,7 @@ def find(text: str) -> Recipe:
     if name in BY_NAME:
         return mix_named(name)
     known = ", ".join((*built_in(), *(each.name for each in FILE_TYPES)))
-    raise UsageError("E-RECIPE-NAME", None, f"there is no recipe {text!r}", hint=f"Name a .toml file, or one of: {known}")
+    raise UsageError("E-RECIPE-NAME", None, f"unknown recipe {text!r}", hint=f"Use a .toml file, or one of: {known}")
 
 
 def built_in() -> list[str]:
@@ -80,7 +80,7 @@ def read(path: Path) -> Recipe:
     except OSError as error:
         raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError("E-RECIPE", path, f"is no TOML: {error}") from error
+        raise UsageError("E-RECIPE", path, f"is not valid TOML: {error}") from error
     return parse(table, path.stem, path)
 
 
@@ -92,11 +92,11 @@ def parse(table: Mapping[str, Any], name: str, path: Path | None = None) -> Reci
 
     for key, value in table.items():
         if key not in KEYS:
-            raise refuse(f"has {key!r}, which is no part of a recipe", f"Keys: {', '.join(KEYS)}")
+            raise refuse(f"has {key!r}, which is not a key of recipes", f"Keys: {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]):
             raise refuse(f"has {key!r} of the wrong kind")
     if "base" not in table:
-        raise refuse("does not name its base type", 'Say base = "q4_k", or base = "keep" to change only what rules match')
+        raise refuse("does not name its base type", 'Use base = "q4_k", or base = "keep" to change only what rules match')
     on_fallback = table.get("on_fallback", "warn")
     if on_fallback not in ON_FALLBACK:
         raise refuse(f"has on_fallback = {on_fallback!r}", f"It is one of: {', '.join(ON_FALLBACK)}")

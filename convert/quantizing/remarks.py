@@ -38,7 +38,7 @@ def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, imp
     again = [choice for choice in changed if choice.weight.dtype.kind == "block"]
     if again and not request.allow_requantize:
         why = f"{len(again)} tensors are quantized already, such as {_named(again[0])}"
-        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint="Begin with the original model, or say --allow-requantize: each time loses more")
+        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint="Start from the original model, or use --allow-requantize, which loses more each time")
     fallen = [choice for choice in choices if choice.fallback]
     if fallen and (request.no_fallback or recipe.on_fallback == "error"):
         first = fallen[0]
@@ -89,7 +89,7 @@ def note(graph: Graph, choices: Sequence[Choice], chooser: Chooser, request: Qua
         if choice.fallback:
             groups.setdefault((choice.wanted, choice.dtype), []).append(choice)
     for (wanted, dtype), fallen in groups.items():
-        why = f"{_count(fallen, 'tensor')} whose rows are no multiple of {wanted.block} become {dtype.name} in place of {wanted.name}"
+        why = f"{_count(fallen, 'tensor')} whose rows are not a multiple of {wanted.block} become {dtype.name} instead of {wanted.name}"
         graph.note("W-FALLBACK", why, fallen[0].weight.name)
     for pattern in chooser.unused:
         graph.note("W-RULE-UNUSED", f"--tensor-type {pattern!r} decides nothing: no tensor that is quantized matches")
@@ -100,7 +100,7 @@ def note(graph: Graph, choices: Sequence[Choice], chooser: Chooser, request: Qua
         if without:
             graph.note("W-IMATRIX-MISSING", f"{_count(without, 'tensor')} not in the importance matrix", without[0].weight.name)
     if not chooser.model.arch and any(choice.chosen for choice in choices):
-        graph.note("W-QUANT-NAMES", "the model does not say its architecture in general.architecture; rules go by tensor names alone")
+        graph.note("W-QUANT-NAMES", "general.architecture is missing; types are chosen by tensor names alone")
 
 
 def _count(choices: Sequence[Choice], what: str) -> str:

@@ -83,14 +83,14 @@ def recipe_of(request: Quantization) -> Recipe:
 def check(request: Quantization) -> None:
     """Raise UsageError for options that contradict each other."""
     if request.target_bpw is not None and request.target_size is not None:
-        raise UsageError("E-OPTION", None, "--target-bpw and --target-size exclude each other", hint="Say one of them")
+        raise UsageError("E-OPTION", None, "--target-bpw and --target-size exclude each other", hint="Use one of them")
     if request.type is not None and (request.type.lower() == AUTO) != request.automatic:
-        hint = "Say auto --target-bpw 4.5, or auto --target-size 6GiB"
+        hint = "Use auto --target-bpw 4.5, or auto --target-size 6GiB"
         raise UsageError("E-OPTION", None, "the type auto and a target belong together", hint=hint)
     if request.automatic and request.recipe is not None:
-        raise UsageError("E-OPTION", None, "a target chooses all types, a recipe does too", hint="Say one of them")
+        raise UsageError("E-OPTION", None, "a target chooses all types, a recipe does too", hint="Use one of them")
     if request.device == "cpu" and request.device_memory is not None:
-        raise UsageError("E-OPTION", None, "--max-device-memory needs --device cuda", hint="Say where blocks are encoded")
+        raise UsageError("E-OPTION", None, "--max-device-memory needs --device cuda", hint="Add --device cuda")
     if request.type is None and request.recipe is None and not request.automatic:
         hint = "candle-convert types lists the types, candle-convert recipes list the recipes"
         raise UsageError("E-OPTION", None, "missing argument TYPE, for example Q4_K_M", hint=hint)

@@ -27,7 +27,7 @@ def pairs_in(path: str) -> list[tuple[str, str]]:
     except OSError as error:
         raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError("E-OPTION", path, "is no text", hint="One RE=TYPE a line") from error
+        raise UsageError("E-OPTION", path, "is not text", hint="One RE=TYPE a line") from error
     pairs = []
     for word in words:
         left, equals, right = word.rpartition("=")
@@ -44,7 +44,7 @@ def layers(text: str | None) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     wrong = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 9)]
     if wrong:
-        raise UsageError("E-OPTION", None, f"{wrong[0]!r} is no block number", hint="Example: --prune-layers 20,21,22")
+        raise UsageError("E-OPTION", None, f"{wrong[0]!r} is not a block number", hint="Example: --prune-layers 20,21,22")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -65,7 +65,7 @@ def override(text: str) -> tuple[str, Any]:
         if kind == "bool":
             return key, BOOLS[value]
     except (ValueError, KeyError, OverflowError) as error:
-        raise UsageError("E-OPTION", None, f"{value!r} is no {kind}", hint="int:7, float:0.5, bool:true, str:text") from error
+        raise UsageError("E-OPTION", None, f"{value!r} is not a valid {kind}", hint="int:7, float:0.5, bool:true, str:text") from error
     if kind != "str":
-        raise UsageError("E-OPTION", None, f"{kind!r} is no type", hint="Types: int, float, bool, str")
+        raise UsageError("E-OPTION", None, f"{kind!r} is not a type", hint="Types: int, float, bool, str")
     return key, value

@@ -74,7 +74,7 @@ def _batch(source: Source, inputs: Sequence[Value]) -> int:
 def _read(source: Source, inputs: Sequence[Value], size: int) -> Iterator[Batch]:
     place = Path(source.path)
     if not place.exists():
-        raise FileAccessError("E-IO-MISSING", source.path, "is not there", hint=FORM)
+        raise FileAccessError("E-IO-MISSING", source.path, "is missing", hint=FORM)
     if not place.is_dir():
         yield from _arrays(place, source, inputs, size)
         return
@@ -115,7 +115,7 @@ def _arrays(path: Path, source: Source, inputs: Sequence[Value], size: int) -> I
         tensors = {names[0]: next(iter(tensors.values()))}
     missing = [name for name in names if name not in tensors]
     if missing:
-        raise UsageError("E-EVAL-DATA", str(path), f"has no array for input {missing[0]!r}", found=", ".join(tensors), hint=FORM)
+        raise UsageError("E-EVAL-DATA", str(path), f"lacks an array for the input {missing[0]!r}", found=", ".join(tensors), hint=FORM)
     right = {name: tensor for name, tensor in tensors.items() if name not in names}
     right = _labels(right, source, path)
     if any(not tensor.shape for tensor in tensors.values()):
@@ -138,7 +138,7 @@ def _labels(right: dict[str, Any], source: Source, path: Path) -> dict[str, Any]
         return {source.labels: right[source.labels]}
     if not Path(source.labels).is_file():
         found = ", ".join(right) or "nothing"
-        raise UsageError("E-EVAL-TARGET", str(path), f"has no array {source.labels!r}, and there is no such file", found=found, hint=FORM)
+        raise UsageError("E-EVAL-TARGET", str(path), f"lacks an array {source.labels!r}, and no such file exists", found=found, hint=FORM)
     return {"labels": next(iter(api.open(source.labels).weights.values()))}
 
 

@@ -79,14 +79,14 @@ def evaluate(
             if theirs is not None:
                 scores.others += _scored(scores.metric, theirs, batch)
     if not kept or not kept[0].ours:
-        raise UsageError("E-EVAL-DATA", None, "there are no samples")
+        raise UsageError("E-EVAL-DATA", None, "the data holds no samples")
     return [_figure(scores, seed) for scores in kept]
 
 
 def _outputs(session: Session, graph: Graph, batch: Batch, chosen: str | None) -> dict[str, Any]:
     names = [value.name for value in graph.outputs]
     if chosen is not None and chosen not in names:
-        raise UsageError("E-RUN-OUTPUT", None, f"there is no output {chosen!r}", expected=", ".join(names))
+        raise UsageError("E-RUN-OUTPUT", None, f"no output named {chosen!r}", expected=", ".join(names))
     feeds = batch.feeds
     wanted = [value.name for value in session.get_inputs()]
     if set(wanted) != set(feeds):

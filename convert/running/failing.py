@@ -80,7 +80,7 @@ def _onnxruntime(graph: Graph, feeds: Mapping[str, Any]) -> list[Any] | None:
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
-        hint = "pip install onnxruntime, or say --fails COMMAND"
+        hint = "pip install onnxruntime, or use --fails COMMAND"
         raise UnsupportedError("E-BENCH-PEER", None, "onnxruntime is not installed", hint=hint) from error
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()

@@ -59,7 +59,7 @@ def feeds(
     asked: dict[str, str] = {}
     for name, text in _pairs(texts, values):
         if name not in values:
-            raise UsageError("E-RUN-INPUT", None, f"the model has no input {name!r}", hint=f"Inputs: {', '.join(values)}")
+            raise UsageError("E-RUN-INPUT", None, f"no input named {name!r}", hint=f"Inputs: {', '.join(values)}")
         if SHAPE.fullmatch(text) or text in KINDS:
             asked[name] = text
         else:
@@ -179,7 +179,7 @@ def _made(
     assert value.dtype is not None
     if value.shape is None and not SHAPE.fullmatch(how):
         hint = f"Give a shape: {example(graph)}"
-        raise UsageError("E-RUN-SHAPE", None, f"the model does not say the rank of {value.name!r}", hint=hint)
+        raise UsageError("E-RUN-SHAPE", None, f"the model does not state the rank of {value.name!r}", hint=hint)
     shape, dtype = allowed(shapes[value.name], 8, f"input {value.name!r}"), value.dtype.as_numpy()
     whole = value.dtype.kind in ("int", "uint", "bool")
     if how in ("zeros", "ones"):

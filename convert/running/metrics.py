@@ -56,8 +56,8 @@ def _target(outputs: Arrays, targets: Arrays) -> np.ndarray:
     if name in targets:
         return targets[name]
     if len(targets) != 1:
-        found, hint = ", ".join(targets) or "nothing", f"Call it {name!r}, or say --labels NAME"
-        raise UsageError("E-EVAL-TARGET", None, "the data does not say what is right", expected=name, found=found, hint=hint)
+        found, hint = ", ".join(targets) or "nothing", f"Call it {name!r}, or use --labels NAME"
+        raise UsageError("E-EVAL-TARGET", None, "the data holds no expected answers", expected=name, found=found, hint=hint)
     return next(iter(targets.values()))
 
 
@@ -81,7 +81,7 @@ def top(count: int) -> Callable[[Arrays, Arrays], Sequence[float]]:
         labels = labels.reshape(scores.shape[0], 1, *scores.shape[2:]).astype(numpy.int64)
         if labels.size and not 0 <= labels.min() <= labels.max() < scores.shape[1]:
             found = f"{labels.min()} to {labels.max()}"
-            raise UsageError("E-EVAL-LABEL", None, "a label is no class of the model", expected=f"0 to {scores.shape[1] - 1}", found=found)
+            raise UsageError("E-EVAL-LABEL", None, "a label is not a class of the model", expected=f"0 to {scores.shape[1] - 1}", found=found)
         right = numpy.take_along_axis(scores, labels, axis=1)
         classes = numpy.arange(scores.shape[1]).reshape(1, -1, *[1] * (scores.ndim - 2))
         better = ((scores > right) | ((scores == right) & (classes < labels)) | numpy.isnan(right)).sum(axis=1)
@@ -140,7 +140,7 @@ def metric(text: str) -> Metric:
     if text.endswith(".py"):
         return custom(text)
     if text not in METRICS:
-        raise UsageError("E-EVAL-METRIC", None, f"there is no metric {text!r}", expected=", ".join((*METRICS, "FILE.py", "ppl", "kld")))
+        raise UsageError("E-EVAL-METRIC", None, f"unknown metric {text!r}", expected=", ".join((*METRICS, "FILE.py", "ppl", "kld")))
     return METRICS[text]
 
 
@@ -150,10 +150,10 @@ def custom(path: str) -> Metric:
     The file is the user's own code, named by the user alone. It runs as any Python program does.
     """
     if not Path(path).is_file():
-        raise UsageError("E-EVAL-METRIC", path, "is not there", hint="Write a file with a function metric(outputs, targets)")
+        raise UsageError("E-EVAL-METRIC", path, "is missing", hint="Write a file with a function metric(outputs, targets)")
     spec = importlib.util.spec_from_file_location("custom_metric", path)
     if spec is None or spec.loader is None:
-        raise UsageError("E-EVAL-METRIC", path, "is no Python file")
+        raise UsageError("E-EVAL-METRIC", path, "is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, CUSTOM, None)

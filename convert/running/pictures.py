@@ -42,7 +42,7 @@ def found(folder: Path, classes: Sequence[str] | None = None) -> list[tuple[Path
     numbers = {name: number for number, name in enumerate(classes or names)}
     unknown = [name for name in names if name not in numbers]
     if unknown:
-        raise UsageError("E-EVAL-CLASSES", str(folder), f"has a folder {unknown[0]!r} that is no class", hint="One name a line in --classes FILE")
+        raise UsageError("E-EVAL-CLASSES", str(folder), f"has a folder {unknown[0]!r} that is not a class", hint="One name a line in --classes FILE")
     return [(path, numbers[name]) for name in names for path in sorted((folder / name).iterdir()) if path.suffix.lower() in SUFFIXES]
 
 
@@ -63,7 +63,7 @@ class Camera:
         elif isinstance(height, int) and isinstance(width, int) and min(height, width) > 0:
             self.size = (height, width)
         else:
-            raise UsageError("E-EVAL-SIZE", None, f"the model does not say the size of its input {value.name!r}", hint="Give it: --size 224x224")
+            raise UsageError("E-EVAL-SIZE", None, f"the model does not state the size of its input {value.name!r}", hint="Give it: --size 224x224")
         self.look = look
 
     def shot(self, path: Path) -> np.ndarray:
@@ -110,7 +110,7 @@ def _pixels(path: Path, grey: bool) -> np.ndarray:
     assert image_decoder.compute is not None
     pixels: np.ndarray = image_decoder.compute(stream, pixel_format="Grayscale" if grey else "RGB")
     if not pixels.size:
-        raise FormatError("E-EVAL-PICTURE", str(path), "is no picture that can be read", hint="Leave it out of the folder")
+        raise FormatError("E-EVAL-PICTURE", str(path), "is not a readable picture", hint="Leave it out of the folder")
     return pixels[:, :, 0] if grey else pixels
 
 

@@ -47,4 +47,4 @@ def _text(path: str) -> str:
     except OSError as error:
         raise FileAccessError("E-IO-READ", path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise FormatError("E-EVAL-UTF8", path, "is no UTF-8 text", at=error.start, hint="Name a plain text file") from error
+        raise FormatError("E-EVAL-UTF8", path, "is not valid UTF-8", at=error.start, hint="Use a plain text file") from error

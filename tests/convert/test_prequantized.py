@@ -83,7 +83,7 @@ def test_translated_outputs_are_those_of_the_numbers(model, tmp_path, output):
 
 def test_without_a_dtype_its_tensors_stay_and_with_one_they_are_numbers(model, tmp_path):
     report = cc.convert(model, tmp_path / "kept", to="safetensors")
-    assert report.notes[0].message == f"{LINE} left as stored; --dtype f16 makes numbers of them"
+    assert report.notes[0].message == f"{LINE} left as stored; --dtype f16 dequantizes them"
     before, kept = cc.load_file(model / "model.safetensors"), cc.load_file(tmp_path / "kept")
     assert before.keys() == kept.keys()
     assert all(np.array_equal(before[name], kept[name]) for name in before)

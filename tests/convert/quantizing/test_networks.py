@@ -148,7 +148,7 @@ def test_what_stays_is_said(folder, capsys):
     words = ("quantize", "encoder.onnx", "out.onnx", "int4", "--block-size", "128")
     code, told = called(capsys, *words)
     assert code == 0
-    assert [(item["operator"], item["why"]) for item in told["kept"]] == [("Gather", "rows of 64 are no multiple of the block size 128")]
+    assert [(item["operator"], item["why"]) for item in told["kept"]] == [("Gather", "rows of 64 are not a multiple of the block size 128")]
     code, told = called(capsys, *words, "--no-fallback", "-f")
     assert (code, told["error"]["code"]) == (5, "E-QUANT-FALLBACK")
 
