@@ -59,7 +59,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     graph.metadata = {"darknet.major": major, "darknet.minor": minor, "darknet.revision": revision, "darknet.seen": seen}
     if name is None or cfg is None:
         graph.weights["weights"] = Tensor(F32, (fields.left // 4,), Region(source, fields.at, fields.left))
-        graph.note("W-DARKNET-FLAT", "there is no .cfg of the same name beside the file, so the weights are one flat tensor")
+        graph.note("W-DARKNET-FLAT", "no .cfg of the same name beside the file: the weights are read as one flat tensor")
         return graph
     graph.attachments[name] = Region(cfg, 0, cfg.size)
     graph.files.append(cfg.path)

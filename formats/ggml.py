@@ -150,7 +150,7 @@ def _siblings(part: _Part, count: int) -> list[_Part]:
         elif (path.parent / name).exists():
             parts.append(_part(Source(contained(path.parent, name, part.source.path))))
         else:
-            raise FormatError("E-GGML-PARTS", part.source.path, f"part {name!r} of the model is not there", expected=f"{count} files", hint=hint)
+            raise FormatError("E-GGML-PARTS", part.source.path, f"part {name!r} of the model is missing", expected=f"{count} files", hint=hint)
     if (path.parent / f"{stem}.{count}").exists():
         raise FormatError("E-GGML-PARTS", part.source.path, f"{stem}.{count} is one part too many", expected=f"{count} files", hint=hint)
     for other in parts[1:]:

@@ -96,7 +96,7 @@ def _split_number(header: Header, key: str, absent: int | None) -> int:
         return absent
     if not isinstance(value, numpy.integer):
         at = header.where.get(key)
-        why = f"is a shard, and {key} is no integer in it"
+        why = f"is a shard in which {key} is not an integer"
         raise FormatError("E-GGUF-SPLIT", header.source.path, why, at=at, found=value, hint="Split the original model again")
     return int(value)
 
@@ -170,7 +170,7 @@ def _padding(header: Header) -> Iterator[Finding]:
     for end in ends:
         stop = min(size, header.start + padded(end - header.start, header.alignment))
         if end < stop and any(header.source.read(end, stop - end)):
-            yield Finding("W-GGUF-PADDING", "warning", "the padding behind a tensor is not zero", end)
+            yield Finding("W-GGUF-PADDING", "warning", "the padding after a tensor is not zero", end)
 
 
 def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:

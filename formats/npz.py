@@ -57,7 +57,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
         if member.name == METADATA:
             from_strings(_metadata(archive, member), graph)
         elif not _is_array(archive, member):
-            graph.note("W-NPZ-MEMBER", f"the member {member.name} is no array and was left out")
+            graph.note("W-NPZ-MEMBER", f"the member {member.name} is not an array and was left out")
         else:
             name = member.name.removesuffix(SUFFIX)
             if name in graph.weights:
@@ -92,7 +92,7 @@ def _metadata(archive: Archive, member: Member) -> dict[str, str]:
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     """One archive, arrays in the graph's order, not compressed, so that they can be mapped and written in any order."""
     if len(shards(graph.weights.items(), options)) > 1:
-        raise UnsupportedError("E-NPZ-SHARDS", None, "npz is written as one file only", hint="Say --to safetensors or --to gguf")
+        raise UnsupportedError("E-NPZ-SHARDS", None, "npz is written as one file only", hint="Use --to safetensors or --to gguf")
     entries = [
         Entry(name + SUFFIX, header_bytes(held.dtype, held.shape), held, _comment(held.dtype)) for name, held in graph.weights.items()
     ]
@@ -125,7 +125,7 @@ def scan(source: Source, options: ReadOptions) -> Iterator[Finding]:
             if _is_array(archive, member):
                 _header(archive, member, options)
             elif member.name != METADATA:
-                yield Finding("W-NPZ-MEMBER", "info", f"the member {member.name} is no array", member.at, member.name)
+                yield Finding("W-NPZ-MEMBER", "info", f"the member {member.name} is not an array", member.at, member.name)
         except Error as error:
             yield Finding(error.code, "danger" if isinstance(error, UnsafeFileError) else "error", error.why, error.offset, member.name)
 

@@ -63,7 +63,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
             return [model]
         if options.external_data == "never":
             raise UnsupportedError(
-                "E-ONNX-SIZE", None, f"the model needs {model.nbytes:,} bytes, one file holds {MOST:,}", hint="Say --external-data auto"
+                "E-ONNX-SIZE", None, f"the model needs {model.nbytes:,} bytes, one file holds {MOST:,}", hint="Use --external-data auto"
             )
     places: dict[int, tuple[str, int]] = {}
     data = [_data_file(name, group, places) for name, group in _groups(graph, options)]

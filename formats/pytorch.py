@@ -78,7 +78,7 @@ def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
         raise FormatError("E-PKL-TRAILING", source.path, why, at=first.end, hint=APPENDED)
 
     def locate(ref: StorageRef, persistent: Persistent) -> Storage:
-        why = "refers to a storage, and a plain pickle has none"
+        why = "refers to a storage, which a plain pickle does not contain"
         raise FormatError("E-PKL-PERSISTENT", source.path, why, at=persistent.at, hint=DAMAGED)
 
     return Checkpoint(first.value, Rebuilder(source.path, locate), first.operations)

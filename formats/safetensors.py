@@ -59,7 +59,7 @@ def _header(source: Source) -> tuple[dict[str, Any], int]:
     length = int.from_bytes(source.read(0, 8), "little")
     if length > source.size - 8:
         raise FormatError(
-            "E-ST-HEADER-LENGTH", source.path, f"the header is said to have {length:,} bytes, the file has {source.size - 8:,} after its length",
+            "E-ST-HEADER-LENGTH", source.path, f"the header claims {length:,} bytes, the file has {source.size - 8:,} after its length",
             at=0, hint="The download is cut short, or this is not a safetensors file",
         )
     source.budget.charge(length, "the safetensors header", at=0)
@@ -80,7 +80,7 @@ def _entry(source: Source, name: str, value: Any) -> tuple[str, DType, tuple[int
         raise refuse("E-ST-ENTRY", "has the wrong keys", expected="dtype, shape, data_offsets", found=found)
     shape, offsets = value["shape"], value["data_offsets"]
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise refuse("E-ST-ENTRY", f"has shape {str(shape)[:80]} and data_offsets {str(offsets)[:80]}, which are not natural numbers in order")
+        raise refuse("E-ST-ENTRY", f"has shape {str(shape)[:80]} and data_offsets {str(offsets)[:80]}, which are not ascending non-negative integers")
     if len(shape) > MAX_DIMS:
         raise refuse("E-ST-SHAPE", "has too many dimensions", expected=f"at most {MAX_DIMS}", found=len(shape))
     if math.prod(length or 1 for length in shape) >= MAX_ELEMENTS:

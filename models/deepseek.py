@@ -62,7 +62,7 @@ class Interleaved:
         if names == HF:
             return {"rope_interleave": config.interleaved}
         if not config.interleaved:
-            raise UnsupportedError("E-ARCH-ROPE", None, "GGUF files of this architecture have heads whose neighbours are turned together, not halves")
+            raise UnsupportedError("E-ARCH-ROPE", None, "GGUF files of this architecture use interleaved RoPE, not rotated halves")
         return {}
 
 

@@ -40,7 +40,7 @@ class Fixed:
     def write(self, names: str, config: Config) -> dict[str, Any]:
         value = getattr(config, self.name)
         if names != HF and value != self.value:
-            raise UnsupportedError("E-ARCH-GGUF", None, f"GGUF files of this architecture cannot say {self.hf}", expected=self.value, found=value)
+            raise UnsupportedError("E-ARCH-GGUF", None, f"GGUF files of this architecture cannot store {self.hf}", expected=self.value, found=value)
         return {self.hf: value} if names == HF else {}
 
 

@@ -35,7 +35,7 @@ def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
     if "rope.factors" in weights and config.scaling["type"] == "default":
         factors = weights["rope.factors"].numpy()
         if not (np.isfinite(factors) & (factors > 0)).all():
-            raise FormatError("E-ARCH-ROPE", config.path, "rope_freqs.weight has elements that are no finite numbers above 0")
+            raise FormatError("E-ARCH-ROPE", config.path, "rope_freqs.weight has elements that are not finite and positive")
         config.values["scaling"] = llama3_scaling(factors, config.rotary, config.theta)
 
 

@@ -9,8 +9,8 @@ from .errors import Error, LimitError, UsageError
 from .graph import Node
 from .infer import CHECK, MALFORMED
 
-HINT = "Compare shapes and values with the definition of the operator; where they fit, please report it"
-FED = "Give the model inputs of lengths that it takes; where they are, candle-convert check lists what is wrong with it"
+HINT = "Compare shapes and values with the operator's definition; if they fit, please report it"
+FED = "Give inputs of lengths that the model takes; if they are, candle-convert check lists what is wrong with it"
 
 
 def applied(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
@@ -28,7 +28,7 @@ def applied(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) ->
         raise
     except MemoryError as error:
         why = f"{node.op.name} {_name(node)!r} needs more memory than there is for {_given(inputs)} ({error})"
-        raise LimitError("E-RUN-MEMORY", None, why, hint="Feed smaller inputs, or run it where there is more memory") from error
+        raise LimitError("E-RUN-MEMORY", None, why, hint="Feed smaller inputs, or use a machine with more memory") from error
     except MALFORMED as error:
         why = f"{node.op.name} {_name(node)!r} cannot be computed from {_given(inputs)} ({type(error).__name__}: {error})"
         raise UsageError("E-OP-INPUTS", None, why, hint=HINT) from error

@@ -120,7 +120,7 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     missing, extra = found.missing, found.extra
     unknown = f"{len(extra)} weights are not of a {architecture.name} model: {listed(extra)}"
     if missing:
-        why = f"{len(missing)} weights of a {architecture.name} model are not there: {listed(missing)}{f'; and {unknown}' if extra else ''}"
+        why = f"{len(missing)} weights of a {architecture.name} model are missing: {listed(missing)}{f'; and {unknown}' if extra else ''}"
         raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there, and is the configuration this model's?")
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")

@@ -21,7 +21,7 @@ def checked(graph: Graph, feeds: Mapping[str, Any], defaults: Mapping[str, Tenso
         unknown = [name for name in feeds if all(value.name != name for value in graph.inputs)]
         if unknown:
             raise UsageError(
-                "E-RUN-INPUT", None, f"there is no input {unknown[0]!r}", expected=", ".join(repr(value.name) for value in graph.inputs), hint=HINT
+                "E-RUN-INPUT", None, f"no input named {unknown[0]!r}", expected=", ".join(repr(value.name) for value in graph.inputs), hint=HINT
             )
     found = []
     for value in graph.inputs:

@@ -64,7 +64,7 @@ def replaced(base: Limits, changes: dict[str, str | float]) -> Limits:
     changes = {name.replace("-", "_"): value for name, value in changes.items()}
     for name in changes:
         if name not in FIELDS:
-            raise UsageError("E-LIMIT-NAME", None, f"there is no limit {name!r}", hint=f"Limits: {', '.join(FIELDS)}")
+            raise UsageError("E-LIMIT-NAME", None, f"unknown limit {name!r}", hint=f"Limits: {', '.join(FIELDS)}")
     parsed = {name: seconds(value) if name == "time" else size(value) for name, value in changes.items()}
     return dataclasses.replace(base, chosen=base.chosen | parsed.keys(), **parsed)  # type: ignore[arg-type]
 

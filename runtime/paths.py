@@ -88,7 +88,7 @@ def level() -> Level:
         return found[-1]
     names = [each.name for each in LEVELS]
     if wanted not in names:
-        raise UsageError("E-CPU-LEVEL", None, f"{VARIABLE}={wanted!r} is no level of instructions", expected=" or ".join(names))
+        raise UsageError("E-CPU-LEVEL", None, f"{VARIABLE}={wanted!r} is not an instruction level", expected=" or ".join(names))
     chosen = LEVELS[names.index(wanted)]
     if chosen not in found:
         lacking = ", ".join(sorted(chosen.needs - present())) or "the system's permission to use tiles"

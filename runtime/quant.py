@@ -158,7 +158,7 @@ class Codec:
 def block_type(name: str) -> BlockType:
     """The block type with that name."""
     dtype = DTYPES[name]
-    assert isinstance(dtype, BlockType), f"{name} has no blocks"
+    assert isinstance(dtype, BlockType), f"{name} is not a block type"
     return dtype
 
 

@@ -135,5 +135,5 @@ def communicator(group: str) -> Communicator:
     if not group:
         return Alone()
     if group not in _GROUPS:
-        raise UsageError("E-RANK-GROUP", None, f"this process is no rank of {group!r}", hint="Load the model with tensor_parallel")
+        raise UsageError("E-RANK-GROUP", None, f"this process is not a rank of {group!r}", hint="Load the model with tensor_parallel")
     return _GROUPS[group]

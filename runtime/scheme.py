@@ -104,7 +104,7 @@ class Checkpoint:
         """A tensor that has to be there, of one of these dtypes and of a shape, where they are given."""
         tensor = self.tensors.get(name)
         if tensor is None:
-            raise self.refuse("E-PACKED-MISSING", f"tensor {name!r} is not there" + (f", without which {of!r} has no values" if of else ""))
+            raise self.refuse("E-PACKED-MISSING", f"tensor {name!r} is missing" + (f", without which {of!r} has no values" if of else ""))
         if dtypes is not None and tensor.dtype.name not in (known := tuple(dtypes)):
             raise self.refuse("E-PACKED-DTYPE", f"tensor {name!r} is of another type", expected=" or ".join(known), found=tensor.dtype.name)
         if shape is not None and tensor.shape != shape:
@@ -115,7 +115,7 @@ class Checkpoint:
         """A matrix that has to be there."""
         tensor = self.part(name, dtypes)
         if len(tensor.shape) != 2:
-            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is no matrix", found=list(tensor.shape))
+            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(tensor.shape))
         return tensor
 
     def note(self, name: str, dtypes: Iterable[str]) -> np.ndarray:
@@ -130,7 +130,7 @@ class Checkpoint:
         """The value of a tensor that has only one."""
         found = self.note(name, dtypes)
         if found.size != 1:
-            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is no single number", found=list(found.shape))
+            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is not a scalar", found=list(found.shape))
         return float(found.reshape(())[()])
 
     def stems(self, *endings: str) -> list[str]:

@@ -294,5 +294,5 @@ class Session:
         by_name = {value.name: result for value, result in zip(self.graph.outputs, found, strict=True)}
         unknown = [name for name in names if name not in by_name]
         if unknown:
-            raise UsageError("E-RUN-OUTPUT", None, f"there is no output {unknown[0]!r}", expected=", ".join(by_name), hint="get_outputs() lists them")
+            raise UsageError("E-RUN-OUTPUT", None, f"no output named {unknown[0]!r}", expected=", ".join(by_name), hint="get_outputs() lists them")
         return [by_name[name] for name in names]

@@ -41,7 +41,7 @@ def refusal(what: str) -> LimitError:
     """The error that tells what could not be had."""
     allowed = address_space()
     limit = "" if allowed is None else f"; this process may use {allowed:,} bytes of address space"
-    return LimitError(CODE, None, f"memory cannot be had: {what}{limit}", hint=HINT)
+    return LimitError(CODE, None, f"out of memory: {what}{limit}", hint=HINT)
 
 
 def address_space() -> int | None:

@@ -42,7 +42,7 @@ def refusal(node: Node) -> str | None:
         if kinds is None:
             break
         if name not in kinds:
-            return f"the operator has no attribute {name!r}"
+            return f"unknown attribute {name!r}"
         words = set(re.findall(r"\w+", kinds[name]))
         if words <= KNOWN and not _fits(value, words):
             return f"the attribute {name!r} cannot be {type(value).__name__}"

@@ -33,7 +33,7 @@ class Source:
         status = os.fstat(self.fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise FileAccessError("E-IO-KIND", self.path, f"is {_kind(status.st_mode)}, not a regular file", hint="Name a file or a model directory")
+            raise FileAccessError("E-IO-KIND", self.path, f"is {_kind(status.st_mode)}, not a regular file", hint="Use a file or a model directory")
         self.size = status.st_size
         self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         self.budget = Budget(self.path, current())
@@ -159,5 +159,5 @@ def _kind(mode: int) -> str:
 
 def _unreachable(path: str, error: OSError) -> FileAccessError:
     if isinstance(error, FileNotFoundError):
-        return FileAccessError("E-IO-MISSING", path, "there is no such file")
+        return FileAccessError("E-IO-MISSING", path, "no such file or directory")
     return FileAccessError("E-IO-OPEN", path, f"cannot be opened: {error.strerror}")

@@ -37,7 +37,7 @@ def check_memory(need: int, weights: int, largest: str) -> None:
     beside = "" if chosen else " beside its weights"
     what = f"this run needs {asked:,} bytes" + (f", {weights:,} of them for weights" if chosen and weights else beside)
     where = "are allowed" if chosen else "are free on this machine"
-    hint = "Raise it with --limit memory=8GiB, or feed smaller inputs" if chosen else "Feed smaller inputs, or run it where there is more memory"
+    hint = "Raise it with --limit memory=8GiB, or feed smaller inputs" if chosen else "Feed smaller inputs, or use a machine with more memory"
     raise LimitError("E-RUN-MEMORY", None, f"{what}, {allowed:,} {where}" + (f"; the largest node is {largest}" if largest else ""), hint=hint)
 
 
@@ -54,7 +54,7 @@ def check_weights(nbytes: int, read: int) -> None:
     allowed, asked = (current().memory, nbytes) if chosen else (MOST if free is None else free, read)
     if asked > allowed:
         where = "are allowed" if chosen else "are free on this machine"
-        hint = "Raise it with --limit memory=8GiB, or quantize the model" if chosen else "Quantize the model, or run it where there is more memory"
+        hint = "Raise it with --limit memory=8GiB, or quantize the model" if chosen else "Quantize the model, or use a machine with more memory"
         raise LimitError("E-RUN-MEMORY", None, f"the weights of this model are {asked:,} bytes, {allowed:,} {where}", hint=hint)
 
 

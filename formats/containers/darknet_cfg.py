@@ -44,7 +44,7 @@ class Section:
         """The value of an option."""
         text = self.options.get(key, str(default))
         if _INTEGER.fullmatch(text) is None or not least <= int(text) <= LARGEST:
-            raise self.refuse(f"has {key}={text[:40]}, which is no integer from {least} to {LARGEST}")
+            raise self.refuse(f"has {key}={text[:40]}, which is not an integer from {least} to {LARGEST}")
         return int(text)
 
     def layers(self, key: str, index: int) -> list[int]:
@@ -130,7 +130,7 @@ def _local(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weig
 def _connected(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
     outputs, inputs = section.integer("output", 1, 1), math.prod(size)
     if not inputs:
-        raise section.refuse("has no input: the size of the network's input is not said")
+        raise section.refuse("does not state the size of the network's input")
     bias, *normalization = _biases(outputs, section.integer("batch_normalize", 0))
     return (1, 1, outputs), [bias, ("weights", (outputs, inputs)), *normalization]
 

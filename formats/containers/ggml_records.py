@@ -91,7 +91,7 @@ def vocabulary(fields: Fields, count: int, scored: bool) -> tuple[list[str | byt
     for index in range(count):
         (length,) = fields.ints(1, "the length of a token")
         if not 0 <= length <= fields.left:
-            why = f"token {index:,} is said to have {length:,} bytes, {fields.left:,} are left"
+            why = f"token {index:,} claims {length:,} bytes, {fields.left:,} are left"
             raise _refuse(source, "E-GGML-TOKEN", why, fields.at - 4)
         source.budget.charge(length, "the vocabulary", at=fields.at)
         tokens.append(_text(fields.bytes(length, "a token")))
@@ -117,7 +117,7 @@ def records(fields: Fields, types: Mapping[int, DType], max_dims: int, alignment
         if isinstance(name, bytes):
             raise _refuse(source, "E-GGML-NAME", f"the name {name[:80]!r} of a tensor is not UTF-8", at)
         if name in seen:
-            raise _refuse(source, "E-GGML-TWICE", f"tensor {name!r} stands twice in the file", at)
+            raise _refuse(source, "E-GGML-TWICE", f"tensor {name!r} appears twice in the file", at)
         seen.add(name)
         dtype = _dtype(source, types, kind, name, at)
         yield Record(name, at, _tensor(fields, name, dtype, shape, alignment))

@@ -100,7 +100,7 @@ def read_header(source: Source) -> Header:
     for _ in range(n_tensors):
         info = _tensor_info(cursor, header.alignment)
         if info.name in names:
-            raise cursor.refuse("E-GGUF-DUPLICATE", f"tensor {info.name!r} stands twice in the header", info.at)
+            raise cursor.refuse("E-GGUF-DUPLICATE", f"tensor {info.name!r} appears twice in the header", info.at)
         names.add(info.name)
         header.tensors.append(info)
     header.start = padded(cursor.position, header.alignment)
@@ -111,7 +111,7 @@ def read_header(source: Source) -> Header:
 def _version(source: Source) -> tuple[int, bool]:
     head = source.head(8)
     if head[:4] != MAGIC:
-        raise FormatError("E-GGUF-MAGIC", source.path, "is no GGUF file", at=0, expected=MAGIC, found=head[:4], hint="Is the suffix right?")
+        raise FormatError("E-GGUF-MAGIC", source.path, "is not a GGUF file", at=0, expected=MAGIC, found=head[:4], hint="Is the suffix right?")
     if len(head) < 8:
         raise FormatError("E-GGUF-TRUNCATED", source.path, "ends within its version", at=4, hint=CUT_SHORT)
     little, big = int.from_bytes(head[4:], "little"), int.from_bytes(head[4:], "big")
@@ -119,7 +119,7 @@ def _version(source: Source) -> tuple[int, bool]:
         return (little, False) if little in VERSIONS else (big, True)
     version = min(little, big)
     if version == 0 or version > 1 << 16:
-        raise FormatError("E-GGUF-VERSION", source.path, "has no sensible version", at=4, expected="1 to 3", found=little, hint=DAMAGED)
+        raise FormatError("E-GGUF-VERSION", source.path, "has an invalid version", at=4, expected="1 to 3", found=little, hint=DAMAGED)
     hint = "Is there a newer candle-convert?"
     raise UnsupportedError("E-GGUF-VERSION", source.path, "is of an unknown version", at=4, expected="1 to 3", found=version, hint=hint)
 
@@ -136,7 +136,7 @@ def _pair(cursor: Cursor, header: Header) -> None:
     if not key or len(data) > MAX_KEY:
         raise cursor.refuse("E-GGUF-KEY", f"a key has {len(data):,} bytes", at, expected=f"1 to {MAX_KEY:,}")
     if key in header.where:
-        raise cursor.refuse("E-GGUF-DUPLICATE", f"the key {key!r} stands twice", at, hint="One of the two values would be lost")
+        raise cursor.refuse("E-GGUF-DUPLICATE", f"the key {key!r} appears twice", at, hint="One of the two values would be lost")
     kind = cursor.kind()
     header.where[key] = cursor.position
     name = key.removeprefix(FILE_PREFIX)
@@ -225,7 +225,7 @@ def _check_cover(header: Header) -> None:
     position, before = 0, "the header"
     for info in sorted(header.tensors, key=lambda info: (info.offset, info.nbytes)):
         if info.offset != position:
-            code, what = ("E-GGUF-OVERLAP", "begins within") if info.offset < position else ("E-GGUF-GAP", "leaves a gap behind")
+            code, what = ("E-GGUF-OVERLAP", "begins within") if info.offset < position else ("E-GGUF-GAP", "leaves a gap after it")
             why = f"tensor {info.name!r} {what} {before}"
             raise FormatError(code, header.source.path, why, at=info.at, expected=f"{position:,}", found=f"{info.offset:,}", hint=DAMAGED)
         missing = header.start + info.offset + info.nbytes - header.source.size

@@ -34,14 +34,14 @@ def check_model(header: Header, n_tensors: int) -> None:
 
     for key in (TOKENS, MERGES):
         if key in metadata and not isinstance(metadata[key], list | Texts):
-            raise refuse("E-GGUF-TOKENIZER", key, "is no array of strings")
+            raise refuse("E-GGUF-TOKENIZER", key, "is not an array of strings")
     tokens = metadata.get(TOKENS)
     for key, kinds, _ in PER_TOKEN:
         value = metadata.get(key)
         if value is None:
             continue
         if getattr(value, "ndim", None) != 1 or value.dtype.kind not in kinds:
-            raise refuse("E-GGUF-TOKENIZER", key, "is no array of numbers of its kind")
+            raise refuse("E-GGUF-TOKENIZER", key, "is not an array of the expected type")
         if tokens is not None and len(value) != len(tokens):
             raise refuse("E-GGUF-TOKENIZER", key, "has not one element for each token", expected=len(tokens), found=len(value))
     key = _key(header, "block_count")

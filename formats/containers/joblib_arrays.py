@@ -27,10 +27,10 @@ class JoblibMachine(Machine):
             return record
         state = record.state
         if not isinstance(state, dict):
-            raise self.refuse("E-PKL-ARRAY", "an array of joblib has no description")
+            raise self.refuse("E-PKL-ARRAY", "a joblib array lacks its description")
         shape, alignment = state.get("shape"), state.get("numpy_array_alignment_bytes")
         if not isinstance(shape, tuple) or not all(type(length) is int and 0 <= length < 1 << 48 for length in shape) or len(shape) > MAX_DIMS:
-            raise self.refuse("E-PKL-ARRAY", "an array of joblib has a shape that is not made of natural numbers")
+            raise self.refuse("E-PKL-ARRAY", "a joblib array has a shape that is not made of non-negative integers")
         size, objects = self._layout(state.get("dtype"))
         if objects:
             return self._nested()
@@ -55,7 +55,7 @@ class JoblibMachine(Machine):
         code = dtype.arguments[0] if isinstance(dtype, Record) and dtype.name == DTYPE and dtype.arguments else None
         state = dtype.state if isinstance(dtype, Record) else None
         if not isinstance(code, str) or depth > _DEPTH or not (state is None or (isinstance(state, tuple) and len(state) >= 8)):
-            raise self.refuse("E-PKL-ARRAY", "an array of joblib has no dtype that is understood")
+            raise self.refuse("E-PKL-ARRAY", "a joblib array has an unknown dtype")
         match = _CODE.fullmatch(code)
         if match is None:
             raise self.refuse("E-PKL-ARRAY", f"an array of joblib has the dtype {code[:40]!r}")

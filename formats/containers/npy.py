@@ -188,7 +188,7 @@ def _shape(text: str, place: Place) -> tuple[int, ...]:
         raise place.malformed("E-NPZ-SHAPE", f"has over {MAX_DIMS} dimensions")
     found = [_LENGTH.fullmatch(part) for part in (parts if parts[-1].strip() else parts[:-1])]
     if not all(found) or (len(parts) == 1 and text.strip()):
-        raise place.malformed("E-NPZ-SHAPE", "has a shape that is not a tuple of natural numbers", found=f"({text[:80]})")
+        raise place.malformed("E-NPZ-SHAPE", "has a shape that is not a tuple of non-negative integers", found=f"({text[:80]})")
     shape = tuple(int(match[1]) for match in found if match is not None)
     if len(shape) > MAX_DIMS or math.prod(length for length in shape if length) >= 1 << 63:
         raise place.malformed("E-NPZ-SHAPE", f"has {len(shape)} dimensions of too many elements", found=f"({text[:80]})")
@@ -200,7 +200,7 @@ def _dtype(text: str, place: Place, named: str | None, void: str | None) -> tupl
     match = _CODE.fullmatch(text)
     if match is None or match["kind"] == "O":
         _refuse_object(f"'{text}'", place)
-        raise place.malformed("E-NPZ-HEADER", f"has the dtype {text[:40]!r}, which is no numpy type code")
+        raise place.malformed("E-NPZ-HEADER", f"has the dtype {text[:40]!r}, which is not a numpy type code")
     code = match["kind"] + match["size"]
     dtype = READABLE.get(code)
     if code == "V2":
@@ -209,7 +209,7 @@ def _dtype(text: str, place: Place, named: str | None, void: str | None) -> tupl
         dtype = _void(place, named, void)
     if dtype is None or match["unit"]:
         what = NOT_NUMERIC.get(match["kind"], "elements of an unknown type")
-        raise _unsupported(place, f"holds {what} ({text})", "Save it again as numbers, or leave it out")
+        raise _unsupported(place, f"holds {what} ({text})", "Save it again as a numeric array, or leave it out")
     return dtype, match["order"] == ">" and dtype.bits > 8
 
 
@@ -218,11 +218,11 @@ def _void(place: Place, named: str | None, void: str | None) -> DType:
     if named in one_byte:
         return one_byte[named]
     if void is None:
-        raise _unsupported(place, "holds bytes whose type numpy did not keep", f"Say which: --npz-void {'|'.join(sorted(one_byte))}", "E-NPZ-VOID")
+        raise _unsupported(place, "holds bytes whose type numpy did not keep", f"Use --npz-void {'|'.join(sorted(one_byte))}", "E-NPZ-VOID")
     void = plain_name(void)
     if void not in one_byte:
         hint = f"One of {', '.join(sorted(one_byte))}"
-        raise UsageError("E-NPZ-VOID", place.source.path, f"{void} is no type of one byte that numpy writes as void", hint=hint)
+        raise UsageError("E-NPZ-VOID", place.source.path, f"{void} is not a one-byte type that numpy writes as void", hint=hint)
     return one_byte[void]
 
 
@@ -233,7 +233,7 @@ def _refuse_structure(text: str, place: Place) -> NoReturn:
 
 def _refuse_object(text: str, place: Place) -> None:
     if _OBJECT.search(text):
-        hint = "Save it again as an array of numbers"
+        hint = "Save it again as a numeric array"
         raise UnsafeFileError("E-NPZ-PICKLE", place.source.path, f"{place.what} holds Python objects, which are a pickle", at=place.at, hint=hint)
 
 

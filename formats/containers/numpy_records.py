@@ -63,7 +63,7 @@ def array(record: Record, file: str) -> Tensor:
     """
     shape, dtype, fortran, data = _parts(record, file)
     if not isinstance(shape, tuple) or not all(type(length) is int and 0 <= length < 1 << 63 for length in shape) or len(shape) > MAX_DIMS:
-        raise FormatError("E-PKL-ARRAY", file, "an array has a shape that is not made of natural numbers", at=record.at, hint=DAMAGED)
+        raise FormatError("E-PKL-ARRAY", file, "an array has a shape that is not made of non-negative integers", at=record.at, hint=DAMAGED)
     numpy_dtype = _dtype(dtype, record, file)
     storage = _storage(data)
     need = math.prod(shape) * numpy_dtype.itemsize
@@ -125,7 +125,7 @@ def _dtype(value: Any, record: Record, file: str) -> np.dtype:
     if isinstance(code, Global):
         return _named(code.name)
     if not isinstance(code, str):
-        raise FormatError("E-PKL-ARRAY", file, "an array has no dtype", at=record.at, hint=DAMAGED)
+        raise FormatError("E-PKL-ARRAY", file, "an array lacks a dtype", at=record.at, hint=DAMAGED)
     if not re.fullmatch(r"[<>=|]?[biufc]\d{1,2}", code):
         raise NotNumeric(code[:40])
     state = value.state if isinstance(value, Record) else None

@@ -56,17 +56,17 @@ def _as_written(graph: Graph) -> Iterator[Finding]:
         yield Finding("W-ONNX-IMPORT", "info", f"imports opset {graph.opsets[domain]} of {domain!r}, which no node uses")
     for value in graph.inputs:
         if value.dtype is None and not value.container:
-            yield Finding("E-ONNX-TYPE", "error", "the input has no type", member=value.name)
+            yield Finding("E-ONNX-TYPE", "error", "the input lacks a type", member=value.name)
     for value in graph.outputs:
         if value.dtype is None and not value.container:
-            yield Finding("W-ONNX-TYPE", "warning", "the output has no type", member=value.name)
+            yield Finding("W-ONNX-TYPE", "warning", "the output lacks a type", member=value.name)
     names = Counter(node.name for node in nodes if node.name)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         yield Finding("W-ONNX-NAMES", "info", f"{len(twice)} node names are used more than once: {_named(twice)}")
     unknown = Counter(f"{node.op.domain}.{node.op.name}" for node in nodes if node.op.domain not in NEWEST and not isinstance(node.op, Function))
     for name, count in sorted(unknown.items()):
-        yield Finding("W-ONNX-FOREIGN", "info", f"{count} nodes are of the operator {name}, which is not of the standard")
+        yield Finding("W-ONNX-FOREIGN", "info", f"{count} nodes use the operator {name}, which is not in the standard")
     needed = {value for node in nodes for value in node.inputs if value is not None} | set(graph.outputs)
     idle = [name for name in graph.weights if graph.values[name] not in needed]
     if idle and not graph.training:

@@ -79,14 +79,14 @@ class _Reader:
                     "E-ONNX-IR", self.source.path, f"the model is of IR version {version}, the newest known is {NEWEST_IR}", at=0,
                     hint="Save it with an older version of onnx",
                 )
-            raise self.refuse("E-ONNX-IR", message, "the model has no valid IR version", found=version)
+            raise self.refuse("E-ONNX-IR", message, "the model lacks a valid IR version", found=version)
         graph = Graph(format="onnx", files=[self.source.path] if self.source.path else [], newest=False)
         graph.opsets = self.opsets(message, "the model", old=version < FIRST_IR_WITH_OPSETS)
         graph.carried = {key: message[key] for key in MODEL_KEYS if key in message}
         graph.carried["unknown"] = message.unknown
         from_strings(dict(self.pairs(message, "metadata_props")), graph)
         if "graph" not in message:
-            raise self.refuse("E-ONNX-GRAPH", message, "the model has no graph")
+            raise self.refuse("E-ONNX-GRAPH", message, "the model lacks a graph")
         self.shells(message.get("functions", []))
         graph.functions = self.functions
         self.reserve(graph, message)
@@ -109,7 +109,7 @@ class _Reader:
                 raise UnsupportedError("E-ONNX-OPSET", self.source.path, why, at=item.at, hint="Export it for an older opset")
             found[domain] = version
         if not found and not old:
-            raise self.refuse("E-ONNX-OPSET", message, f"{what} does not say of which opset it is")
+            raise self.refuse("E-ONNX-OPSET", message, f"{what} does not state its opset")
         return found or {"": 1}
 
     def pairs(self, message: Message, field: str) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ class _Reader:
             name, domain, overload = message.name(), _domain(message), message.get("overload", "")
             key = (domain, name, overload)
             if not name or key in self.functions:
-                raise self.refuse("E-ONNX-FUNCTION", message, f"the function {name!r} has no name or is there twice")
+                raise self.refuse("E-ONNX-FUNCTION", message, f"the function {name!r} has no name or appears twice")
             given = {item.name(): self.attribute(item, Graph()) for item in message.get("attribute_proto", [])}
             body = Graph(opsets=self.opsets(message, f"the function {name!r}"), newest=False)
             required = tuple(message.get("attribute", []))
@@ -222,7 +222,7 @@ class _Reader:
     def node(self, graph: Graph, message: Message, known: dict[str, Message]) -> None:
         name, domain, overload = message.get("op_type", ""), _domain(message), message.get("overload", "")
         if not name:
-            raise self.refuse("E-ONNX-NODE", message, f"the node {message.name()!r} does not say which operator it applies")
+            raise self.refuse("E-ONNX-NODE", message, f"the node {message.name()!r} does not name its operator")
         if domain not in graph.opsets:
             imported = ", ".join(sorted(key or "ai.onnx" for key in graph.opsets))
             why = f"a node {name} is of the domain {domain or 'ai.onnx'!r}, of which no opset is imported"

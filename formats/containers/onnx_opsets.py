@@ -64,7 +64,7 @@ def _constant(form: Form, index: int) -> np.ndarray | None:
         graph = graph.parent
     if value is None:
         return None
-    raise CannotError(f"its input {index} is computed, where older opsets have an attribute")
+    raise CannotError(f"its input {index} is computed, which older opsets take as an attribute")
 
 
 def _to_attribute(name: str, index: int, *, scalar: bool = False) -> Rule:
@@ -195,7 +195,7 @@ def _fit(form: Form, schema: OpSchema, newer: OpSchema) -> None:
         if name not in schema.attributes:
             default = newer.attributes[name].default_value if name in newer.attributes else None
             if default is None or _plain(default) != form.attributes[name]:
-                raise CannotError(f"there is no attribute {name!r}")
+                raise CannotError(f"no attribute named {name!r}")
             del form.attributes[name]
     for name, attribute in schema.attributes.items():
         was = _plain(newer.attributes[name].default_value) if name in newer.attributes else None
@@ -310,7 +310,7 @@ def _chosen(domain: str, found: list[tuple[Node, Graph, Options]], wanted: int |
     below = sorted({f"{node.op.name} (up to {options[0][1]})" for node, _, options in found if options[0][1] < version})
     raise UnsupportedError(
         "E-ONNX-OPSET", None, f"opset {version} of {domain or 'ai.onnx'} does not have what the model needs: {', '.join([*above, *below])}",
-        hint=f"Say --opset {low}" if low <= high else "No opset has all of these operators",
+        hint=f"Use --opset {low}" if low <= high else "No opset has all of these operators",
     )
 
 

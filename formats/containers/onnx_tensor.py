@@ -118,7 +118,7 @@ class Files:
         """The opened file that a tensor names."""
         if location not in self._open:
             if isinstance(self.source, Memory):
-                raise FormatError("E-ONNX-EXTERNAL", self.source.path, f"a model in memory has no folder in which {location!r} is", at=at)
+                raise FormatError("E-ONNX-EXTERNAL", self.source.path, f"a model in memory has no folder that could hold {location!r}", at=at)
             path = contained(self.source.directory, location, self.source.path)
             opened = Source(path)
             if _links(opened) > 1:
@@ -142,10 +142,10 @@ def tensor_of(message: Message, files: Files) -> Tensor:
     dtype = BY_ONNX.get(number)
     if dtype is None:
         if not number:
-            raise _refused(message, files, "has no data type")
+            raise _refused(message, files, "lacks a data type")
         raise UnsupportedError(
             "E-ONNX-DTYPE", files.source.path, f"tensor {message.name()!r} has the unknown data type {number}", at=message.at,
-            hint="It may be of a later version of the standard",
+            hint="It may be from a later version of the standard",
         )
     if "segment" in message:
         why = f"tensor {message.name()!r} is stored in segments, which nothing reads"
@@ -188,7 +188,7 @@ def _texts(message: Message, shape: tuple[int, ...], files: Files) -> Text:
 
     texts = message.get("string_data", [])
     if len(texts) != math.prod(shape) or message.get("raw_data"):
-        raise _refused(message, files, f"of texts {list(shape)} has the wrong number of them", expected=math.prod(shape), found=len(texts))
+        raise _refused(message, files, f"of strings {list(shape)} has the wrong number of strings", expected=math.prod(shape), found=len(texts))
     flat = numpy.empty(len(texts), object)
     flat[:] = [text.decode("utf-8", "surrogateescape") for text in texts]
     return Text(flat.reshape(shape))
@@ -255,11 +255,11 @@ def _external(message: Message, dtype: DType, shape: tuple[int, ...], files: Fil
         why = f"of {dtype.name} {list(shape)} has the wrong length in external_data"
         raise _refused(message, files, why, expected=f"{size:,}", found=f"{length:,}")
     if not entries.get("location"):
-        raise _refused(message, files, "does not say in which file its values are")
+        raise _refused(message, files, "does not name the file of its values")
     source = files.beside(entries["location"], message.at)
     if offset + size > source.size:
         raise FormatError(
-            "E-ONNX-EXTERNAL", source.path, f"tensor {message.name()!r} is said to have {size:,} bytes at {offset:,}, the file has {source.size:,}",
+            "E-ONNX-EXTERNAL", source.path, f"tensor {message.name()!r} claims {size:,} bytes at {offset:,}, the file has {source.size:,}",
             at=min(offset, source.size), hint="The file is cut short, or belongs to another model; download both again",
         )
     return Region(source, offset, size)
@@ -268,7 +268,7 @@ def _external(message: Message, dtype: DType, shape: tuple[int, ...], files: Fil
 def _number(message: Message, entries: dict[str, str], key: str, files: Files) -> int:
     text = entries.get(key, "0")
     if not NUMBER.fullmatch(text):
-        raise _refused(message, files, f"has the {key} {text[:40]!r} in external_data, which is no natural number")
+        raise _refused(message, files, f"has the {key} {text[:40]!r} in external_data, which is not a non-negative integer")
     return int(text)
 
 

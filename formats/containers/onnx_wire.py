@@ -225,7 +225,7 @@ class _Decoder:
         length = self.varint()
         if length > end - self.at:
             raise FormatError(
-                "E-ONNX-LENGTH", self.source.path, f"a field is said to have {length:,} bytes, {max(0, end - self.at):,} are left", at=begin,
+                "E-ONNX-LENGTH", self.source.path, f"a field claims {length:,} bytes, {max(0, end - self.at):,} are left", at=begin,
                 hint="The download is cut short or the file is damaged; fetch it again",
             )
         return length

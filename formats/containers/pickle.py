@@ -59,7 +59,7 @@ class Machine:
                 raise self.refuse("E-PKL-TRUNCATED", "the pickle ends without STOP")
             row = _TABLE[cursor.byte()]
             if row is None:
-                raise self.refuse("E-PKL-OPCODE", "is no pickle opcode", found=f"0x{cursor.carrier.storage.read(self.at, self.at + 1).hex()}")
+                raise self.refuse("E-PKL-OPCODE", "is not a pickle opcode", found=f"0x{cursor.carrier.storage.read(self.at, self.at + 1).hex()}")
             read, act = row
             act(self, read(cursor) if read is not None else None)
             if act is stop:
@@ -99,7 +99,7 @@ class Machine:
     def pop_marked(self) -> list[Value]:
         """Take all values above the last mark, and the mark."""
         if not self.marks:
-            raise self.refuse("E-PKL-STACK", "needs a mark, and there is none")
+            raise self.refuse("E-PKL-STACK", "needs a mark, but none was set")
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
@@ -129,7 +129,7 @@ class Machine:
         """A name, noted in `globals`."""
         if not isinstance(module, str) or not isinstance(qualname, str):
             kinds = f"{type(module).__name__} and {type(qualname).__name__}"
-            raise self.refuse("E-PKL-NAME", "a name is not made of two texts", found=kinds)
+            raise self.refuse("E-PKL-NAME", "a name is not made of two strings", found=kinds)
         found = Global(module, qualname, self.cursor.carrier.base + self.at)
         self.globals.append(found)
         return found
@@ -142,7 +142,7 @@ class Machine:
         """What calling `target` gives: a plain container for a few names, an inert record for all others."""
         keywords = {} if keywords is None else keywords
         if not isinstance(arguments, tuple) or not isinstance(keywords, dict):
-            raise self.refuse("E-PKL-TARGET", "calls with arguments that are no tuple", found=type(arguments).__name__)
+            raise self.refuse("E-PKL-TARGET", "calls with arguments that are not a tuple", found=type(arguments).__name__)
         if isinstance(target, Global):
             self.called.append(target)
             builder = BUILDERS.get(target.name)

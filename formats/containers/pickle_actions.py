@@ -47,14 +47,14 @@ def _text_int(machine: Machine, line: bytes) -> None:
     elif re.fullmatch(rb"\s*[+-]?\d{1,2000}L?\s*", line):
         machine.push(int(line.strip().rstrip(b"L")))
     else:
-        raise machine.refuse("E-PKL-NUMBER", f"{line[:40]!r} is no integer")
+        raise machine.refuse("E-PKL-NUMBER", f"{line[:40]!r} is not an integer")
 
 
 def _text_float(machine: Machine, line: bytes) -> None:
     try:
         machine.push(float(line))
     except ValueError as error:
-        raise machine.refuse("E-PKL-NUMBER", f"{line[:40]!r} is no number") from error
+        raise machine.refuse("E-PKL-NUMBER", f"{line[:40]!r} is not a number") from error
 
 
 def _text_string(machine: Machine, line: bytes) -> None:
@@ -76,7 +76,7 @@ def _text_unicode(machine: Machine, line: bytes) -> None:
 
 def _index(machine: Machine, line: bytes) -> int:
     if not re.fullmatch(rb"\d{1,18}", line):
-        raise machine.refuse("E-PKL-MEMO", f"{line[:40]!r} is no memo index")
+        raise machine.refuse("E-PKL-MEMO", f"{line[:40]!r} is not a memo index")
     return int(line)
 
 

@@ -195,7 +195,7 @@ def scan_zip(source: Source, options: ReadOptions) -> Iterator[Finding]:
         except Error as error:
             yield Finding(error.code, "danger", error.why, error.offset, name)
     if unchecked:
-        yield Finding("W-ZIP-CRC", "info", f"{len(unchecked)} members have no checksum, as torch writes them when it is told to", None, unchecked[0])
+        yield Finding("W-ZIP-CRC", "info", f"{len(unchecked)} members have no checksum, which torch can leave out", None, unchecked[0])
 
 
 def _scan_member(archive: zip.Archive, carrier: Carrier, options: ReadOptions, name: str, script: bool) -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def fill(graph: Graph, checkpoint: Checkpoint, options: ReadOptions, depth: int)
     _add_metadata(graph, [leaf for leaf in others if leaf.dropped is None], prefix, left)
     _note_dropped(graph, [leaf for leaf in others if leaf.dropped is not None], left)
     if uncounted:
-        graph.note("W-METADATA", f"{uncounted:,} values beyond the first {OTHERS_LIMIT:,} that are no tensors are left out")
+        graph.note("W-METADATA", f"{uncounted:,} values beyond the first {OTHERS_LIMIT:,} that are not tensors are left out")
     from_strings(dict(checkpoint.metadata), graph)
 
 

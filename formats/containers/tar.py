@@ -52,7 +52,7 @@ def members(source: Source, *, folders: bool = False) -> dict[str, Region]:
         else:
             name = _name(source, head, at)
             if name in found:
-                raise _refuse(source, "E-TAR-TWICE", f"the member {name!r} stands twice", at)
+                raise _refuse(source, "E-TAR-TWICE", f"the member {name!r} appears twice", at)
             found[name] = Region(source, at + BLOCK, size)
         at += BLOCK + -(-size // BLOCK) * BLOCK
     if source.size > at and _holds_data(source, at):

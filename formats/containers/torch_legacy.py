@@ -59,7 +59,7 @@ def read_stream(source: Source, start: int, allowed: frozenset[str]) -> Checkpoi
     whole = load(carrier, system.end, allowed)
     keys = load(carrier, whole.end, allowed)
     if not isinstance(keys.value, list) or not all(isinstance(key, str | int) for key in keys.value) or len(set(keys.value)) < len(keys.value):
-        raise FormatError("E-PTH-KEYS", source.path, "the list of storage keys is no list of different keys", at=whole.end, hint=DAMAGED)
+        raise FormatError("E-PTH-KEYS", source.path, "the storage keys are not a list of distinct keys", at=whole.end, hint=DAMAGED)
     storages = _Storages(source, keys.value, _storage_sizes(whole.value, source), keys.end)
     return Checkpoint(whole.value, Rebuilder(source.path, storages.locate), whole.operations)
 

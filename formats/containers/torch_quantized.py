@@ -55,7 +55,7 @@ def dequantized(
     if len(parameters) == 2 and all(isinstance(number, int | float) for number in parameters):
         scale, zero = parameters
         if type(zero) is not int or not -(1 << 31) <= zero < 1 << 31:
-            raise refuse("a quantized tensor has a zero point that is no 32-bit integer")
+            raise refuse("a quantized tensor has a zero point that is not a 32-bit integer")
         return _tensor(storage, kind, shape, _per_tensor(float(scale), zero), (scale, zero)), f"per tensor, scale {scale:g}, zero point {zero}"
     if len(parameters) != 3:
         raise refuse("a quantized tensor has neither a scale nor scales of an axis")

@@ -36,7 +36,7 @@ NO_VALUES = {
     "torch._utils._rebuild_sparse_tensor": "a sparse tensor",
     "torch._utils._rebuild_sparse_csr_tensor": "a sparse tensor",
     "torch._utils._rebuild_nested_tensor": "a nested tensor",
-    "torch._utils._rebuild_meta_tensor_no_storage": "a tensor of the meta device, which has no values",
+    "torch._utils._rebuild_meta_tensor_no_storage": "a tensor on the meta device, which holds no values",
     "torch._utils._rebuild_wrapper_subclass": "a tensor subclass without storage",
 }
 WRAPPERS = {
@@ -152,7 +152,7 @@ class Rebuilder:
         if record.name in TENSOR_CLASSES and isinstance(record.state, tuple) and len(record.state) >= 4:
             return self._plain(record, record.state[:4])
         if record.name not in _REBUILD or (plain and record.name in _OF_OTHERS):
-            raise self.refuse("E-PTH-TENSOR", f"makes a tensor of {record.name or 'something'}, which makes none", record)
+            raise self.refuse("E-PTH-TENSOR", f"makes a tensor of {record.name or 'something'}, which does not make one", record)
         return _REBUILD[record.name](self, record)
 
     def refuse(self, code: str, why: str, record: Record | Persistent, **sides: Any) -> FormatError:
@@ -166,7 +166,7 @@ class Rebuilder:
                 inner = Record(function, arguments, {}, record.at)
         inner = self.resolve(inner)
         if not isinstance(inner, Record):
-            raise self.refuse("E-PTH-TENSOR", "a parameter has no tensor in it", record)
+            raise self.refuse("E-PTH-TENSOR", "a parameter does not hold a tensor", record)
         return inner
 
     def reference(self, value: Any, record: Record) -> Reference:
@@ -195,7 +195,7 @@ class Rebuilder:
         offset, shape, strides = arguments[1:4]
         good = isinstance(shape, tuple | list) and isinstance(strides, tuple | list) and len(shape) == len(strides) <= MAX_DIMS
         if not good or not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *shape, *strides)):
-            raise self.refuse("E-PTH-VIEW", "a tensor has an offset, shape or strides that are not natural numbers", record)
+            raise self.refuse("E-PTH-VIEW", "a tensor has an offset, shape or strides that are not non-negative integers", record)
         if math.prod(shape) >= 1 << 60:
             raise self.refuse("E-PTH-VIEW", f"a tensor has {math.prod(shape):.3g} elements", record)
         return tuple(shape), tuple(strides)
@@ -227,7 +227,7 @@ class Rebuilder:
         arguments = self._arguments(record, 7)
         dtype = arguments[6]
         if not isinstance(dtype, Global) or not dtype.name.startswith("torch."):
-            raise self.refuse("E-PTH-DTYPE", "a tensor has no dtype", record)
+            raise self.refuse("E-PTH-DTYPE", "a tensor lacks a dtype", record)
         return self._plain(record, arguments, dtype.name.removeprefix("torch."), arguments[7] if len(arguments) > 7 else None)
 
     def _arguments(self, record: Record, count: int) -> tuple[Any, ...]:
@@ -239,7 +239,7 @@ class Rebuilder:
         """A tensor of a device without storages, saved as a numpy array or a tensor of the processor, and its dtype."""
         inner, dtype = self._arguments(record, 2)[:2]
         if not isinstance(inner, Record):
-            raise self.refuse("E-PTH-TENSOR", "a tensor has no values", record)
+            raise self.refuse("E-PTH-TENSOR", "a tensor lacks values", record)
         made = array(inner, self.file) if record.name in FROM_NUMPY else self._tensor(inner, plain=True)
         wanted = BY_TORCH.get(dtype.name.removeprefix("torch.")) if isinstance(dtype, Global) else None
         return made if wanted is None or wanted is made.dtype else made.cast(wanted)
@@ -252,7 +252,7 @@ class Rebuilder:
         kind: QuantizedType | None = QUANTIZED.get(ref.dtype)
         parameters = arguments[4]
         if kind is None or not isinstance(parameters, tuple) or not parameters or not isinstance(parameters[0], Global):
-            raise self.refuse("E-PTH-QUANTIZED", "a quantized tensor has no quantized storage or no scheme", record)
+            raise self.refuse("E-PTH-QUANTIZED", "a quantized tensor lacks a quantized storage or a scheme", record)
         made = [self._tensor(value, plain=True) if isinstance(value, Record) and self.is_tensor(value) else value for value in parameters[1:]]
         if kind.packed > 1:
             if arguments[1] or not is_row_order(shape, strides):

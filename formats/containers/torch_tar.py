@@ -88,7 +88,7 @@ class _Tar:
 
     def _add_view(self, view: Any, at: int) -> None:
         if not isinstance(view, tuple | list) or len(view) != 4 or not all(type(number) is int for number in view) or view[1] not in self.storages:
-            raise self.refuse("storages", "a view has no root", at)
+            raise self.refuse("storages", "a view lacks its root", at)
         key, root, first, length = view
         kind, region = self.storages[root]
         size = itemsize(STORAGE_CLASSES[kind.name])

@@ -82,7 +82,7 @@ def torch_shape(name: str, tensor: Tensor) -> tuple[int, ...]:
     if not _is_paired(dtype):
         return shape
     if not shape or shape[-1] % 2:
-        why, hint = f"tensor {name!r} of {dtype} {list(shape)} has no even last dimension, as torch needs", "Write safetensors, or cast it"
+        why, hint = f"tensor {name!r} of {dtype} {list(shape)} needs an even last dimension in torch", "Write safetensors, or cast it"
         raise UnsupportedError("E-PTH-PAIRS", None, why, hint=hint)
     return (*shape[:-1], shape[-1] // 2)
 

@@ -37,7 +37,7 @@ def prompt(
     if chosen not in tokenizer.templates:
         known = f"There are: {', '.join(tokenizer.templates)}" if tokenizer.templates else "Give one with --chat-template FILE"
         what = "a chat template" if name == "default" else f"a chat template {name!r}"
-        raise UnsupportedError("E-TEMPLATE-NONE", path, f"comes without {what}", hint=known)
+        raise UnsupportedError("E-TEMPLATE-NONE", path, f"lacks {what}", hint=known)
     return rendered_with(tokenizer.templates[chosen], tokenizer, messages, tools=tools, answer=answer, path=path, now=now, **values)
 
 
@@ -57,7 +57,8 @@ def rendered_with(
 
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise UsageError("E-TEMPLATE-MESSAGES", None, f"message {number} is no object with a role", hint='[{"role": "user", "content": "Hello"}]')
+            why = f"message {number} is not an object with a role"
+            raise UsageError("E-TEMPLATE-MESSAGES", None, why, hint='[{"role": "user", "content": "Hello"}]')
     names = {} if tokenizer is None else tokenizer.role_names()
     given = {"messages": list(messages), "tools": tools, "documents": None, "add_generation_prompt": answer, **names, **values}
     return rendered(template, given, path, now)

@@ -240,7 +240,7 @@ def _written(
 
 def _check(model: LanguageModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]]) -> None:
     if not prompts or not all(prompts):
-        raise UsageError("E-LM-PROMPT", None, "there is no token to begin with", hint="Give a prompt that is not empty")
+        raise UsageError("E-LM-PROMPT", None, "the prompt has no tokens", hint="Give a prompt that is not empty")
     if model.vocabulary is not None and len(tokenizer) > model.vocabulary:
         raise FormatError(
             "E-LM-VOCABULARY", None, "the tokenizer has more tokens than the model's embedding has rows",

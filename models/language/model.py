@@ -75,7 +75,7 @@ class LanguageModel:
         self._names = {value.name for value in graph.inputs}
         if "input_ids" not in self._names:
             raise UsageError(
-                "E-LM-INPUTS", None, "the model is no language model: it has no input input_ids",
+                "E-LM-INPUTS", None, "not a language model: the graph has no input named input_ids",
                 found=", ".join(value.name for value in graph.inputs),
             )
         self.graph = graph

@@ -94,7 +94,7 @@ class Sampler:
 def refuse(found: str) -> UnsupportedError:
     """Logits that are no numbers."""
     return UnsupportedError(
-        "E-LM-NAN", None, "the model's largest logit is no finite number", found=found,
+        "E-LM-NAN", None, "the model's largest logit is not finite", found=found,
         hint="Are the weights damaged? candle-convert check looks through them",
     )  # fmt: skip
 

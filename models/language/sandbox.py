@@ -50,4 +50,4 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(item) for item in value]
     why = f"a value of the chat template is of the type {type(value).__name__}, which JSON cannot hold"
-    raise UsageError(f"{CODE}-VALUES", None, why, hint="Give texts, numbers, booleans, None, lists and dictionaries")
+    raise UsageError(f"{CODE}-VALUES", None, why, hint="Give strings, numbers, booleans, None, lists and dictionaries")

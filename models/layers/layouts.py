@@ -267,7 +267,7 @@ class Part(Moved):
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         whole = parts[0]
         if len(whole.shape) <= self.axis + 1 or whole.shape[self.axis] % self.count:
-            raise ValueError(f"a tensor {list(whole.shape)} has no {self.count} equal parts of rows")
+            raise ValueError(f"a tensor {list(whole.shape)} cannot be cut into {self.count} equal parts of rows")
         length = whole.shape[self.axis] // self.count
         shape = (*whole.shape[: self.axis], length, *whole.shape[self.axis + 1 :])
         rows = np.arange(math.prod(whole.shape[:-1])).reshape(whole.shape[:-1])

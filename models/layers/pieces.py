@@ -107,7 +107,7 @@ class Every(Moved):
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         whole = parts[0]
         if len(whole.shape) not in (2, 3) or whole.shape[-1] % 2:
-            raise ValueError(f"a tensor {list(whole.shape)} has no two halves in turns")
+            raise ValueError(f"a tensor {list(whole.shape)} cannot be cut into two interleaved halves")
         experts, width = whole.shape[0], whole.shape[-1] // 2
         if len(whole.shape) == 2:
             return changed(_plain(whole), (experts, width), lambda x: x[:, self.index :: 2])

@@ -53,7 +53,7 @@ class Scaling:
         if scaling["type"] == "default":
             return {}
         if names == HF and scaling["type"] == FACTORS:
-            raise UnsupportedError("E-ARCH-ROPE", None, "config.json cannot say by which factors this model scales its frequencies")
+            raise UnsupportedError("E-ARCH-ROPE", None, "config.json cannot store the factors by which this model scales its frequencies")
         if names == HF:
             return {"rope_scaling": {"rope_type": scaling["type"], **{key: value for key, value in scaling.items() if key != "type"}}}
         return _to_gguf(scaling)

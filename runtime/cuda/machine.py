@@ -52,7 +52,7 @@ def state() -> State:
     except cuda.cudadrv.error.CudaSupportError as error:
         return State(package, (), False, f"the CUDA driver does not start: {error}", "Update the NVIDIA driver", "E-DEVICE-DRIVER")
     if not devices:
-        why, hint = "there is no CUDA device here", "Install the NVIDIA driver where there is a card, or run with --device cpu"
+        why, hint = "no CUDA device was found", "Install the NVIDIA driver if the machine has a card, or use --device cpu"
         return State(package, (), False, why, hint, "E-DEVICE-NONE")
     return State(package, devices, False)
 
@@ -70,14 +70,14 @@ def number_of(device: str) -> int:
     """The number of a device by name, ``cuda`` or ``cuda:1``; raises UsageError for others and UnsupportedError where it cannot be used."""
     kind, _, number = device.partition(":")
     if kind != "cuda" or (number and not number.isdecimal()):
-        raise UsageError("E-DEVICE-NAME", None, f"there is no device {device!r}", expected="cpu, cuda or cuda:N")
+        raise UsageError("E-DEVICE-NAME", None, f"unknown device {device!r}", expected="cpu, cuda or cuda:N")
     found = state()
     if found.why is not None:
         raise UnsupportedError(found.code or "E-DEVICE-NONE", None, found.why, hint=found.hint)
     index = int(number or 0)
     count = 1 if found.simulated else len(found.devices)
     if index >= count:
-        raise UsageError("E-DEVICE-NAME", None, f"there is no device {device!r}", expected=f"cuda:0 to cuda:{count - 1}")
+        raise UsageError("E-DEVICE-NAME", None, f"unknown device {device!r}", expected=f"cuda:0 to cuda:{count - 1}")
     return index
 
 

@@ -158,7 +158,7 @@ class Planner:
             if value.container:
                 return "it takes a sequence, a map or an optional"
             if value.dtype is STRING:
-                return "it takes texts"
+                return "it takes strings"
             if value not in self.device and (not _held(value.dtype) or not known(value.shape)):
                 return "the shape of an input is not known" if _held(value.dtype) else f"kernels do not know {value.dtype}"
         for value in node.outputs:

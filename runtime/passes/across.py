@@ -44,7 +44,7 @@ class AcrossRanks:
     def run(self, graph: Graph) -> bool:
         """Whether anything is cut; UnsupportedError where nothing can be."""
         if not 0 <= self.rank < self.size:
-            raise UsageError("E-RANK-NUMBER", None, f"there is no rank {self.rank} of {self.size}")
+            raise UsageError("E-RANK-NUMBER", None, f"rank {self.rank} of {self.size} does not exist")
         if self.size == 1:
             return False
         infer(graph)

@@ -67,7 +67,7 @@ class Tracing:
     def share(self, length: int, network: str) -> int:
         """What each rank has of a length."""
         if length % self.size:
-            raise Refused(network, f"{length} heads or units are no multiple of {self.size} ranks")
+            raise Refused(network, f"{length} heads or units are not a multiple of {self.size} ranks")
         return length // self.size
 
     def spans(self, lengths: Sequence[int], network: str) -> Spans:

@@ -18,7 +18,7 @@ def check(graph: Graph) -> None:
                 assert value is None or value in known or value in outer, f"{node.op.name} {node.name!r} uses {value.name!r} before it is made"
             waiting += [(below, outer | known) for below in node.subgraphs]
             for value in node.outputs:
-                assert not value.name or value not in known, f"{value.name!r} is made twice"
+                assert not value.name or value not in known, f"{value.name!r} is computed twice"
                 known.add(value)
         for value in inner.outputs:
             assert value in known or value in outer, f"output {value.name!r} is never made"

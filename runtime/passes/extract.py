@@ -18,7 +18,7 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     starts = [_value(graph, name) for name in inputs]
     ends = [_value(graph, name) for name in outputs]
     if not ends:
-        raise UsageError("E-GRAPH-OUTPUTS", None, "no outputs are named", hint="Name them with --outputs; candle-convert inspect lists the values")
+        raise UsageError("E-GRAPH-OUTPUTS", None, "no outputs are named", hint="Choose them with --outputs; candle-convert inspect lists the values")
     used = set(ends)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
@@ -43,5 +43,5 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
 def _value(graph: Graph, name: str) -> Value:
     value = graph.values.get(name)
     if value is None:
-        raise UsageError("E-GRAPH-VALUE", None, f"there is no value {name!r}", hint="candle-convert inspect lists the values")
+        raise UsageError("E-GRAPH-VALUE", None, f"no value named {name!r}", hint="candle-convert inspect lists the values")
     return value

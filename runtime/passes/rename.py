@@ -30,7 +30,7 @@ class Rename:
         known = set(graph.values) | {value.name for value in (*graph.inputs, *graph.outputs)}
         for old, new in self.values.items():
             if old not in known:
-                raise UsageError("E-GRAPH-VALUE", None, f"there is no value {old!r}", hint="candle-convert inspect lists the values")
+                raise UsageError("E-GRAPH-VALUE", None, f"no value named {old!r}", hint="candle-convert inspect lists the values")
             if new in known and new not in self.values:
                 raise UsageError("E-GRAPH-NAME", None, f"there is a value {new!r} already", hint="Choose another name, or rename that one too")
         if len(set(self.values.values())) < len(self.values):
@@ -52,5 +52,5 @@ class Rename:
                     value.shape = tuple(self.dims.get(dim, dim) if isinstance(dim, str) else dim for dim in value.shape)
                     value.carried = {key: said for key, said in (value.carried or {}).items() if key != TYPE}
         for name in self.dims.keys() - found:
-            raise UsageError("E-GRAPH-DIM", None, f"there is no dimension {name!r}", hint="candle-convert inspect shows them")
+            raise UsageError("E-GRAPH-DIM", None, f"no dimension named {name!r}", hint="candle-convert inspect shows them")
         return bool(found)

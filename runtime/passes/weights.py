@@ -31,7 +31,7 @@ def weights_only(graph: Graph) -> bool:
     if not graph.nodes and not graph.inputs:
         return False
     graph.weights = collected(graph)
-    graph.note("W-NODES", f"the weights are taken, the {len(graph.nodes):,} nodes of the graph are left behind")
+    graph.note("W-NODES", f"the weights are taken, the {len(graph.nodes):,} nodes of the graph are dropped")
     graph.nodes, graph.inputs, graph.outputs, graph.training = [], [], [], []
     graph.values, graph.functions, graph.constants = {}, {}, {}
     return True

@@ -139,7 +139,7 @@ def _check_cover(source: Source, placed: list[_Placed], directory: int) -> None:
     placed.sort(key=lambda each: each.member.at)
     begins = [*(each.member.at for each in placed), directory]
     if begins[0]:
-        raise malformed(source, "E-ZIP-GAP", f"{begins[0]:,} bytes stand before the first member", at=0)
+        raise malformed(source, "E-ZIP-GAP", f"{begins[0]:,} bytes precede the first member", at=0)
     for each, following in zip(placed, begins[1:], strict=True):
         end = _end(source, each, following)
         if end > following:

@@ -90,7 +90,7 @@ def _check_names(entries: Sequence[Entry]) -> None:
     names: set[str] = set()
     for entry in entries:
         faults = (
-            (entry.name in names, "is there twice"),
+            (entry.name in names, "appears twice"),
             (entry.name.endswith("/"), "is that of a folder"),
             (len(entry.name.encode("utf-8", "replace")) > SATURATED16, "is too long"),
             (any("\ud800" <= letter <= "\udfff" for letter in entry.name), "is not Unicode text"),

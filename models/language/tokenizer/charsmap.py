@@ -55,7 +55,7 @@ class Charsmap:
     def _replacement(self, start: int) -> bytes:
         stop = self._replacements.find(b"\0", start)
         if start >= len(self._replacements) or stop < 0:
-            raise self._broken("a replacement stands outside of it")
+            raise self._broken("a replacement lies outside of it")
         return self._replacements[start:stop]
 
     def _broken(self, why: str) -> FormatError:

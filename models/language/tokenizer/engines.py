@@ -40,7 +40,7 @@ def _spm(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitti
 def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary, splitting: Splitting, path: str | None) -> Pieces:
     merges = metadata.get(f"{PREFIX}merges")
     if merges is None and metadata.get(f"{PREFIX}pre") != "kimi-k2":
-        why = "has no merges: tokenizer.ggml.merges is missing"
+        why = "lacks merges: tokenizer.ggml.merges is missing"
         raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
     pairs = merge_pairs(merges or ())
     decode = spaced_bytes if splitting.spaced else letters_bytes if splitting.byte_level else plain_bytes

@@ -45,7 +45,7 @@ def hf_files(graph: Graph, context: int | None = None) -> dict[str, bytes]:
     again = from_json(text, Beside(config, names, {}, {}), {}, path)
     texts = differing(tokenizer, again)
     if texts:
-        message = f"tokenizer.json gives other ids than the GGUF file for {len(texts)} of {len(PROBES)} texts, such as {texts[0][:40]!r}"
+        message = f"tokenizer.json gives other ids than the GGUF file for {len(texts)} of {len(PROBES)} test strings, such as {texts[0][:40]!r}"
         graph.note("W-TOKENIZER-DIFFERS", message)
     return found | {"tokenizer.json": text.encode(), "tokenizer_config.json": _json(config)}
 

@@ -97,7 +97,7 @@ def _splitting(metadata: Mapping[str, Any], model: str, path: str | None) -> Spl
 def _vocabulary(metadata: Mapping[str, Any], kind: Kind, path: str | None) -> Vocabulary:
     tokens = metadata.get(f"{PREFIX}tokens")
     if not isinstance(tokens, list | Texts):
-        why = "has no vocabulary: tokenizer.ggml.tokens is missing"
+        why = "lacks a vocabulary: tokenizer.ggml.tokens is missing"
         raise FormatError("E-TOKENIZER-TOKENS", path, why, hint="Convert the model again with its tokenizer")
     texts = _texts(tokens)
     marked = _numbers(metadata, "token_type", len(texts), NORMAL, path)

@@ -213,7 +213,7 @@ def _from_unigram(engine: tokenizers.Tokenizer, source: Tokenizer, said: Mapping
             try:
                 charsmap = base64.b64decode(part["precompiled_charsmap"], validate=True)
             except binascii.Error as error:
-                raise FormatError("E-TOKENIZER-CHARSMAP", None, "the character map of tokenizer.json is no base64") from error
+                raise FormatError("E-TOKENIZER-CHARSMAP", None, "the character map of tokenizer.json is not base64") from error
     first = engine.encode("a", add_special_tokens=False).tokens
     joined = engine.encode("a  b").ids == engine.encode("a b").ids
     return {"model": "t5", "pre": "default", "scored": True, **_normalizing(bool(first) and first[0].startswith(SPACE), joined, charsmap)}, found

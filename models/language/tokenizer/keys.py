@@ -115,5 +115,5 @@ def _ids(tokenizer: Tokenizer, probe: str) -> list[int]:
 def _compare(graph: Graph, before: Tokenizer, after: Tokenizer) -> None:
     texts = differing(before, after)
     if texts:
-        message = f"the tokenizer gives other ids in GGUF than its files for {len(texts)} of {len(PROBES)} texts, such as {texts[0][:40]!r}"
+        message = f"the tokenizer gives other ids in GGUF than its files for {len(texts)} of {len(PROBES)} test strings, such as {texts[0][:40]!r}"
         graph.note("W-TOKENIZER-DIFFERS", message)

@@ -28,7 +28,7 @@ def byte_level_bpe(
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
-        raise FormatError(CODE, path, f"merges.txt has the line {' '.join(wrong)[:40]!r}, which is no pair of tokens")
+        raise FormatError(CODE, path, f"merges.txt has the line {' '.join(wrong)[:40]!r}, which is not a pair of tokens")
     with guarded(path):
         made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=pairs))
     spaced = bool(beside.config.get("add_prefix_space", False))

@@ -32,8 +32,8 @@ def read(graph: Graph) -> Tokenizer:
     found = first_of(graph)
     if found is not None:
         return found[1](graph, found[0])
-    hint = "Name the model's directory with its tokenizer files, or a GGUF file"
-    raise UnsupportedError("E-TOKENIZER-NONE", _path(graph), "comes without a tokenizer", hint=hint)
+    hint = "Use the model's directory with its tokenizer files, or a GGUF file"
+    raise UnsupportedError("E-TOKENIZER-NONE", _path(graph), "has no tokenizer", hint=hint)
 
 
 def first_of(graph: Graph) -> tuple[str, Callable[[Graph, str], Tokenizer]] | None:

@@ -48,7 +48,7 @@ def parsed(text: str, path: str | None = None) -> tuple[list[str], list[int]]:
         match = LINE.fullmatch(line)
         data = _literal(match[4], bool(match[2])) if match else None
         if match is None or data is None or len(data) != int(match[5]):
-            raise FormatError(CODE, path, f"line {number} is no token with its id and length")
+            raise FormatError(CODE, path, f"line {number} is not a token with its id and length")
         if int(match[1]) != len(texts):
             raise FormatError(CODE, path, f"line {number} has not the next id", expected=len(texts), found=int(match[1]))
         texts.append(escaped(data))

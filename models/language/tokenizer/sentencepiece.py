@@ -64,7 +64,7 @@ def parsed(data: bytes, path: str | None = None) -> Model:
             for said in fields(part.value, CODE, path):
                 _note(model, part.number, said)
     if not model.pieces:
-        raise FormatError(CODE, path, "is no SentencePiece model: it has no pieces")
+        raise FormatError(CODE, path, "is not a SentencePiece model: it lacks pieces")
     if model.kind not in (UNIGRAM, BPE):
         raise UnsupportedError("E-TOKENIZER-KIND", path, f"the SentencePiece model is of the type {model.kind}", hint="Known: 1 (unigram), 2 (bpe)")
     model.roles = {role: token for role, token in model.roles.items() if 0 <= token < len(model.pieces)}

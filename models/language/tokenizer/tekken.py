@@ -35,7 +35,7 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tuple[tokeniz
     whole, first = (_count(config, key, path) for key in ("default_vocab_size", "default_num_special_tokens"))
     pattern = config.get("pattern")
     if not isinstance(pattern, str):
-        raise FormatError(CODE, path, "tekken.json has no pattern of words")
+        raise FormatError(CODE, path, "tekken.json lacks a word pattern")
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     gate = gate_for({"pre_tokenizer": split}, [], path)
     if first > HOLES:
@@ -51,7 +51,7 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tuple[tokeniz
             byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
             made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, byte_level])
     except Exception as error:  # the library raises plain Exception for a pattern or vocabulary that it cannot use
-        raise FormatError(CODE, path, f"tekken.json is none that the tokenizers library can run: {error}") from error
+        raise FormatError(CODE, path, f"the tokenizers library cannot run tekken.json: {error}") from error
     made.decoder = tokenizers.decoders.ByteLevel()
     made.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in special])
     if NAMES["bos_token"] in special:
@@ -63,7 +63,7 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tuple[tokeniz
 def _count(config: Mapping[str, Any], key: str, path: str | None) -> int:
     value = config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 24:
-        raise FormatError(CODE, path, f"tekken.json has no usable {key}", found=repr(value)[:40])
+        raise FormatError(CODE, path, f"tekken.json lacks a usable {key}", found=repr(value)[:40])
     return value
 
 
@@ -83,7 +83,7 @@ def _pieces(listed: Any, count: int, path: str | None) -> list[bytes]:
     try:
         found = [base64.b64decode(entry["token_bytes"], validate=True) for entry in listed[:count]]
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise FormatError(CODE, path, "tekken.json lists what is no token in base64") from error
+        raise FormatError(CODE, path, "tekken.json lists a token that is not base64") from error
     if found[:256] != [bytes((byte,)) for byte in range(256)] or len(set(found)) != count:
         raise FormatError(CODE, path, "tekken.json does not begin with all bytes, or has a token twice")
     return found

@@ -101,7 +101,7 @@ def _pieces(data: bytes, path: str | None) -> list[bytes]:
             token, rank = line.split()
             found[int(rank)] = base64.b64decode(token, validate=True)
         except (ValueError, binascii.Error) as error:
-            raise FormatError(CODE, path, f"line {number} is no token in base64 with its rank") from error
+            raise FormatError(CODE, path, f"line {number} is not a base64 token with its rank") from error
     if sorted(found) != list(range(len(found))):
         raise FormatError(CODE, path, "the ranks are not 0, 1, 2 and so on")
     return [found[rank] for rank in range(len(found))]

@@ -129,7 +129,7 @@ class Tokenizer:
         if wanted is None or (wanted and usual):
             return usual
         if wanted and role is None:
-            raise UsageError("E-TOKENIZER-ROLE", None, f"{name} is wanted, and the vocabulary has no such token")
+            raise UsageError("E-TOKENIZER-ROLE", None, f"{name} was asked for, but the vocabulary has no such token")
         return (role,) if wanted and role is not None else ()
 
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
@@ -144,7 +144,7 @@ class Tokenizer:
         known = [int(token) for token in ids]
         wrong = next((token for token in known if not 0 <= token < len(self)), None)
         if wrong is not None:
-            raise UsageError("E-TOKENIZER-ID", None, f"there is no token {wrong}; the vocabulary has {len(self):,}")
+            raise UsageError("E-TOKENIZER-ID", None, f"no token {wrong} in a vocabulary of {len(self):,}")
         return known
 
     def unknown_markers(self, text: str) -> list[str]:

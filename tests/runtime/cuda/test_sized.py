@@ -17,7 +17,7 @@ ON_DEVICE = (
     "|com.microsoft.DynamicQuantizeLSTM|com.microsoft.SparseAttention|ai.onnx.preview.FlexAttention)"
 )
 ELSEWHERE = {
-    "it takes texts", "it takes nothing", "there is no number of boxes to leave", "there is nothing to compute", "kernels do not know string",
+    "it takes strings", "it takes nothing", "there is no number of boxes to leave", "there is nothing to compute", "kernels do not know string",
     "it takes or gives texts",
 }
 
