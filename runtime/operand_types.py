@@ -40,7 +40,7 @@ def mismatch(node: Node) -> str | None:
     formals = _formals(node.op)
     if not formals:
         return None
-    bound: dict[str, str] = {}
+    bound: dict[str, tuple[str, Value | None]] = {}
     for index, value in enumerate(node.inputs):
         kind = None if value is None else _kind(value)
         if kind is None:
@@ -48,9 +48,9 @@ def mismatch(node: Node) -> str | None:
         formal = formals[min(index, len(formals) - 1)]
         if kind not in formal.kinds and not (kind in CODES and formal.kinds >= MOVED):
             return f"input {index}, {_named(value)}, is {kind}, the operator takes {formal.text}"
-        first = bound.setdefault(formal.variable, kind) if formal.variable else kind
+        first, other = bound.setdefault(formal.variable, (kind, value)) if formal.variable else (kind, value)
         if first != kind:
-            return f"input {index}, {_named(value)}, is {kind} where another one is {first}, the operator takes inputs of one type"
+            return f"input {_named(other)} is {first} and input {_named(value)} is {kind}, which have to be of one type"
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...runtime.errors import Error
 from ...runtime.format import Finding
-from ...runtime.functions import Function, nodes_below
+from ...runtime.functions import Function, inline, nodes_below
 from ...runtime.graph import Graph, Node
 from ...runtime.infer import Facts
 from ...runtime.op import Foreign
@@ -16,6 +16,7 @@ from ...runtime.upgrade import upgrade
 from .onnx_export import ir_of_opsets
 from .onnx_graph import NEWEST, read_graph
 from .onnx_opsets import CannotError, forms, history
+from .onnx_typing import body_inputs, contradictions, said_types, wrong_ranks
 
 NAMED = 5
 HOST_CODE = {"PyOp", "PyCustomOp", "PythonOp"}
@@ -26,8 +27,10 @@ def findings(source: Source) -> Iterator[Finding]:
     """Everything that `check` has to say beyond what reading refuses."""
     graph = read_graph(source)
     yield from _as_written(graph)
+    said = said_types(graph)
     try:
         upgrade(graph)
+        inline(graph)
         facts = Facts(typed=True)
         facts.infer(graph)
     except Error as error:
@@ -35,8 +38,11 @@ def findings(source: Source) -> Iterator[Finding]:
         return
     for value, shape in facts.stale:
         yield Finding("W-ONNX-STALE", "warning", f"the file says shape {shape}, the nodes compute {value.shape}", member=value.name)
+    yield from contradictions(graph, said)
     for node, why in facts.mistyped.items():
         yield Finding("E-ONNX-TYPE", "error", f"{node.label}: {why}", member=node.name or None)
+    yield from wrong_ranks(graph)
+    yield from body_inputs(graph, said)
     for inner, node in _everything(graph):
         if node not in facts.mistyped and history(node.op.name, node.op.domain):
             try:
