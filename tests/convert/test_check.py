@@ -97,4 +97,4 @@ def test_several_models_are_all_checked(tmp_path, capsys):
     assert run(["check", paths[1]]) == 3
     capsys.readouterr()
     assert run(["check", str(tmp_path), "--json"]) == 3
-    assert [model["exit_code"] for model in json.loads(capsys.readouterr().out)["models"]] == [0, 3, 0]
+    assert [model["exit_code"] for model in json.loads(capsys.readouterr().out)["models"]] == [0, 3, 0, 0]

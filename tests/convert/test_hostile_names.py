@@ -144,8 +144,8 @@ def test_every_command(terminal, jobs, full, tmp_path):
     assert not wrong, "\n".join(map(ascii, wrong[:40])) + f"\n{len(wrong)} of {len(jobs)}"
 
 
-PRINTING = {"output.py", "progress.py"}
-"""The modules of the command line that write to standard output and error."""
+PRINTING = {"output.py", "progress.py", "chatting.py", "__main__.py"}
+"""The modules that write to standard output and error: two of them only their own words, and errors, which are escaped."""
 
 
 def test_only_one_module_prints():
