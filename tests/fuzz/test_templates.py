@@ -76,4 +76,4 @@ def case(draw):
 
 
 def test_templates(full):
-    sweep(case, full, count=15, peak=200 << 20)
+    sweep(case, full, count=6, peak=200 << 20)

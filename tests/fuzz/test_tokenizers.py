@@ -279,16 +279,16 @@ def gguf_case(draw):
 
 
 def test_tokenizer_json(full):
-    sweep(library_case, full, count=15)
+    sweep(library_case, full, count=6)
 
 
 def test_sentencepiece_models(full):
-    sweep(sentencepiece_case, full, count=10)
+    sweep(sentencepiece_case, full, count=4)
 
 
 def test_vocabularies_in_several_files(full):
-    sweep(several_case, full, count=10)
+    sweep(several_case, full, count=4)
 
 
 def test_gguf_keys(full):
-    sweep(gguf_case, full, count=10)
+    sweep(gguf_case, full, count=4)
