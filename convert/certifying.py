@@ -30,6 +30,7 @@ from .opening import open_model
 from .output import aligned
 from .parallel import results
 from .progress import NoProgress, Progress, ignored
+from .recognise import refuse_unwritten
 
 Model = str | os.PathLike[str] | Graph
 LEVELS = ("full", "sample")
@@ -161,6 +162,8 @@ def verify(
     """
     left, right = (side if isinstance(side, Graph) else open_model(side) for side in (source, made))
     select = select or Select()
+    for side in (left, right):
+        refuse_unwritten(side)
     wanted = dataclasses.replace(left, weights=dict(left.weights))
     select.run(wanted)
     found = counterparts(left, right, wanted.weights, right.weights, by_name=bool(select.rename or select.names))

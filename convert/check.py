@@ -24,7 +24,7 @@ from .directory import INDEX
 from .findings import Located, WatchedSource, counts, table
 from .opening import open_model
 from .progress import NoProgress, Progress
-from .recognise import recognise
+from .recognise import recognise, refuse_unwritten
 
 TELLING = 1024
 """Bytes from which on it is worth saying that two tensors hold the same values."""
@@ -76,6 +76,7 @@ def check(
     """
     options, progress = options or ReadOptions(), progress or NoProgress()
     graph = open_model(path, options, format=format, revision=revision, offline=offline, upgraded=False, dequantized=False)
+    refuse_unwritten(graph)
     graph.weights = collected(graph)
     checked = Checked([*graph.files, *graph.beside], len(graph), graph.nbytes)
     found = checked.findings

@@ -29,6 +29,7 @@ from .graph_diff import described
 from .opening import open_model
 from .output import aligned
 from .progress import NoProgress, Progress
+from .recognise import refuse_unwritten
 
 Model = str | os.PathLike[str] | Graph
 SAME = ("equal", "close", "not-compared")
@@ -207,6 +208,8 @@ def diff(
         metadata: whether metadata and attached files are compared.
     """
     left, right = (side if isinstance(side, Graph) else open_model(side, upgraded=False) for side in (a, b))
+    for side in (left, right) if values else ():
+        refuse_unwritten(side)
     renamed = dataclasses.replace(left, weights=collected(left))
     Select(rename=tuple(rename)).run(renamed)
     weights_a, weights_b = (_chosen(weights, include, exclude) for weights in (renamed.weights, collected(right)))

@@ -141,6 +141,7 @@ def keeps_quantized(options: Options, format: Format) -> bool:
 
 def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
     """The plan for an open graph, which it changes."""
+    recognise.refuse_unwritten(graph)
     format = target_format(os.fspath(output), options)
     folder, stem, beside = place(output, format)
     writing = WriteOptions(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ..runtime import registry
 from ..runtime.errors import Error, FormatError, UsageError
 from ..runtime.format import Format
+from ..runtime.graph import Graph
 from ..runtime.record import dataclass
 from ..runtime.source import Source
 from . import foreign
@@ -59,7 +60,6 @@ def recognise(source: Source, name: str | None = None) -> Format:
     A file that is nothing we read is named as what it is. One that is damaged at its start is given to the format its suffix
     promises, whose reader says what is wrong.
     """
-    refuse_unwritten(source)
     if name is not None:
         return by_name(name)
     likely = _namesake(source.path)
@@ -160,14 +160,17 @@ NOT_FETCHED = ("E-LFS-POINTER", "E-FILE-HTML")
 """What stands in place of a file under any name; it comes before the models of other frameworks, some of which have only their names."""
 
 
-def refuse_unwritten(source: Source) -> None:
-    """FormatError for a very large file that is nearly all holes, whose values nobody ever wrote: reading it would take hours."""
-    if source.size < SPARSE:
-        return
+def refuse_unwritten(graph: Graph) -> None:
+    """FormatError for a very large file that is nearly all holes, whose values nobody ever wrote: reading them would take hours."""
+    for path in graph.files:
+        if os.path.isfile(path) and os.stat(path).st_size >= SPARSE:
+            _refuse_holes(Source(path))
+
+
+def _refuse_holes(source: Source) -> None:
     extents = [last - first for first, last in itertools.islice(source.written(0, source.size), MAX_EXTENTS)]
     written = sum(extents)
     if written * 10 < source.size and len(extents) < MAX_EXTENTS:
-        refuse_known(source)
         why = f"only {written:,} of its {source.size:,} bytes were ever written"
         hint = "The download was reserved but not finished; fetch the file again"
         raise FormatError("E-FILE-SPARSE", source.path, why, hint=hint)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import Error, UsageError, printable
-from ...runtime.graph import Note
+from ...runtime.graph import Graph, Note
 from .. import arguments
 from ..output import current
+from ..recognise import refuse_unwritten
 
 if TYPE_CHECKING:
     from ...runtime.tensor import Tensor
@@ -91,12 +92,17 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
     from ..counterparts import two_conventions
     from ..hashing import canonical_weights
 
+    def opened(path: str, **how: bool) -> Graph:
+        graph = arguments.open_input(path, values, upgraded=False, **how)
+        refuse_unwritten(graph)
+        return graph
+
     def canonical() -> dict[str, dict[str, Tensor]]:
-        return {path: canonical_weights(arguments.open_input(path, values, upgraded=False)) for path in paths}
+        return {path: canonical_weights(opened(path)) for path in paths}
 
     if values["canonical"]:
         return canonical(), True
-    stored = {path: collected(arguments.open_input(path, values, upgraded=False, dequantized=False)) for path in paths}
+    stored = {path: collected(opened(path, dequantized=False)) for path in paths}
     first, *others = stored.values()
     if values["check"] or values["write"] or not any(two_conventions(first, other) for other in others):
         return stored, False

@@ -6,12 +6,13 @@ Source: the GGUF specification; llama.cpp's llama_vocab::impl::load.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....runtime.errors import FormatError, UnsupportedError
+from ....runtime.parameter import Integer, ParameterError, checked, flag, plain, shown, word
 from ....runtime.record import dataclass
 from ....runtime.texts import Texts
 from .engines import built
@@ -56,6 +57,22 @@ KINDS_OF_MODELS = {
     "rwkv": Kind("RWKV", {}),
 }
 """By ``tokenizer.ggml.model``."""
+
+
+def _octets(value: Any) -> Any:
+    """Bytes, as an array of them."""
+    if not isinstance(value, list) or not all(isinstance(each, int) and -128 <= each < 256 for each in value):
+        raise ValueError(f"{shown(value)} is not an array of bytes")
+    return value
+
+
+TYPES: dict[str, Callable[[Any], Any]] = {
+    "model": word, "pre": word, "add_bos_token": flag, "add_eos_token": flag, "add_space_prefix": flag, "remove_extra_whitespaces": flag,
+    "normalizer.lowercase": flag, "precompiled_charsmap": _octets,
+}  # fmt: skip
+"""Kinds of the keys that are a single value."""
+ID = Integer(-1, 2**32 - 1)
+"""The number of a token; -1, and 2^32 - 1 in unsigned files, where there is none."""
 BPE_MODELS = ("gpt2", "gemma4")
 
 
@@ -64,6 +81,7 @@ def from_gguf(metadata: Mapping[str, Any], path: str | None = None) -> Tokenizer
 
     Raises UnsupportedError for a kind of vocabulary or pre-tokenizer that is not known, FormatError for arrays that contradict each other.
     """
+    _check_types(metadata, path)
     model = metadata.get(f"{PREFIX}model", "llama")
     if model not in KINDS_OF_MODELS:
         hint = f"Known: {', '.join(KINDS_OF_MODELS)}"
@@ -75,6 +93,19 @@ def from_gguf(metadata: Mapping[str, Any], path: str | None = None) -> Tokenizer
     engine = built(model, metadata, vocabulary, splitting, path)
     origin = f"GGUF, {kind.name}" + (f", {metadata[f'{PREFIX}pre']}" if model == "gpt2" and f"{PREFIX}pre" in metadata else "")
     return Tokenizer(vocabulary, engine, opening=opening, closing=closing, templates=templates(metadata), origin=origin)
+
+
+def _check_types(metadata: Mapping[str, Any], path: str | None) -> None:
+    """FormatError for a key whose value is of another type than readers take."""
+    ids = {f"{name}_token_id": ID for name in ("separator", *ROLE_KEYS.values())}
+    for name, kind in {**TYPES, **ids}.items():
+        key = f"{PREFIX}{name}"
+        if key in metadata:
+            try:
+                checked(key, plain(metadata[key]), kind)
+            except ParameterError as error:
+                why = f"invalid {key}: {error}"
+                raise FormatError("E-TOKENIZER-KEY", path, why, hint="Convert the model again with its tokenizer") from error
 
 
 def templates(metadata: Mapping[str, Any]) -> dict[str, str]:

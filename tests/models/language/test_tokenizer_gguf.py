@@ -154,3 +154,17 @@ def test_types_of_added_tokens():
     kinds = dict(zip(ours["tokenizer.ggml.tokens"], ours["tokenizer.ggml.token_type"].tolist(), strict=True))
     assert [kinds[text] for text in ("<|odd|>", "<kept>", "<hidden>", *SPECIALS[:1])] == [3, 4, 3, 3]
     assert ours["tokenizer.ggml.token_type"].dtype == np.int32
+
+
+WRONG = {
+    "model": ["llama"], "pre": np.uint32(3), "bos_token_id": np.arange(2), "eos_token_id": "2", "add_bos_token": np.array([True, False]),
+    "add_space_prefix": "yes", "precompiled_charsmap": np.float32([1]), "padding_token_id": np.float32("nan"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_keys_of_another_type_are_told(key):
+    metadata = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["<unk>", "a", "b"], f"tokenizer.ggml.{key}": WRONG[key]}
+    with pytest.raises(cc.FormatError, match=rf"tokenizer\.ggml\.{key}") as caught:
+        read(cc.Graph(metadata=metadata))
+    assert caught.value.code == "E-TOKENIZER-KEY"
