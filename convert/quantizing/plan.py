@@ -25,6 +25,7 @@ from .. import plan as planning
 from ..opening import read_file
 from ..options import Options
 from ..parallel import results
+from ..recognise import refuse_unwritten
 from ..translating import name_file_type
 from . import filetypes, sampling
 from .choosing import Choice, Chooser, Wishes
@@ -89,6 +90,7 @@ def plan(graph: Graph, output: str | os.PathLike[str], request: Quantization, op
         UnsupportedError: types that need an importance matrix and have none.
     """
     check(request)
+    refuse_unwritten(graph)
     elements.load(tensor.dtype for tensor in graph.weights.values())
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"

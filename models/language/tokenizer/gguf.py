@@ -97,8 +97,8 @@ def from_gguf(metadata: Mapping[str, Any], path: str | None = None) -> Tokenizer
 
 def _check_types(metadata: Mapping[str, Any], path: str | None) -> None:
     """FormatError for a key whose value is of another type than readers take."""
-    ids = {f"{name}_token_id": ID for name in ("separator", *ROLE_KEYS.values())}
-    for name, kind in {**TYPES, **ids}.items():
+    ids: dict[str, Callable[[Any], Any]] = {f"{name}_token_id": ID for name in ("separator", *ROLE_KEYS.values())}
+    for name, kind in (TYPES | ids).items():
         key = f"{PREFIX}{name}"
         if key in metadata:
             try:
