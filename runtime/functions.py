@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
@@ -30,14 +30,59 @@ class Function(Op):
     overload: str = ""
 
 
+EXPANSION = 32
+"""Nodes that a call of a function may expand to for each one that the model has; models of functions in functions have a few."""
+LEAST_EXPANSION = 50_000
+"""Nodes that any model may expand to."""
+DEEPEST_CALLS = 64
+"""Calls of functions inside functions, subgraphs between them counted; expanding one takes a few frames of Python's stack."""
+
+
+def check_expansion(graph: Graph) -> None:
+    """LimitError where the functions that a graph calls expand to too many nodes, or call each other too deep."""
+    called = {node.op for node in nodes_below(graph) if isinstance(node.op, Function)}
+    if not called:
+        return
+    reached, waiting = set(called), list(called)
+    while waiting:
+        found = [function for function in _called(waiting.pop()) if function not in reached]
+        reached.update(found)
+        waiting += found
+    order = sizes(reached)
+    depths: dict[Function, int] = {}
+    for function in order:
+        inner = ((depths[node.op] if isinstance(node.op, Function) else 0) + level for node, level in _levels(function.body))
+        depths[function] = 1 + max(inner, default=0)
+    total = sum(order[node.op] if isinstance(node.op, Function) else 1 for node in nodes_below(graph))
+    written = sum(1 for part in (graph, *(function.body for function in reached)) for _ in nodes_below(part))
+    limits = current()
+    most = limits.entries if "entries" in limits.chosen else min(limits.entries, LEAST_EXPANSION + EXPANSION * written)
+    if total > most:
+        why = f"the model's functions expand to {total:,} nodes, {most:,} are allowed"
+        raise LimitError("E-ONNX-INLINE", None, why, hint=f"If you trust the file, raise it with --limit entries={total}")
+    if max(depths.values()) > DEEPEST_CALLS:
+        why = f"functions call each other more than {DEEPEST_CALLS} deep"
+        raise LimitError("E-ONNX-DEPTH", None, why, hint="Inline them where the model is made")
+
+
+def _levels(graph: Graph) -> Iterator[tuple[Node, int]]:
+    """The nodes of a graph and of those inside it, with how deep they are."""
+    waiting = [(graph, 0)]
+    while waiting:
+        part, level = waiting.pop()
+        for node in part.nodes:
+            yield node, level
+            waiting += [(inner, level + 1) for inner in node.subgraphs]
+
+
 def inline(graph: Graph) -> bool:
     """Replace calls of functions by their bodies, in subgraphs and bodies too; whether there were any.
 
     Raises:
-        LimitError: the result has more nodes than `entries` of the limits allows.
+        LimitError: the functions expand to too many nodes.
     """
+    check_expansion(graph)
     changed = False
-    left = current().entries
     waiting = [graph]
     while waiting:
         inner = waiting.pop()
@@ -47,9 +92,6 @@ def inline(graph: Graph) -> bool:
             build = Builder(inner)
             for node in before:
                 nodes = [node] if not isinstance(node.op, Function) else instance(node, inner)
-                left -= len(nodes) - 1
-                if left < 0:
-                    raise LimitError("E-ONNX-INLINE", None, "the model's functions expand to too many nodes", hint="Raise it with --limit entries=N")
                 for made in nodes:
                     build.keep(made)
         waiting += [below for node in inner.nodes for below in node.subgraphs]
@@ -153,14 +195,14 @@ def _identity() -> Op:
     return registry.operator("Identity") or Foreign("Identity")
 
 
-def sizes(functions: dict[tuple[str, str, str], Function]) -> dict[Function, int]:
+def sizes(functions: Iterable[Function]) -> dict[Function, int]:
     """How many nodes each function expands to.
 
     Raises:
         FormatError: a function calls itself, directly or through others.
     """
     done: dict[Function, int] = {}
-    for root in functions.values():
+    for root in functions:
         path: list[tuple[Function, Iterator[Function]]] = [(root, _called(root))]
         active = {root}
         while path:

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .dtype import F32, BlockType, DType
-from .errors import FormatError, LimitError
-from .functions import Function, instance
+from .errors import FormatError
+from .functions import Function, check_expansion, instance
 from .graph import Dim, Graph, Node, Value
-from .limits import current
 from .operand_types import mismatch
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ CHECK = "The model is malformed: candle-convert check lists all of it"
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a rule meets in a node that lacks inputs or attributes, or has ones of the wrong kind."""
+MAX_RANK = 64
+"""Dims of an array, as in NumPy."""
 MAX_DATA = 4096
 """Elements of an integer tensor that are followed through shape arithmetic."""
 
@@ -77,6 +78,8 @@ class Inference:
         if index >= len(self.node.outputs):
             return
         value = self.node.outputs[index]
+        if shape is not None and len(shape) > MAX_RANK:
+            self.refuse(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
         value.dtype = dtype or value.dtype
         value.container = container or value.container
         if shape is not None:
@@ -112,7 +115,6 @@ class Facts:
         self.partial: dict[Value, Shape] = {}
         self.weights = weights or {}
         self.graphs: list[Graph] = []
-        self.left = current().entries
         self.stale: list[tuple[Value, Shape]] = []
         self.typed = typed
         self.mistyped: dict[Node, str] = {}
@@ -153,6 +155,8 @@ class Facts:
 
     def infer(self, graph: Graph) -> None:
         """Infer every node of a graph in order."""
+        if not self.graphs:
+            check_expansion(graph)
         self.graphs.append(graph)
         for node in graph.nodes:
             self.infer_node(node)
@@ -175,9 +179,6 @@ class Facts:
         """Infer the outputs of a call of a function, from its body with the inputs of the call."""
         inner = Graph(parent=self.graphs[-1])
         nodes = instance(node, inner)
-        self.left -= len(nodes)
-        if self.left < 0:
-            raise LimitError("E-ONNX-INLINE", None, "the model's functions expand to too many nodes", hint="Raise it with --limit entries=N")
         self.graphs.append(inner)
         for made in nodes:
             self.infer_node(made)

@@ -8,7 +8,7 @@ from typing import Any
 from . import registry
 from .build import Builder
 from .errors import Error, FormatError, LimitError
-from .functions import Function, instance, nodes_below, sizes
+from .functions import Function, check_expansion, instance, nodes_below, sizes
 from .graph import Graph, Node, Reference
 from .infer import CHECK, MALFORMED
 from .limits import current
@@ -40,16 +40,17 @@ class _Upgrade:
         self.graph = graph
         self.outdated: set[Function] = set()
         self.left = current().memory
-        self.expanding = current().entries
 
     def run(self) -> None:
-        order = sizes(self.graph.functions)
+        order = sizes(self.graph.functions.values())
         for function in order:
             body = function.body
             if any(self.blocked(node, body.opsets) for node in nodes_below(body)):
                 self.outdated.add(function)
             else:
                 self.tree(body)
+        if self.outdated:
+            check_expansion(self.graph)
         self.tree(self.graph)
         for training in self.graph.training:
             for part in (training.initialization, training.algorithm):
@@ -89,9 +90,6 @@ class _Upgrade:
             node, opsets = waiting.popleft()
             if isinstance(node.op, Function) and node.op in self.outdated:
                 made = instance(node, graph)
-                self.expanding -= len(made)
-                if self.expanding < 0:
-                    raise LimitError("E-ONNX-INLINE", None, "the model's functions expand to too many nodes", hint="Raise it with --limit entries=N")
                 waiting.extendleft((part, node.op.body.opsets) for part in reversed(made))
                 continue
             if isinstance(node.op, Foreign):

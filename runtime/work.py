@@ -18,11 +18,14 @@ ITERATION = 2e4
 
 
 def operations(node: Node) -> float:
-    """What a node of known shapes takes; 0 where nothing is known."""
+    """What a node of known shapes takes; 0 where nothing is known, infinite where it is more than a float holds."""
     results = [_lengths(value) for value in node.outputs]
-    least = float(sum(math.prod(shape) for shape in results if shape is not None))
     rule = _rules().get(f"{node.op.domain}.{node.op.name}")
-    return least if rule is None else max(least, rule([_lengths(value) for value in node.inputs], results))
+    try:
+        least = float(sum(math.prod(shape) for shape in results if shape is not None))
+        return least if rule is None else max(least, rule([_lengths(value) for value in node.inputs], results))
+    except OverflowError:
+        return math.inf
 
 
 @functools.cache

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-ALL = 4
-"""Budgets that all results of one run of the pass may take together."""
+ALL, FROM_NOTHING, TIMES = 4, 1 << 26, 32
+"""All results of one run of the pass may take `ALL` budgets together, `FROM_NOTHING` bytes at most, and `TIMES` the bytes of the weights: codes of
+4 bits become f32, are cast and transposed."""
+
+
+READINGS = 64
+"""Nodes that may be computed again for one reading of a deferred result: a chain that uses each result several times would need ever more."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +44,21 @@ class FoldConstants:
         """Whether any were folded."""
         facts = infer(graph)
         changed = False
-        left = ALL * self.budget
+        left = min(ALL * self.budget, FROM_NOTHING) + TIMES * sum(inner.nbytes for inner in graphs(graph))
+        costs: dict[Value | None, int] = {}
         for inner in graphs(graph):
             outputs = set(inner.outputs)
             kept = []
             for node in inner.nodes:
-                made = None if outputs & set(node.outputs) else self._made(inner, node, facts, min(left, self.budget))
+                cost = 1 + sum(costs.get(value, 0) for value in set(node.inputs))
+                skipped = bool(outputs & set(node.outputs)) or (self.deferred and cost > READINGS)
+                made = None if skipped else self._made(inner, node, facts, left)
                 if made is None:
                     kept.append(node)
                     continue
+                costs.update(dict.fromkeys(node.outputs, cost))
                 changed = True
-                left -= max(0, (_nbytes(node.outputs) or 0) - _given(inner, node))
+                left -= _nbytes(node.outputs) or 0
                 for value, held in zip(node.outputs, made, strict=False):
                     if value.name and held is not None:
                         _hold(inner, value, held)
@@ -58,7 +67,7 @@ class FoldConstants:
             drop_unused_weights(graph)
         return changed
 
-    def _made(self, graph: Graph, node: Node, facts: Facts, budget: int) -> list[Tensor | None] | None:
+    def _made(self, graph: Graph, node: Node, facts: Facts, left: int) -> list[Tensor | None] | None:
         if not node.op.repeatable or node.subgraphs or node.op.asks or node.op.compute is None:
             return None
         known = [facts.partial.get(value) for value in node.outputs[:1]]
@@ -69,7 +78,7 @@ class FoldConstants:
         if any(tensor is None or tensor.qtype is not None for tensor in given) or not given:
             return None
         size = _nbytes(node.outputs)
-        if size is None or size > budget + _given(graph, node):
+        if size is None or size > min(left, self.budget + _given(graph, node)):
             return None
         make = functools.partial(_results, node, inputs)
         try:
@@ -79,8 +88,8 @@ class FoldConstants:
 
 
 def _given(graph: Graph, node: Node) -> int:
-    """Bytes of the constants that a node takes."""
-    return sum(held.nbytes for held in (constant(graph, value) for value in node.inputs) if held is not None)
+    """Bytes of the constants that a node takes, each counted once."""
+    return sum(held.nbytes for held in (constant(graph, value) for value in set(node.inputs)) if held is not None)
 
 
 def _results(node: Node, inputs: list[Tensor | None]) -> list[np.ndarray | None]:

@@ -11,7 +11,10 @@ import numpy as np
 import onnx
 import pytest
 from candle_convert.runtime.functions import inline
+from candle_convert.runtime.infer import infer
+from candle_convert.runtime.passes.fold import FoldConstants
 from onnx import TensorProto, helper, numpy_helper
+from timing import within
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -319,6 +322,35 @@ def test_86_functions_that_double_at_every_level(tmp_path, sandbox):
     assert sandbox.outcome(path).quick
     with cc.limits(entries=10_000), pytest.raises(cc.LimitError, match="E-ONNX-INLINE"):
         inline(cc.open(path))
+
+
+@pytest.mark.parametrize(("levels", "calls", "code"), [(40, 2, "E-ONNX-INLINE"), (18, 2, "E-ONNX-INLINE"), (500, 1, "E-ONNX-DEPTH")])
+def test_86_functions_are_counted_before_they_expand(levels, calls, code, tmp_path):
+    chain = [function(f"F{level}", *[f"F{level + 1}"] * calls) for level in range(levels)]
+    leaf = helper.make_function("f", f"F{levels}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)])
+    path = tmp_path / "x.onnx"
+    path.write_bytes(model([helper.make_node("F0", ["x"], ["y"], domain="f")], opsets=OWN, inputs=X, outputs=[info("y")], functions=[*chain, leaf]))
+    graph = cc.open(path)
+    for attempt in (infer, inline):
+        with pytest.raises(cc.LimitError) as caught:
+            within(1.0, lambda attempt=attempt: attempt(graph))
+        assert (caught.value.code, caught.value.exit_code) == (code, 6)
+
+
+def test_88_constants_that_double_are_not_folded(tmp_path):
+    nodes = [helper.make_node("Concat", [f"v{step}"] * 2, [f"v{step + 1}"], axis=0) for step in range(50)]
+    path = tmp_path / "x.onnx"
+    path.write_bytes(model(nodes, [numpy_helper.from_array(np.ones(2, np.float32), "v0")], outputs=[info("v50")]))
+    graph = cc.open(path)
+    FoldConstants().run(graph)
+    assert 1 << 10 < graph.nbytes < 8 << 20
+
+
+def test_88_outputs_of_more_dims_than_arrays_have(tmp_path):
+    path = tmp_path / "x.onnx"
+    path.write_bytes(model([helper.make_node("Einsum", ["x", "x"], ["y"], equation="ab,cd->" + "abcd" * 500)], inputs=[info("x", shape=(2, 3))]))
+    with pytest.raises(cc.FormatError, match="2,000 dims"):
+        infer(cc.open(path))
 
 
 def test_91_texts_that_claim_more_than_there_is(tmp_path, sandbox):
