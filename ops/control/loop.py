@@ -10,8 +10,10 @@ import numpy as np
 
 from ...runtime.control import control
 from ...runtime.dtype import BOOL, I64
+from ...runtime.errors import LimitError
 from ...runtime.graph import Graph, Value
 from ...runtime.infer import Inference
+from ...runtime.limits import current
 from ...runtime.op import Call, op
 from ..shape.axes import refused
 from .branch import either
@@ -43,6 +45,18 @@ def iterated(node: Inference) -> None:
         node.set(index, first.dtype or value.dtype, either(first.shape, value.shape), container=container)
 
 
+ITERATION = 1e-7
+"""Seconds that an iteration in Python takes at least."""
+
+
+def _keeps_its_condition(body: Graph) -> bool:
+    """Whether each iteration gives the condition on as it is."""
+    value: Value | None = body.outputs[0]
+    while value is not None and value.producer is not None and value.producer.op.name == "Identity":
+        value = value.producer.inputs[0]
+    return value is body.inputs[1]
+
+
 def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
     """A counter or condition in the rank that the body asks for: some declare one dim."""
     return np.full((1,) if value.shape is not None and len(value.shape) == 1 else (), item, dtype)
@@ -59,6 +73,9 @@ def loop(trip_count: np.ndarray | None, condition: np.ndarray | None, *state: An
             raise refused("Loop", f"the {name} is not one element", expected=1, found=item.size)
     times = None if trip_count is None else int(trip_count.reshape(-1)[0])
     goes_on = condition is None or bool(condition.reshape(-1)[0])
+    if times is not None and goes_on and _keeps_its_condition(body) and times * ITERATION > current().time:
+        why = f"Loop is to run {times:,} times, for which {current().time:g} s are not enough"
+        raise LimitError("E-RUN-TIME", None, why, hint="Raise it with --limit time=10h")
     values = list(state)
     scanned = Iterations("Loop", body.outputs[len(values) + 1 :])
     for iteration in itertools.count() if times is None else range(times):

@@ -108,11 +108,12 @@ def test_loops_end_with_their_time(name, text, feeds, native):
     assert caught.value.hint
 
 
-def test_a_loop_that_cannot_end_in_time_does_not_begin():
-    session = Session(graph_of(forever(MOST)), threads=1, native=True)
+@pytest.mark.parametrize("native", [False, True])
+def test_a_loop_that_cannot_end_in_time_does_not_begin(native):
+    session = Session(graph_of(forever(MOST)), threads=1, native=native)
 
     def refused():
-        with pytest.raises(cc.LimitError, match=r"E-RUN-TIME.*Neg"):
+        with pytest.raises(cc.LimitError, match=r"E-RUN-TIME.*Neg" if native else r"E-RUN-TIME.*Loop.* 600 s"):
             session.run(None, X | {"m": np.array(1)})
 
     within(SECONDS, refused)
