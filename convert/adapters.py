@@ -19,6 +19,7 @@ from ..runtime.record import dataclass
 from ..runtime.regex import Pattern, compiled
 from ..runtime.source import Source
 from ..runtime.tensor import Tensor
+from ..runtime.units import counted
 from . import hub
 from .opening import read_file
 
@@ -141,8 +142,8 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None
         for module, update in adapter.updates.items():
             _apply(graph, adapter, module, update, places)
         graph.beside = [*graph.beside, adapter.file]
-        counted = f"{len(adapter.updates)} weights updated" + (f", {len(adapter.replaced)} replaced" if adapter.replaced else "")
-        graph.note("W-LORA", f"{adapter.path}: {counted}" + (f", at {adapter.strength:g} times its strength" if adapter.strength != 1 else ""))
+        done = f"{counted(len(adapter.updates), 'weight')} updated" + (f", {len(adapter.replaced)} replaced" if adapter.replaced else "")
+        graph.note("W-LORA", f"{adapter.path}: {done}" + (f", at {adapter.strength:g} times its strength" if adapter.strength != 1 else ""))
 
 
 def opened(text: str, offline: bool = False) -> Adapter:

@@ -268,7 +268,7 @@ def _check_holdable(graph: Graph, format: Format) -> None:
     parts = [name for name, tensor in graph.weights.items() if exact_nbytes(tensor.dtype, tensor.shape) is None]
     if parts and not format.ragged:
         raise UnsupportedError(
-            "E-OUT-DTYPE", None, f"{format.name} cannot hold {len(parts)} tensors whose last byte is not full, such as {parts[0]}",
+            "E-OUT-DTYPE", None, f"{format.name} cannot hold {counted(len(parts), 'tensor')} whose last byte is not full, such as {parts[0]}",
             hint="Cast them with --tensor-type 'RE=TYPE', or leave them out with --exclude",
         )
     deep = [name for name, tensor in graph.weights.items() if format.max_dims is not None and len(tensor.shape) > format.max_dims]

@@ -24,7 +24,7 @@ from ..runtime.record import dataclass
 from ..runtime.shortage import memory_limited
 from ..runtime.source import Source
 from ..runtime.storage import Region
-from ..runtime.units import counted
+from ..runtime.units import counted, human_size
 from . import configuration, embedded, hdf5_json, recognise, tensorflow_ops, trial, walking
 from .findings import Located, WatchedSource, counts, table
 from .locating import located
@@ -77,7 +77,7 @@ class Scan:
         """The findings as aligned text, the worst first, and a line that sums up."""
         lines = [table(self.findings)] if self.findings else []
         nbytes = sum(file.nbytes for file in self.files)
-        return "\n".join([*lines, f"{len(self.files)} files, {nbytes:,} bytes: {counts(self.findings)}"])
+        return "\n".join([*lines, f"{counted(len(self.files), 'file')}, {human_size(nbytes)}: {counts(self.findings)}"])
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -16,6 +16,7 @@ from .parameter import Said, shown
 from .record import dataclass
 from .scaled import scaled
 from .tensor import Tensor
+from .units import counted
 
 NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
@@ -118,9 +119,9 @@ def bind(architecture: Architecture, config: Config, weights: Mapping[str, Tenso
     check_layers(architecture, config, weights, names, path)
     found = gather(architecture, config, weights, names)
     missing, extra = found.missing, found.extra
-    unknown = f"{len(extra)} weights are not of a {architecture.name} model: {listed(extra)}"
+    unknown = f"{counted(len(extra), 'weight')} not of a {architecture.name} model: {listed(extra)}"
     if missing:
-        why = f"{len(missing)} weights of a {architecture.name} model are missing: {listed(missing)}{f'; and {unknown}' if extra else ''}"
+        why = f"missing {counted(len(missing), 'weight')} of a {architecture.name} model: {listed(missing)}{f'; and {unknown}' if extra else ''}"
         raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there, and is the configuration this model's?")
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")

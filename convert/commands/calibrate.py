@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ...runtime.errors import UsageError
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current
 
@@ -44,7 +45,7 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     with replacing(output, force=force or resume) as file:
         file.write(calibrating.dump(found))
     odd = {name: one.odd for name, one in found.seen.items() if one.odd}
-    current().say(f" seen     {len(found.seen)} values in {found.samples} samples")
+    current().say(f" seen     {counted(len(found.seen), 'value')} in {counted(found.samples, 'sample')}")
     for name, count in list(odd.items())[:5]:
         current().say(f" warning  {name}: {count:,} values are NaN or infinite and were left out")
     ranges = {name: {"low": one.low, "high": one.high, "odd": one.odd} for name, one in found.seen.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import printable
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current
 
@@ -79,7 +80,7 @@ def show(found: Difference, *, all_rows: bool) -> None:
     others = [f"{len(changes)} {what}" for changes, what in parts if changes]
     differ = f"; {' and '.join(others)} differ" if others else ""
     by = "" if found.architecture is None else f", by the names of the architecture {found.architecture}"
-    say(f"{'✓' if found.same else '✗'} {len(found)} tensors: {summary}{differ}{by}")
+    say(f"{'✓' if found.same else '✗'} {counted(len(found), 'tensor')}: {summary}{differ}{by}")
 
 
 def _sides(change: Change) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import FileAccessError, UsageError
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current
 
@@ -96,7 +97,7 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
     scores = score(language, cut, other, arguments.progress(values))
     found = scores.estimates()
     current().table(("metric", "value", "± error"), [(each.metric, f"{each.value:.6g}", _error(each.error)) for each in found], right=(1, 2))
-    current().say(f"{scores.count:,} tokens scored, of {len(cut)} pieces of {values['context']}")
+    current().say(f"{scores.count:,} tokens scored, of {counted(len(cut), 'piece')} of {values['context']}")
     said = {"tokens": scores.count, "pieces": len(cut), "context": values["context"], "metrics": [each.to_json() for each in found]}
     current().emit({"inputs": [model, *([against] if against else [])], "data": values["data"], **said})
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import UsageError
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current
 
@@ -70,8 +71,8 @@ def COMMAND(  # noqa: N802 (the name that the registry looks for)
     unseen = {name: int((counts == 0).sum()) for name, counts in found.counts.items() if not counts.all()}
     for name, count in list(unseen.items())[:5]:
         current().say(f" warning  {name}: {count} of {len(found.counts[name])} experts got no token; give more text")
-    merged = f", {len(earlier)} files added" if earlier else ""
-    current().say(f" observed {len(found.sums)} tensors on {len(cut)} pieces of {values['context']} tokens{merged}")
+    merged = f", {counted(len(earlier), 'file')} added" if earlier else ""
+    current().say(f" observed {counted(len(found.sums), 'tensor')} on {counted(len(cut), 'piece')} of {values['context']} tokens{merged}")
     current().say(f"✓ {output}")
     said = {"tensors": len(found.sums), "pieces": len(cut), "context": values["context"], "unseen": unseen}
     inputs = [*([model] if model else []), *earlier]

@@ -142,7 +142,7 @@ def _show_graph(graph: Graph, made_of: dict[str, Any]) -> None:
         for value in values:
             if title == "output" or value.name not in graph.weights:
                 out.say(f"  {title:6}  {printable(value.name)}  {printable(type_text(value))}")
-    out.say("  " + printable(", ".join(f"{name} ×{count}" for name, count in made_of["operators"].items())))
+    out.say("  " + printable(", ".join(f"{name} x{count}" for name, count in made_of["operators"].items())))
     if "nodes" in made_of:
         rows = [(node["name"], node["operator"], ", ".join(node["inputs"]), ", ".join(node["outputs"])) for node in made_of["nodes"]]
         out.table(("node", "operator", "inputs", "outputs"), rows)

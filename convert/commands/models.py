@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import FormatError, printable
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current
 
@@ -53,7 +54,7 @@ def listed(words: tuple[str, ...]) -> None:
     out = current()
     cells = [[row["name"], row["family"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"])] for row in rows]
     out.table(("architecture", "family", "title", "model_type", "gguf"), cells, optional=(1,))
-    out.say(f"{len(rows)} architectures")
+    out.say(f"{counted(len(rows), 'architecture')}")
     out.emit({"models": rows})
 
 
@@ -141,7 +142,7 @@ def _file(path: str, values: dict[str, Any]) -> bool:
     out.table(("parameter", "value", "keys"), [[row["name"], _value(row["value"]), " | ".join(row["keys"])] for row in rows])
     out.say()
     if wrong is None:
-        out.say(f"✓ {len(bound)} weights, {count:,} parameters: all weights are present")
+        out.say(f"✓ {counted(len(bound), 'weight')}, {count:,} parameters: all weights are present")
     else:
         out.say(f"✗ {wrong}")
     out.emit(

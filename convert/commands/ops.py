@@ -59,7 +59,7 @@ def COMMAND(  # noqa: N802 (the registry's name)
     lost = sum(item.nodes for item in missing)
     out.say(f"nodes {sum(counts.values()) + lost} · opset {opsets} · operators {len(counts) + len(missing)} · missing {len(missing)}")
     for item in missing:
-        out.say(f"✗ {item.domain}.{item.op} ×{item.nodes}: {item.why}")
+        out.say(f"✗ {item.domain}.{item.op} x{item.nodes}: {item.why}")
     out.emit({"inputs": [model], "opsets": graph.opsets, "ops": rows, "missing": [item._asdict() for item in missing]}, ok=not missing)
     if missing:
         context.exit(1)

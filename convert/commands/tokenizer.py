@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import FileAccessError, UnsupportedError, printable
+from ...runtime.units import counted
 from .. import arguments, destination
 from ..output import current
 from ..streams import STREAM
@@ -132,7 +133,7 @@ def encode(path: str, text: str | None, file: str | None, special: bool, bos: bo
         out.say(" ".join(map(str, found)))
     else:
         out.table(("id", "token"), [(token, printable(repr(text))) for token, text in zip(found, texts, strict=True)], right=(0,))
-        out.say(f"{len(found):,} tokens")
+        out.say(f"{counted(len(found), 'token')}")
     out.emit({"inputs": [path], "ids": found, "tokens": texts, "unknown_markers": unknown})
 
 

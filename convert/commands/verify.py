@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.errors import UsageError, printable
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current
 
@@ -89,7 +90,7 @@ def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, A
     first = first_difference(before, after, fed, **allowed) if values["nodes"] and not ok else None
     if first is not None:
         out.say(f"first difference: {printable(first.name)} (max abs {first.max_abs:.3g}, SNR {first.snr_db:.1f} dB)")
-    out.say(f"{'✓' if ok else '✗'} {len(rows)} outputs: {sum(row.same for row in rows)} agree")
+    out.say(f"{'✓' if ok else '✗'} {counted(len(rows), 'output')}: {sum(row.same for row in rows)} agree")
     found = [row.to_json() for row in rows]
     out.emit({"inputs": paths, "outputs": found, "first_difference": None if first is None else first.to_json()}, ok=ok)
     return 0 if ok else 1
@@ -119,5 +120,5 @@ def show(found: Verification, *, all_rows: bool) -> None:
     looked = "" if found.level == "full" else ", by samples"
     failed = f", {len(found.failed)} failed" if found.failed else ""
     by = "" if found.architecture is None else f", by the names of the architecture {found.architecture}"
-    verdict = f"{count} tensors: {equal} equal, {within} within the bounds of their type{failed}{looked}{by}"
+    verdict = f"{counted(count, 'tensor')}: {equal} equal, {within} within the bounds of their type{failed}{looked}{by}"
     current().say(f"{'✓' if found.ok else '✗'} {verdict}")

@@ -16,6 +16,7 @@ from ...runtime.graph import Graph
 from ...runtime.limits import size
 from ...runtime.passes.half import F16_MOST
 from ...runtime.passes.rewrite import graphs
+from ...runtime.units import counted
 from .. import arguments
 from ..output import current, human_size, notes_json
 from . import calibrating, network, network_options
@@ -82,7 +83,7 @@ def _too_wide(graph: Graph, allowed: int) -> frozenset[str]:
 
 def _told(count: int) -> None:
     if count & (count - 1) == 0:
-        current().say(f" calibrate {count} samples")
+        current().say(f" calibrate {counted(count, 'sample')}")
 
 
 def _measured(before: Graph, after: Graph, data: str | None, allowed: int) -> tuple[list[Loss], str | None]:
@@ -100,7 +101,7 @@ def _measured(before: Graph, after: Graph, data: str | None, allowed: int) -> tu
 def _show(outcome: network.Outcome, found: list[Loss], why: str | None) -> None:
     say = current().say
     ratio = outcome.before / max(outcome.after, 1)
-    say(f" quantize {len(outcome.weights)} weights · {human_size(outcome.before)} to {human_size(outcome.after)} (x{ratio:.1f} smaller)")
+    say(f" quantize {counted(len(outcome.weights), 'weight')} · {human_size(outcome.before)} to {human_size(outcome.after)} ({ratio:.1f}x smaller)")
     for item in outcome.kept[:SHOWN]:
         say(f" kept     {item.operator} {printable(item.node)}: {item.why}")
     if len(outcome.kept) > SHOWN:

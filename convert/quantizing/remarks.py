@@ -37,18 +37,19 @@ def refuse(choices: Sequence[Choice], recipe: Recipe, request: Quantization, imp
         raise UnsupportedError("E-QUANT-NOTHING", model, _nothing(choices), hint=COPYING)
     again = [choice for choice in changed if choice.weight.dtype.kind == "block"]
     if again and not request.allow_requantize:
-        why = f"{len(again)} tensors are quantized already, such as {_named(again[0])}"
+        why = f"{counted(len(again), 'tensor')} already quantized, such as {_named(again[0])}"
         raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint="Start from the original model, or use --allow-requantize, which loses more each time")
     fallen = [choice for choice in choices if choice.fallback]
     if fallen and (request.no_fallback or recipe.on_fallback == "error"):
         first = fallen[0]
-        why = f"{len(fallen)} tensors cannot have the chosen type, such as {first.weight.name!r} with rows of {first.weight.columns:,} elements"
+        rows = f"{first.weight.name!r} with rows of {first.weight.columns:,} elements"
+        why = f"{counted(len(fallen), 'tensor')} cannot have the chosen type, such as {rows}"
         hint = f"Without --no-fallback it gets {first.dtype.name}; --tensor-type can name another"
         raise UnsafeFileError("E-QUANT-FALLBACK", None, why, expected=f"a multiple of {first.wanted.block} for {first.wanted.name}", hint=hint)
     lacking = [choice for choice in changed if choice.weight.name not in importance and _lacks(choice, recipe)]
     if lacking:
         what = "an importance matrix" if request.importance is None else "importance for it, which the matrix does not hold"
-        why = f"{len(lacking)} tensors need {what}, such as {lacking[0].weight.name!r} to become {lacking[0].dtype.name}"
+        why = f"{what} is needed for {counted(len(lacking), 'tensor')}, such as {lacking[0].weight.name!r} to become {lacking[0].dtype.name}"
         raise UnsupportedError("E-QUANT-IMPORTANCE", None, why, hint=_calibration(model, request))
     unable = [choice for choice in changed if isinstance(choice.dtype, BlockType) and codec_of(choice.dtype).encoder is None]
     if unable:

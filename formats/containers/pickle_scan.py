@@ -16,6 +16,7 @@ from ...runtime.limits import Budget
 from ...runtime.record import dataclass
 from ...runtime.source import Source
 from ...runtime.storage import Held, Region
+from ...runtime.units import counted
 from . import tar, zip
 from .compressed import compression
 from .joblib_arrays import WRAPPER, JoblibMachine
@@ -178,7 +179,8 @@ def scan_zip(source: Source, options: ReadOptions) -> Iterator[Finding]:
     script = any(name.endswith("/constants.pkl") for name in archive.members)
     code = [name for name in archive.members if CODE.fullmatch(name)]
     if code:
-        yield Finding("W-PTH-CODE", "info", f"holds TorchScript code ({len(code)} files), which torch.jit.load would compile; nothing here reads it")
+        why = f"holds TorchScript code ({counted(len(code), 'file')}), which torch.jit.load would compile; nothing here reads it"
+        yield Finding("W-PTH-CODE", "info", why)
     unchecked: list[str] = []
     for name, member in archive.members.items():
         try:

@@ -50,7 +50,7 @@ class Placement:
             f"copies: inputs {self.edges[0]:,} and outputs {self.edges[1]:,} bytes; {self.copies} at nodes on the CPU, {self.border[0]:,} bytes to "
             f"the device and {self.border[1]:,} from it",
         ]
-        found += [f"on the CPU: {name} ×{count}: {why}" for (name, why), count in sorted(self.host.items())]
+        found += [f"on the CPU: {name} x{count}: {why}" for (name, why), count in sorted(self.host.items())]
         return found + ([f"{self.waiting} nodes are placed when a shape that depends on data is known"] if self.waiting else [])
 
     def to_json(self) -> dict[str, Any]:

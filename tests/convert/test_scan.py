@@ -153,7 +153,7 @@ def test_a_clean_folder_is_clean(clean, capsys):
     assert [finding for finding in found.findings if finding.severity != "info"] == []
     assert len(found.files) == len(list(clean.iterdir()))
     assert found.exit_code == run(["scan", str(clean), "--strict"]) == 0
-    assert f"{len(found.files)} files" in found.table()
+    assert f"{len(found.files)} file" in found.table()
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -91,8 +91,8 @@ def test_missing_and_extra_weights_are_all_listed(llama):
     assert caught.value.code == "E-ARCH-MISSING"
     for name in ("model.layers.{0-2}.self_attn.q_proj.weight", "model.norm.weight", "model.layers.{0-2}.self_attn.p_proj.weight", "x"):
         assert name in caught.value.why
-    assert "4 weights of a llama model are not there" in caught.value.why
-    assert "4 weights are not of a llama model" in caught.value.why
+    assert "missing 4 weights of a llama model" in caught.value.why
+    assert "4 weights not of a llama model" in caught.value.why
 
 
 LISTS = {
