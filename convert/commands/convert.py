@@ -96,7 +96,7 @@ def carry_out(made: Plan, values: dict[str, Any]) -> None:
 
 def show_plan(plan: Plan) -> None:
     """What will be done."""
-    current().say(str(plan))
+    current().lines(str(plan))
 
 
 def show_report(report: Report, plan: Plan) -> None:
