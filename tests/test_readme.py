@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SETUP = re.compile(r"^(candle-convert .*)\n```\n.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SETUP = re.compile(r"^<!-- setup -->\n```sh\n.*?^(candle-convert [^\n]*)\n```\n.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FIGURE = re.compile(r"-?\d[\d,.]*(e[+-]\d+)?( ?([KMGT]i?)?B\b| ?m?s\b)?|(?<= )-(?= |$)")
 SAMPLED = "generate"
 """Its text may differ from one processor to another; whatever it is, it follows the prompt."""
@@ -38,11 +38,10 @@ def _skeleton(line):
     return " ".join(FIGURE.sub("#", re.sub(r"[─━]+", "─", line)).split())
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("readme")
-    shutil.copytree(REPOSITORY / "examples", made / "examples")
-    return made
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
+    return tmp_path
 
 
 def _run(words, folder):
@@ -50,7 +49,7 @@ def _run(words, folder):
     return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=800)
 
 
-def test_commands_print_what_is_shown(folder):
+def _try_commands(folder):
     for command, shown in _commands():
         program, *words = shlex.split(command)
         assert program == "candle-convert"
@@ -64,8 +63,8 @@ def test_commands_print_what_is_shown(folder):
             assert printed == [_skeleton(line) for line in shown if line.strip()], command
 
 
-def test_python_runs(folder):
-    test_commands_print_what_is_shown(folder) if not (folder / "tiny.gguf").exists() else None
+def test_commands_print_what_is_shown_and_python_runs(folder):
+    _try_commands(folder)
     (program,) = PYTHON.findall(README)
     done = _run(["-c", program], folder)
     assert done.returncode == 0, done.stderr
@@ -78,5 +77,5 @@ def test_figures_are_those_of_the_registries():
 
 
 def test_every_command_is_listed():
-    listed = re.findall(r"^\| `(\w+)` \|", (REPOSITORY / "docs" / "COMMANDS.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| `([a-z]+)` \|", (REPOSITORY / "docs" / "COMMANDS.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(registry.names(COMMANDS))
