@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ...runtime import shortage
 from ...runtime.errors import FileAccessError, UnsupportedError
 from ...runtime.record import dataclass
 from ..processes import start
@@ -122,6 +123,8 @@ def _answer(pipe: Connection, engine: str) -> Any:
     try:
         answer = pipe.recv()
     except (EOFError, ConnectionResetError) as error:
+        if shortage.address_space() is not None:
+            raise shortage.refusal(f"{engine} ended in its process") from error
         raise FileAccessError("E-BENCH-DIED", None, f"{engine} died", hint="Its messages are above, if it left any") from error
     if isinstance(answer, Exception):
         raise answer

@@ -118,11 +118,12 @@ except cc.LimitError as error:
     assert told.stdout == "E-MEMORY\n"
 
 
-def test_a_library_that_aborts_is_told(tmp_path):
-    program = """
-import os
+@pytest.mark.parametrize(("ending", "how"), [("os.abort()", "by signal 6"), ("ctypes.CDLL(None).exit(1)", "with 1")])
+def test_a_library_that_ends_the_process_is_told(ending, how):
+    program = f"""
+import ctypes, os
 from candle_convert.convert.supervising import supervised
-supervised(os.abort)
+supervised(lambda: {ending})
 """
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
@@ -130,4 +131,9 @@ supervised(os.abort)
 
     ended = subprocess.run([sys.executable, "-c", program], preexec_fn=limit, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 6
-    assert "a library ended the command by signal 6" in ended.stderr
+    assert f"a library ended the command {how}" in ended.stderr
+
+
+def test_a_negative_answer_is_not_taken_for_a_library(folder):
+    cc.save_file({"x": np.ones(4, np.float32)}, folder / "other.safetensors")
+    assert run(("diff", "m.gguf", "other.safetensors"), folder, 1 << 22).returncode == 1
