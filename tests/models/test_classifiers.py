@@ -47,7 +47,7 @@ def test_head_for_tokens_is_not_needed_and_the_classifier_is(tmp_path):
     made(case, 0, tmp_path)
     graph = cc.open(tmp_path)
     del graph.weights["score.weight"]
-    with pytest.raises(cc.FormatError, match=r"E-ARCH-MISSING.*1 weights.*score\.weight"):
+    with pytest.raises(cc.FormatError, match=r"E-ARCH-MISSING.*missing 1 weight .*score\.weight"):
         models.load(graph)
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_cut_says_so(tmp_path):
     with pytest.raises(UsageError):
         AcrossRanks(2, 2, "g").run(graph)
     assert not AcrossRanks(0, 1, "g").run(graph)
-    with pytest.raises(UsageError, match="no rank of 'nobody'"):
+    with pytest.raises(UsageError, match="not a rank of 'nobody'"):
         communicator("nobody")
     assert isinstance(communicator(""), Alone)
     with pytest.raises(UnsupportedError):

@@ -87,10 +87,10 @@ def test_a_call_without_a_required_attribute():
 def test_sizes_of_functions():
     leaf = own("Leaf", ("Relu", {}), ("Relu", {}))
     tree = own("Tree", (leaf, {}), (leaf, {}), ("Relu", {}))
-    assert sizes({("", "t", ""): tree, ("", "l", ""): leaf}) == {leaf: 2, tree: 5}
+    assert sizes([tree, leaf]) == {leaf: 2, tree: 5}
     tree.body.nodes[0].op = tree
     with pytest.raises(cc.FormatError, match="E-ONNX-RECURSION"):
-        sizes({("", "t", ""): tree})
+        sizes([tree])
 
 
 def test_all_nodes_below():
@@ -108,7 +108,7 @@ def test_all_nodes_below():
         ("Sum", 9, {}, None),
         ("Softmax", 1, {"axis": 0}, None),
         ("Softmax", 1, {"axis": "0"}, "axis"),
-        ("Softmax", 1, {"axes": 0}, "no attribute"),
+        ("Softmax", 1, {"axes": 0}, "unknown attribute"),
         ("Cast", 1, {}, "missing"),
     ],
 )

@@ -156,7 +156,7 @@ def test_a_part_of_a_model(tmp_path):
     whole = extract(graph, [], ["hidden"])
     assert [item.name for item in whole.inputs] == ["x"]
     assert list(whole.weights) == ["w", "b"]
-    with pytest.raises(cc.UsageError, match="no value 'nothing'"):
+    with pytest.raises(cc.UsageError, match="no value named 'nothing'"):
         extract(graph, [], ["nothing"])
 
 

@@ -71,7 +71,7 @@ def test_sequences_have_seeds_of_their_own():
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(seed=0)])
 def test_logits_that_are_no_numbers(sampling):
-    with pytest.raises(UnsupportedError, match="no finite number"):
+    with pytest.raises(UnsupportedError, match="largest logit is not finite"):
         Sampler(sampling, 1).choose(np.array([[1, np.nan, 3]], np.float32), [[]])
 
 

@@ -7,6 +7,7 @@ import os
 import struct
 
 import candle_convert as cc
+import numpy as np
 import pytest
 from candle_convert.models.language.tokenizer import gguf_metadata, read, tiktoken
 from candle_convert.models.language.tokenizer.huggingface import unprinted
@@ -309,7 +310,7 @@ GGUF = {
     "an unknown pre-tokenizer": ({"model": "gpt2", "pre": "xyz"}, "E-TOKENIZER-PRE"),
     "no merges": ({"model": "gpt2", "pre": "gpt-2"}, "E-TOKENIZER-TOKENS"),
     "scores of other length": ({"model": "llama", "scores": [1.0]}, "E-TOKENIZER-TOKENS"),
-    "a character map of three bytes": ({"model": "t5", "precompiled_charsmap": b"abc"}, "E-TOKENIZER-CHARSMAP"),
+    "a character map of three bytes": ({"model": "t5", "precompiled_charsmap": np.frombuffer(b"abc", np.uint8)}, "E-TOKENIZER-CHARSMAP"),
 }
 
 
