@@ -13,9 +13,9 @@ from .graph import Node, Value
 from .op import Op
 from .record import dataclass
 
-CODES = frozenset({"i4", "u4", "i2", "u2"})
+NARROW = frozenset({"i4", "u4", "i2", "u2", "f4", "f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz", "f8_e8m0"})
 MOVED = frozenset({"f32", "i64", "bool", "string"})
-"""Operators that take all of these only move elements; passes have them move codes of quantized weights, which few definitions allow."""
+"""Operators that take all of these only move elements; they move those of quantized weights too, which few definitions allow."""
 UNLIMITED = 1 << 31
 """Outputs of operators that may have any number."""
 
@@ -46,7 +46,7 @@ def mismatch(node: Node) -> str | None:
         if kind is None:
             continue
         formal = formals[min(index, len(formals) - 1)]
-        if kind not in formal.kinds and not (kind in CODES and formal.kinds >= MOVED):
+        if kind not in formal.kinds and not (kind in NARROW and formal.kinds >= MOVED):
             return f"input {index}, {_named(value)}, is {kind}, the operator takes {formal.text}"
         first, other = bound.setdefault(formal.variable, (kind, value)) if formal.variable else (kind, value)
         if first != kind:

@@ -149,13 +149,17 @@ def test_sparse_attention(packed, rotary, new):
         np.testing.assert_allclose(one[:, :, : total[0]], other[:, :, : total[0]], rtol=1e-5, atol=1e-6)
 
 
+def half(*shape):
+    return normal(*shape).astype(np.float16)
+
+
 @pytest.mark.parametrize("options", [{}, {"softcap": 2.0}, {"local_window_size": 3}, {"do_rotary": 1}], ids=str)
 def test_pages_hold_what_a_whole_cache_holds(options):
     heads, groups, size = 4, 2, 16
     new, pasts, pages = [3, 1], [2, 5], np.array([[3, 0], [1, 2]], np.int32)
-    q, k, v = normal(4, heads * size), normal(4, groups * size), normal(4, groups * size)
-    keys, values = normal(4, 4, groups, size), normal(4, 4, groups, size)
-    tables = (normal(9, size // 2), normal(9, size // 2)) if options.get("do_rotary") else (None, None)
+    q, k, v = half(4, heads * size), half(4, groups * size), half(4, groups * size)
+    keys, values = half(4, 4, groups, size), half(4, 4, groups, size)
+    tables = (half(9, size // 2), half(9, size // 2)) if options.get("do_rotary") else (None, None)
     inputs = (q, k, v, keys, values, np.array([0, 3, 4], np.int32), np.array(pasts, np.int32), pages, *tables)
     attributes = {"num_heads": heads, "kv_num_heads": groups, **options}
     y, after_keys, after_values = ours(*single("PagedAttention", Example(inputs, attributes, 3), domain=MS))
@@ -166,10 +170,10 @@ def test_pages_hold_what_a_whole_cache_holds(options):
         total = past + count
         single_inputs = (q[None, rows], k[None, rows], v[None, rows], *held, np.array([total - 1], np.int32), np.array(total, np.int32), *tables)
         found, present_key, present_value = ours(*single("GroupQueryAttention", Example(single_inputs, attributes, 3), domain=MS))
-        np.testing.assert_allclose(y[rows], found[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(y[rows], found[0], rtol=2e-3, atol=2e-3)
         for cache, present in ((after_keys, present_key), (after_values, present_value)):
             stored = cache[pages[index]].reshape(-1, groups, size)[:total].transpose(1, 0, 2)
-            np.testing.assert_allclose(stored, present[0], rtol=1e-6)
+            np.testing.assert_allclose(stored, present[0], rtol=2e-3)
         start += count
 
 

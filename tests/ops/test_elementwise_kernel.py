@@ -36,7 +36,8 @@ def test_integers(dtype, shape):
     natively("Mod", case(x, y, fmod=1), rtol=0, atol=0)
     natively("Clip", case(x, None, np.array(3, dtype)), rtol=0, atol=0)
     natively("Sign", case(x), rtol=0, atol=0)
-    natively("Pow", case(x, np.array(2, dtype)), rtol=0, atol=0, constant=(1,))
+    if dtype in (np.int32, np.int64):  # the others are not the definition's
+        natively("Pow", case(x, np.array(2, dtype)), rtol=0, atol=0, constant=(1,))
 
 
 def test_quotients_at_the_ends():
