@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..runtime.arch import HF, Architecture, Config, Key
 from ..runtime.parameter import COUNT, NOT_NEGATIVE, POSITIVE
@@ -24,11 +25,17 @@ def _query_scalar(config: Config, layers: int) -> int:
     return int(config.hidden // config.heads if config.layers == layers else config.head_dim)
 
 
+def _whole(value: Any) -> float:
+    """A positive number, an int where it can be: transformers takes no float for it."""
+    found = POSITIVE(value)
+    return int(found) if found.is_integer() else found
+
+
 KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS)
 ACT = act("gelu_tanh", "hidden_activation")
 GEMMA2_KEYS = (
     *KEYS, ACT, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
-    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), POSITIVE),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), _whole),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
@@ -40,7 +47,7 @@ GEMMA3_KEYS = (
     Key("local_theta", ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
         ("rope.freq_base_swa", "rope.local.freq_base"), 1e4, FREQUENCY_BASE),
     Scaling(section="full_attention"),
-    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), POSITIVE),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _whole),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
 )

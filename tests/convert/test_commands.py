@@ -131,7 +131,7 @@ LONG = [
     ["convert", "a.safetensors", "out.safetensors"],
     ["inspect", "a.safetensors", "--html", "page.html"],
     ["inspect", "q.gguf", "--html", "page.html"],
-    ["print", "q.gguf", "w"],
+    ["print", "q.gguf", "w.weight"],
 ]
 
 
@@ -144,7 +144,7 @@ def test_progress_ends_at_its_total(tmp_path, monkeypatch, words):
     cc.save_file({"w": w, "x": np.ones(4, np.float16)}, "a.safetensors")
     cc.save_file({"w": np.where(w == 299_999, 0, w), "x": np.ones(4, np.float32)}, "b.safetensors")
     if "q.gguf" in words:
-        cc.save_file({"w": w.reshape(-1, 32)}, "c.safetensors")
+        cc.save_file({"w.weight": w.reshape(-1, 32)}, "c.safetensors")
         cc.quantize("c.safetensors", "q.gguf", cc.Recipe("Q4_0", pure=True))
         Recorder.shown.clear()
     assert run([*words, "--progress", "none"]) in (0, 1)

@@ -43,7 +43,7 @@ Staging.publish = interrupted(Staging.publish)
 """
 REPORTED = """
 from candle_convert.convert import pipeline
-pipeline._cast_notes = interrupted(pipeline._cast_notes)
+pipeline.Report = interrupted(pipeline.Report)
 """
 AT_THE_END = "gc.freeze = interrupted(gc.freeze)"
 POINTS = [

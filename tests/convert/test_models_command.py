@@ -73,4 +73,4 @@ def test_text_for_people(tmp_path, capsys):
     assert run(["models", "show", "llama"]) == 0
     assert "layers.{i}.attn.q.weight" in capsys.readouterr().out
     assert run(["models", "show", str(written(tmp_path / "m.gguf"))]) == 0
-    assert "every weight is there" in capsys.readouterr().out
+    assert "all weights are present" in capsys.readouterr().out

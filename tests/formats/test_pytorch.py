@@ -71,7 +71,7 @@ def test_tensors_pickled_without_torch_save_are_told_how_to_be_saved(tmp_path):
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"a": torch.ones(2)}))
     with pytest.raises(cc.UnsafeFileError) as caught:
         cc.open(tmp_path / "a.pkl")
-    assert "torch.save a state dict" in caught.value.hint
+    assert "torch.save(model.state_dict()" in caught.value.hint
 
 
 def test_quantized_tensors_have_the_values_that_torch_gives_them(save, tmp_path):

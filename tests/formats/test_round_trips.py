@@ -88,9 +88,9 @@ def test_files_of_the_model_there_and_back(pair, tmp_path):
     for name, data in FILES.items():
         (folder / name).write_bytes(data)
     there, over = (_path(tmp_path, f"{number}", format) for number, format in enumerate(pair))
-    cc.convert(folder, there)
-    cc.convert(there, over)
-    cc.convert(over, tmp_path / "out", to=pair[0].name)
+    cc.convert(folder, there, weights_only=True)
+    cc.convert(there, over, weights_only=True)
+    cc.convert(over, tmp_path / "out", to=pair[0].name, weights_only=True)
     for path in (there, over, tmp_path / "out"):
         assert {name: bytes(storage.read(0, storage.nbytes)) for name, storage in cc.open(path).attachments.items()} == FILES
     assert {name: (tmp_path / "out" / name).read_bytes() for name in FILES} == FILES

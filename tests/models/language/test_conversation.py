@@ -178,6 +178,13 @@ class Terminal:
     def type(self, text):
         os.write(self.end, text.encode())
 
+    def interrupt(self):
+        """Type Ctrl-C until it shows: line editing loses one that comes just before it waits for a key."""
+        for _ in range(PATIENCE):
+            self.type("\x03")
+            if select.select([self.end], [], [], 1)[0]:
+                return
+
     def code(self):
         self.until("\0")
         return self.process.wait(PATIENCE)
@@ -207,7 +214,9 @@ def test_a_terminal_chats(terminal, model):
 
 def test_the_end_of_input_ends_it(terminal):
     terminal.until("> ")
-    terminal.type("abc\x03")
+    terminal.type("abc")
+    terminal.until("abc")
+    terminal.interrupt()
     terminal.until("> ")
     terminal.type("\x04")
     assert terminal.code() == 0
