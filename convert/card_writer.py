@@ -17,7 +17,7 @@ from ..runtime.graph import Graph, Meta
 from ..runtime.storage import Held, Storage
 from ..runtime.texts import Texts
 from .front_matter import LONGEST, written
-from .metadata import kind_of, readable, typed
+from .metadata_values import kind_of, readable, typed
 from .model_card import BLOCK, CARD, HUB, SAMPLING, SOURCES, UNREADABLE, card_of, stated
 
 GENERAL = "general."

@@ -306,7 +306,7 @@ def _metadata(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:
 
 def _shown(change: Change, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     """Both sides as numbers and texts, with their types where these alone differ."""
-    from .metadata import kind_of, readable
+    from .metadata_values import kind_of, readable
 
     sides = {side: values[change.name] for side, values in (("a", a), ("b", b)) if change.name in values}
     shown = {side: readable(value) for side, value in sides.items()}

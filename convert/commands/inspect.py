@@ -39,7 +39,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     from ...runtime.passes.select import Select
     from ...runtime.passes.weights import collected
     from ..graph_facts import facts
-    from ..metadata import readable
+    from ..metadata_values import readable
     from ..prequantized import summary
 
     graph = arguments.open_input(path, values, upgraded=False, dequantized=False)

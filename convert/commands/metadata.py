@@ -77,7 +77,8 @@ CHANGING = (
 @arguments.options(arguments.READING)
 def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None:
     """List keys, types and values."""
-    from ..metadata import keys_of, kind_of, readable
+    from ..metadata import keys_of
+    from ..metadata_values import kind_of, readable
 
     chosen = _chosen(keys_of(_opened(path, values)), include, ())
     current().table(("key", "type", "value"), [(key, kind_of(value), _text(value, full)) for key, value in chosen.items()])
@@ -91,7 +92,8 @@ def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None
 @arguments.options(arguments.READING)
 def get(path: str, name: str, **values: Any) -> int:
     """Print the value of KEY, whole; exits with 1 when there is none."""
-    from ..metadata import keys_of, kind_of, readable
+    from ..metadata import keys_of
+    from ..metadata_values import kind_of, readable
 
     known = keys_of(_opened(path, values))
     found, value = name in known, known.get(name)
@@ -112,7 +114,8 @@ def get(path: str, name: str, **values: Any) -> int:
 @arguments.options(CHANGING, arguments.READING)
 def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> None:
     """Set KEY to VALUE."""
-    from ..metadata import keys_of, typed
+    from ..metadata import keys_of
+    from ..metadata_values import typed
 
     graph = _opened(path, values)
     _change(graph, path, {name: typed(value, kind, keys_of(graph).get(name))}, values)

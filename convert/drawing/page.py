@@ -19,7 +19,7 @@ from ...runtime.printable import printable
 from ...runtime.tensor import Tensor
 from .. import elements
 from ..graph_facts import ORIGIN, type_text
-from ..metadata import readable
+from ..metadata_values import readable
 from ..output import human_size
 from ..progress import ignored
 from ..selection import select

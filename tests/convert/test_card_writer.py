@@ -8,7 +8,7 @@ import pytest
 from candle_convert.convert.card_writer import BLOCK
 from candle_convert.convert.cli import run
 from candle_convert.convert.front_matter import front_matter, written
-from candle_convert.convert.metadata import kind_of, readable
+from candle_convert.convert.metadata_values import kind_of, readable
 from hypothesis import given
 from hypothesis import strategies as st
 from language_files import written as gguf_file

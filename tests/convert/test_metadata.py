@@ -7,7 +7,7 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.convert import metadata
+from candle_convert.convert import metadata_values
 from candle_convert.convert.cli import run
 from candle_convert.convert.recognise import formats
 from candle_convert.runtime.metadata import to_json
@@ -48,8 +48,8 @@ VALUES = [
 
 @pytest.mark.parametrize(("text", "kind", "value"), VALUES)
 def test_values_have_types(path, text, kind, value):
-    assert to_json(metadata.typed(text, kind)) == to_json(value)
-    assert type(metadata.typed(text, kind)) is type(value)
+    assert to_json(metadata_values.typed(text, kind)) == to_json(value)
+    assert type(metadata_values.typed(text, kind)) is type(value)
     before = cc.hash(path)
     assert run(["metadata", "set", str(path), "key", text, *(["--type", kind] if kind else [])]) == 0
     assert keys(path) == {"format": "pt", "name": "old", "key": to_json(value)}

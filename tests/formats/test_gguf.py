@@ -327,7 +327,7 @@ def test_many_strings_are_read_as_one_by_one(order, strange):
 
 @pytest.mark.parametrize("strange", [None, "x" * 300, ""])
 def test_many_strings_of_a_file_are_equal_to_a_list_and_are_written_as_one(strange, tmp_path):
-    from candle_convert.convert.metadata import kind_of, readable
+    from candle_convert.convert.metadata_values import kind_of, readable
     from candle_convert.runtime.metadata import to_json
     from candle_convert.runtime.texts import Texts
 
