@@ -41,7 +41,7 @@ def parse(data: bytes, source: Origin, at: int, code: str, *, constants: bool = 
     except UnicodeDecodeError as error:
         raise FormatError(code, source.path, "the JSON text is not UTF-8", at=at + error.start, hint=HINT) from error
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=float if constants else _no_constant)
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=float if constants else _no_constant)
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
     except _Refused as error:
@@ -61,12 +61,13 @@ class _Refused(ValueError):
     pass
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of pairs of key and value, for ``object_pairs_hook``; ValueError for a key that appears twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _Refused(f"the key {twice!r} appears twice in one object")
+        raise _Refused(f"the key {twice[:80]!r} appears twice in one object")
     return found
 
 

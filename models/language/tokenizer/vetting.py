@@ -17,6 +17,7 @@ from typing import Any
 from ....runtime import limited
 from ....runtime.errors import FormatError
 from ....runtime.garbage import unsearched
+from ....runtime.json import unique
 
 CODE = "E-TOKENIZER-JSON"
 HOLES = 1 << 16
@@ -116,7 +117,7 @@ PROBE = "a"
 @unsearched
 def _parsed(text: str, path: str | None) -> Mapping[str, Any]:
     try:
-        said = json.loads(text, object_pairs_hook=_unique)
+        said = json.loads(text, object_pairs_hook=unique)
     except RecursionError as error:
         raise FormatError(CODE, path, "tokenizer.json is nested too deeply") from error
     except ValueError as error:
@@ -124,15 +125,6 @@ def _parsed(text: str, path: str | None) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
         raise FormatError(CODE, path, "tokenizer.json is not a JSON object")
     return said
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"it has the key {twice[:80]!r} twice")
-    return made
 
 
 def _check_model(model: Mapping[str, Any], added: Any, path: str | None) -> None:
