@@ -9,6 +9,7 @@ import sys
 import textwrap
 import typing
 import warnings
+from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
@@ -163,6 +164,7 @@ SNIPPET = """
 
 def test_mypy_sees_a_misspelled_name(tmp_path):
     pytest.importorskip("mypy")
+    (tmp_path / "candle_convert").symlink_to(Path(cc.__file__).parent)  # mypy does not see editable installations
     snippet = tmp_path / "snippet.py"
     snippet.write_text(textwrap.dedent(SNIPPET))
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path / "cache"), str(snippet)]

@@ -139,7 +139,7 @@ def damaged(value, draw):
         elif how == 3 and isinstance(holder[key], int):
             holder[key] = draw.choice(INTEGERS)
         else:
-            holder[key] = draw.choice(SCALARS)
+            holder[key] = copy.deepcopy(draw.choice(SCALARS))
     return made
 
 
