@@ -6,6 +6,7 @@ which the nodes compute, since ONNX Runtime has no CPU kernels that compute in t
 
 from __future__ import annotations
 
+from ..runtime.binding import architectures
 from ..runtime.dtype import BF16, DTYPES, F16, F32, F64, DType, dtype_named
 from ..runtime.errors import UnsupportedError
 from ..runtime.functions import inline
@@ -63,14 +64,20 @@ def retype(graph: Graph, casts: Cast, *, built: bool) -> None:
         whole[name] = tensor
         return casts.change(name, tensor, F16)
 
+    wide = built and any(each.wide for each in architectures() if each.name == graph.arch)
+    computed = (F32,) if wide else (F16, F32)
+
     def wanted(value: Value, tensor: Tensor) -> DType | None:
         ruled = casts.ruled(value.name)
-        if ruled is not None or dtype in (F16, F32):
+        if ruled is not None or dtype in computed:
             return ruled
         weighs = tensor.count > 1 and not any(made in exact for made in readers.get(value, ()))
         return dtype if weighs and tensor.dtype is F32 else None
 
-    if dtype is F16:
+    if dtype is F16 and wide:
+        why = f"activations of {graph.arch} models exceed the range of f16: the weights are f16, the graph computes in f32"
+        graph.note("W-ONNX-DTYPE", why)
+    elif dtype is F16:
         states = paired([value.name for value in graph.inputs], [value.name for value in graph.outputs])
         MixedPrecision(halved, built, states).run(graph)
     readers = _results_by_input(graph)

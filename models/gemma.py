@@ -107,6 +107,6 @@ def build_gemma2(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("gemma", "Gemma", ("gemma",), ("gemma",), (*KEYS, act("gelu_tanh"), THETA), WEIGHTS, build_gemma),
-    Architecture("gemma2", "Gemma 2", ("gemma2",), ("gemma2",), GEMMA2_KEYS, GEMMA2_WEIGHTS, build_gemma2),
-    Architecture("gemma3", "Gemma 3, text", ("gemma3_text",), ("gemma3",), GEMMA3_KEYS, GEMMA3_WEIGHTS, build_gemma2),
+    Architecture("gemma2", "Gemma 2", ("gemma2",), ("gemma2",), GEMMA2_KEYS, GEMMA2_WEIGHTS, build_gemma2, wide=True),
+    Architecture("gemma3", "Gemma 3, text", ("gemma3_text",), ("gemma3",), GEMMA3_KEYS, GEMMA3_WEIGHTS, build_gemma2, wide=True),
 )

@@ -244,6 +244,7 @@ class Architecture:
         prefixes: what names of Hugging Face's weights may have in front, or lack.
         ignored: patterns of tensors in files that carry nothing of the model, such as masks; ``{layers}`` stands for the number of layers, and so
             for the layer behind the last one, which guesses the token after the next.
+        wide: whether activations of trained models exceed the range of f16, so that a graph computes in f32 where f16 is asked for.
     """
 
     name: str
@@ -258,6 +259,7 @@ class Architecture:
     settle: Callable[[Config, dict[str, Tensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
+    wide: bool = False
 
     def config(self, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
         """The hyper-parameters that a file gives; all that are missing are named."""

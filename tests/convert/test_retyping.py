@@ -91,6 +91,10 @@ def with_weights_of(path, whole):
     return whole
 
 
+WIDE = ("gemma2", "gemma3")
+"""Trained models of these give NaN in f16: the residual exceeds its range. Their weights are f16, and the graph computes in f32."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_architecture(name, tmp_path, full):
     vocabulary = every_architecture.write(name, tmp_path / "source")
@@ -100,7 +104,7 @@ def test_every_architecture(name, tmp_path, full):
         path = exported(tmp_path / "source", dtype, tmp_path / dtype)
         found = decoded(path, ids)
         if dtype == "f16":
-            assert found.dtype == np.float16
+            assert found.dtype == (np.float32 if name in WIDE else np.float16)
             apart = errors(found, models.load(tmp_path / "source", threads=1).logits(ids))
             assert np.median(apart) <= 5e-3, "a token whose experts are others by rounding is an exception"
         else:
