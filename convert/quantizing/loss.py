@@ -16,6 +16,8 @@ from ..running.feeds import feeds
 if TYPE_CHECKING:
     import numpy as np
 
+RUNS = 4
+"""Made-up inputs of a loss: that of one alone depends on its values by several dB."""
 SIDES = (64, 1, 512)
 """Lengths that made-up inputs get where the model leaves them open; the first that the model runs with. The leading one is 1."""
 
@@ -65,7 +67,7 @@ def losses(before: Graph, after: Graph, inputs: Iterable[dict[str, Any]]) -> lis
 
 
 def made_up(graph: Graph) -> Iterator[dict[str, Any]]:
-    """One run's inputs that the graph accepts, the same every time.
+    """The inputs of `RUNS` runs that the graph accepts, the same every time.
 
     Raises:
         Error: there are none.
@@ -82,4 +84,6 @@ def made_up(graph: Graph) -> Iterator[dict[str, Any]]:
                 raise
             continue
         yield fed
+        for seed in range(1, RUNS):
+            yield feeds(graph, [], seed, free)[0]
         return

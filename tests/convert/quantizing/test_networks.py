@@ -62,7 +62,7 @@ def test_quantize(name, words, kind, least, folder, capsys):
     assert code == 0
     assert told["kind"] == kind
     assert told["weights_bytes"]["after"] < 0.75 * told["weights_bytes"]["before"]
-    assert all(item["operator"] in item["why"] for item in told["kept"])
+    assert all(item["why"].endswith(f"does not support {item['operator']}") for item in told["kept"])
     assert [item["operator"] for item in told["kept"]] == (["Gather"] if (name, kind) == ("encoder", "static") else [])
     feeds = NETWORKS[name][1]()
     pairs = list(zip(ort(f"{name}.onnx", feeds), ort("out.onnx", feeds), strict=True))
@@ -72,7 +72,7 @@ def test_quantize(name, words, kind, least, folder, capsys):
         assert found >= least
         if kind == "static":
             assert abs(loss["snr_db"] - found) < 1.5
-        assert loss["snr_db"] >= least - 7  # of one made-up input, where that of the samples is not measured
+        assert loss["snr_db"] >= least - 4
 
 
 def test_bf16_runs_here(folder, capsys):
