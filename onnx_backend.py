@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onnx.backend.base import Backend as _Backend
 from onnx.backend.base import BackendRep
 
-from .formats.containers.onnx_graph import graph_of
+from .formats.containers.onnx.reader import graph_of
 from .runtime.session import Session
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
-"""Types chosen by measured error against llama.cpp's mixes, at the size of each mix: how much of the weights' signal is lost.
+"""Quantization error of types chosen by measured error, against llama.cpp's mixes of the same file size.
 
     python benchmarks/budget.py MODEL [--arch bert] [--imatrix FILE] [--mixes Q4_K_M,Q5_K_S] [--folder /dev/shm]
 
-MODEL holds plain weights. With --arch its tensors get the names that GGUF has for that architecture, by which the mixes go. For every mix the
-model is quantized to it, then with `--target-size` to the size of that file. The error is measured on the written files, over all values: of
-each tensor the squared error by the squared values (both weighed by the importance matrix where there is one), averaged over all weights that
-either of them quantizes. Files that are larger than the mix's would be an error.
+MODEL has unquantized weights. --arch renames its tensors to the GGUF names of that architecture, which the mixes
+select by. The model is quantized to each mix, then with `--target-size` to the size of that file; a larger file fails
+an assertion. The error of a tensor is its squared error over its squared values (both weighted by the importance
+matrix, if given), measured on all values of the written files; a row has the mean over all weights that either file
+quantizes.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from pathlib import Path
 import candle_convert as cc
 import gguf
 import numpy as np
-from candle_convert.convert.quantizing import imatrix
-from candle_convert.convert.quantizing.filetypes import FILE_TYPES
-from candle_convert.convert.quantizing.model import weight_of
-from candle_convert.ops.quants import dequantized
+from candle_convert.convert.quantize.recipe import imatrix
+from candle_convert.convert.translate.gguf_file_type import FILE_TYPES
+from candle_convert.convert.translate.model_facts import weight_of
 
 PLAIN = ("f32", "f16", "bf16")
+NEED_IMPORTANCE = ("iq1", "iq2", "iq3_xxs", "iq3_xs", "q2_k_s", "tq", "q1", "q2_0", "mxfp4")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--arch", help="gguf's name of the architecture, for models with other names")
-    parser.add_argument("--imatrix", type=Path)
-    parser.add_argument("--mixes", help="comma-separated; all that can be made by default")
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"))
+    parser.add_argument("model", type=Path, help="model with unquantized weights")
+    parser.add_argument("--arch", help="GGUF architecture whose tensor names the mixes expect")
+    parser.add_argument("--imatrix", type=Path, help="importance matrix for both sides")
+    parser.add_argument("--mixes", help="comma-separated file types; default: all that are possible")
+    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="folder of temporary files")
     arguments = parser.parse_args()
     folder = arguments.folder / "candle-convert-budget"
     folder.mkdir(exist_ok=True)
     try:
         source = renamed(arguments.model, arguments.arch, folder / "source.gguf") if arguments.arch else arguments.model
-        print("| mix | bits a weight | bytes | of it used | mix: error % | auto: error % | ratio | auto: RMSE by mix's | seconds |")
+        print("| mix | bits/weight | mix bytes | used | mix error | ours | ratio | RMSE ratio | seconds |")
         print("|---|---|---|---|---|---|---|---|---|")
         for name in mixes(arguments.mixes, arguments.imatrix is not None):
             print(compare(source, name, arguments.imatrix, folder), flush=True)
@@ -49,31 +50,35 @@ def main() -> None:
 
 
 def mixes(text: str | None, importance: bool) -> list[str]:
+    """Names of the file types to compare."""
     if text is not None:
         return text.split(",")
-    needing = ("iq1", "iq2", "iq3_xxs", "iq3_xs", "q2_k_s", "tq", "q1", "q2_0", "mxfp4")
-    return [each.name for each in FILE_TYPES if each.listed and each.name not in PLAIN and (importance or not each.name.startswith(needing))]
+    listed = [each.name for each in FILE_TYPES if each.listed and each.name not in PLAIN]
+    return listed if importance else [name for name in listed if not name.startswith(NEED_IMPORTANCE)]
 
 
 def renamed(path: Path, arch: str, target: Path) -> Path:
-    """The model in GGUF with that architecture's names."""
+    """Write the model to GGUF under the tensor names of an architecture."""
     graph = cc.open(path)
     kind = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
     layers = 1 + max((int(part) for name in graph.weights for part in name.split(".") if part.isdigit()), default=0)
     names = gguf.get_tensor_name_map(kind, layers)
-    graph.weights = {names.get_name(name, try_suffixes=(".weight", ".bias")) or name: tensor for name, tensor in graph.weights.items()}
+    graph.weights = {
+        names.get_name(name, try_suffixes=(".weight", ".bias")) or name: tensor
+        for name, tensor in graph.weights.items()
+    }
     graph.metadata = {"general.architecture": arch, f"{arch}.block_count": np.uint32(layers)}
     cc.save_file(graph.weights, target, metadata=graph.metadata)
     return target
 
 
 def compare(source: Path, name: str, importance: Path | None, folder: Path) -> str:
-    """One row of the table."""
+    """Row of the table for one mix."""
     theirs, ours = folder / "mix.gguf", folder / "auto.gguf"
     mix = cc.quantize(source, theirs, name, imatrix=importance, force=True)
-    began = time.perf_counter()
+    start = time.perf_counter()
     cc.quantize(source, ours, cc.Recipe(target_size=theirs.stat().st_size, imatrix=importance), force=True)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     assert ours.stat().st_size <= theirs.stat().st_size
     used = ours.stat().st_size / theirs.stat().st_size
     (mix_loss, mix_rmse), (loss, rmse) = (errors(source, path, (theirs, ours), importance) for path in (theirs, ours))
@@ -83,13 +88,13 @@ def compare(source: Path, name: str, importance: Path | None, folder: Path) -> s
 
 
 def errors(source: Path, made: Path, both: tuple[Path, Path], importance: Path | None) -> tuple[float, float]:
-    """Mean relative squared error, and root of the mean squared error, of the weights that one of `both` changes."""
+    """Mean relative squared error and RMSE of `made`, over the weights that either file in `both` quantizes."""
     before, after = cc.open(source).weights, cc.open(made).weights
     changed = [name for name in before if any(cc.open(path).weights[name].dtype != before[name].dtype for path in both)]
     matrix = None if importance is None else imatrix.read(str(importance))
     relative = squares = count = 0.0
     for name in changed:
-        values, rounded = (dequantized(side[name]).numpy().astype(np.float64) for side in (before, after))
+        values, rounded = (side[name].dequantize().numpy().astype(np.float64) for side in (before, after))
         weights = None if matrix is None else matrix.of(weight_of(name, before[name]), name)
         scale = 1.0 if weights is None else weights.reshape(*values.shape[:-2], 1, values.shape[-1])
         signal = float((values * values * scale).sum())

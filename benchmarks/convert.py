@@ -1,10 +1,10 @@
-"""Conversion of a large checkpoint in memory-backed storage, against `cp`, torch and gguf-py: speed and peak resident memory.
+"""Speed and peak memory of converting a large checkpoint in memory-backed storage, against `cp`, torch and gguf-py.
 
     python benchmarks/convert.py [--gigabytes 4] [--runs 7] [--folder /dev/shm] [--rows RE]
 
-Every row is a whole process. The rows are run in turn, round after round, and medians are printed; the ratio is cp's time divided by
-the row's. Memory is the process's peak resident memory above that of the same program doing nothing. Peers that are not installed
-are left out, and named.
+Every row is a whole process. Runs of the rows are interleaved and medians printed; the speedup is cp's time over the
+row's. Memory is the peak resident memory above that of the process before it converts. Peers that are not installed
+are skipped and listed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CLI = "from candle_convert.convert.cli import main; main({arguments!r})"
+CLI = "from candle_convert.convert.cli.main import main; main({arguments!r})"
 MEASURED = """
 import sys, time
 {setup}
@@ -48,7 +48,7 @@ GGUF = """
 
 @dataclass
 class Row:
-    """One thing that is timed."""
+    """A command, its output file and its measurements."""
 
     name: str
     command: list[str]
@@ -59,10 +59,10 @@ class Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=4)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"))
-    parser.add_argument("--rows", type=re.compile, default=re.compile(""), metavar="RE", help="only rows whose name matches, and cp")
+    parser.add_argument("--gigabytes", type=float, default=4, help="size of the checkpoint")
+    parser.add_argument("--runs", type=int, default=7, help="runs of each row")
+    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="folder of temporary files")
+    parser.add_argument("--rows", type=re.compile, default=re.compile(""), metavar="RE", help="rows besides cp")
     arguments = parser.parse_args()
     folder = arguments.folder / "candle-convert-benchmark"
     folder.mkdir(exist_ok=True)
@@ -81,13 +81,14 @@ def main() -> None:
 
 
 def make_checkpoint(path: Path, nbytes: int) -> Path:
-    """A safetensors file with the tensors of a llama-shaped model, f32, filled with repeated random bytes."""
+    """Write a safetensors file with the f32 tensors of a llama-shaped model and a repeated block of values."""
     shapes = [[4096, 4096]] * 4 + [[11008, 4096]] * 3 + [[4096]] * 2
     header, position, number = {}, 0, 0
     while position < nbytes:
         for shape in shapes:
             size = 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
-            header[f"model.layers.{number}.weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [position, position + size]}
+            entry = {"dtype": "F32", "shape": shape, "data_offsets": [position, position + size]}
+            header[f"model.layers.{number}.weight"] = entry
             position, number = position + size, number + 1
             if position >= nbytes:
                 break
@@ -102,12 +103,15 @@ def make_checkpoint(path: Path, nbytes: int) -> Path:
 
 
 def rows_of(source: Path, folder: Path) -> list[Row]:
-    """What is compared; the first row is cp."""
+    """All rows; the first one is cp."""
     rows = [Row("cp", ["cp", str(source), str(folder / "cp.bin")], folder / "cp.bin")]
 
-    def ours(name: str, *options: str, suffix: str, start: Path = source) -> None:
+    def convert(source: Path, target: Path, *options: str) -> list[str]:
+        return _measured("", CLI.format(arguments=["convert", str(source), str(target), "-f", "-q", *options]))
+
+    def ours(name: str, *options: str, suffix: str, source: Path = source) -> None:
         target = folder / f"out{suffix}"
-        rows.append(Row(name, _measured("", CLI.format(arguments=["convert", str(start), str(target), "-f", "-q", *options])), target))
+        rows.append(Row(name, convert(source, target, *options), target))
 
     ours("safetensors -> safetensors", suffix=".safetensors")
     ours("safetensors -> safetensors, --verify none", "--verify", "none", suffix=".safetensors")
@@ -118,17 +122,19 @@ def rows_of(source: Path, folder: Path) -> list[Row]:
     peers = {"torch": ("safetensors", "torch"), "gguf": ("gguf", "safetensors")}
     for name, needs in peers.items():
         if missing := [package for package in needs if importlib.util.find_spec(package) is None]:
-            print(f"left out: {name} ({', '.join(missing)} not installed)")
+            print(f"skipped: {name} ({', '.join(missing)} not installed)")
     pth = folder / "in.pth"
-    subprocess.run(_measured("", CLI.format(arguments=["convert", str(source), str(pth), "-f", "-q"])), check=True, capture_output=True)
-    ours("pth -> safetensors", suffix=".safetensors", start=pth)
+    subprocess.run(convert(source, pth), check=True, capture_output=True)
+    ours("pth -> safetensors", suffix=".safetensors", source=pth)
     if importlib.util.find_spec("torch"):
         target = folder / "torch.safetensors"
         body = TORCH.format(source=str(pth), target=str(target))
-        rows.append(Row("pth -> safetensors: torch.load + save_file", _measured("import torch, safetensors.torch", body), target))
+        command = _measured("import torch, safetensors.torch", body)
+        rows.append(Row("pth -> safetensors, torch.load + save_file", command, target))
     if importlib.util.find_spec("gguf"):
         target = folder / "peer.gguf"
-        rows.append(Row("safetensors -> gguf: gguf-py", _measured("import gguf", GGUF.format(source=str(source), target=str(target))), target))
+        body = GGUF.format(source=str(source), target=str(target))
+        rows.append(Row("safetensors -> gguf, gguf-py", _measured("import gguf", body), target))
     return rows
 
 
@@ -137,30 +143,31 @@ def _measured(setup: str, body: str) -> list[str]:
 
 
 def run(row: Row) -> None:
-    """Time one process, and remove what it wrote."""
-    began = time.perf_counter()
+    """Time one process and remove its output."""
+    start = time.perf_counter()
     done = subprocess.run(row.command, check=True, capture_output=True, text=True)
-    row.seconds.append(time.perf_counter() - began)
+    row.seconds.append(time.perf_counter() - start)
     if done.stdout.strip():
         row.memory = max(row.memory or 0, int(done.stdout.split()[-1]))
     row.output.unlink()
 
 
 def report(rows: list[Row], source: Path) -> None:
-    """The table, as Markdown."""
+    """Print the table as Markdown."""
     size = source.stat().st_size
     reference = statistics.median(rows[0].seconds)
     print(f"\n{size / 1e9:.2f} GB, {len(rows[0].seconds)} interleaved runs, {os.cpu_count()} cores\n")
-    print("| what | median s | min - max s | GB/s | x cp | peak MB above start |\n|---|---|---|---|---|---|")
+    print("| conversion | median s | min - max s | GB/s | speedup over cp | peak MB |\n|---|---|---|---|---|---|")
     for row in rows:
         middle = statistics.median(row.seconds)
         memory = "" if row.memory is None else f"{row.memory / 1e6:.0f}"
         span = f"{min(row.seconds):.2f} - {max(row.seconds):.2f}"
-        print(f"| {row.name} | {middle:.2f} | {span} | {size / middle / 1e9:.2f} | {reference / middle:.2f} | {memory} |")
+        rate, speedup = size / middle / 1e9, reference / middle
+        print(f"| {row.name} | {middle:.2f} | {span} | {rate:.2f} | {speedup:.2f} | {memory} |")
 
 
 def inspect_report(source: Path, runs: int) -> None:
-    """How long `inspect` takes as a process, against Python's own start."""
+    """Print the time of `inspect` as a process, and of starting Python."""
     commands = {
         "python -c pass": ["-c", "pass"],
         "import candle_convert": ["-c", "import candle_convert"],
@@ -170,9 +177,9 @@ def inspect_report(source: Path, runs: int) -> None:
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs + 1):
         for name, command in commands.items():
-            began = time.perf_counter()
+            start = time.perf_counter()
             subprocess.run([sys.executable, *command], check=True, capture_output=True)
-            times[name].append(time.perf_counter() - began)
+            times[name].append(time.perf_counter() - start)
     print("\n| process | median ms |\n|---|---|")
     for name, seconds in times.items():
         print(f"| {name} | {statistics.median(seconds[1:]) * 1000:.0f} |")

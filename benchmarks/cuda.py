@@ -1,12 +1,12 @@
-"""A card's work in one command: copies, products, quantized rows and matrices, a language model of a billion weights, networks, encoders.
+"""All CUDA benchmarks: copies, GEMM, quantized GEMV and GEMM, a language model, an encoder, networks, block encoders.
 
-    python benchmarks/cuda.py [MODEL.onnx ...] [--device cuda:0] [--runs 20] [--json]
+    python benchmarks/cuda.py [MODEL.onnx ...] [--device cuda:0] [--runs 20] [--parts copies,products] [--json]
 
-Prints the table for BENCHMARKS.md. Without models, the light ones of the standard's suite that `onnx` brings. onnxruntime-gpu and torch are
-measured beside ours where they are installed and see the card. Times are medians of runs, the card idle before and after. Quantized rows and
-generated tokens are compared with the measured rate of copies on the card, quantized matrices and prompts with that of bf16 products. Where
-there is no card nothing is measured, which is said in one line, and the exit status is 1. `--tiny` runs every part once on sizes that the
-simulator (NUMBA_ENABLE_CUDASIM=1) computes, whose times mean nothing.
+Prints a table for BENCHMARKS.md. Default models: the light ones of the onnx package. onnxruntime-gpu and torch are
+measured too if they are installed and see the GPU. Times are medians of runs, synchronized before and after. Quantized
+GEMV and generated tokens are given as a share of the measured bandwidth of copies on the GPU, quantized GEMM and
+prompts as a share of the bf16 GEMM rate. Without a GPU it prints one line and exits with status 1. `--tiny` runs every
+part once on sizes that the simulator (NUMBA_ENABLE_CUDASIM=1) can compute; its times mean nothing.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]  # this file's name hides numba's
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]  # this file would hide the package cuda
 
 import numpy as np  # noqa: E402
 
@@ -27,20 +28,25 @@ INTEGERS = ("q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "iq4_xs")
 
 @dataclass
 class Size:
-    """How large everything is."""
+    """Sizes of all parts."""
 
     copied: int = 256 << 20
+    """Bytes of a copy."""
     side: int = 8192
+    """Rows and columns of the matrices of a dense GEMM."""
     weight: tuple = (11008, 4096)
+    """Shape of a quantized weight."""
     rows: int = 512
+    """Rows of activations of a quantized GEMM."""
     types: tuple = ("q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "q2_k", "q3_k", "iq4_xs", "mxfp4", "iq2_xs")
     language: tuple = (("q8_0", "q4_k"), 32000, 2048, 5632, 22, 32, 4)
-    """Types, vocabulary, width, hidden units, layers, heads, heads of keys: 1.1 billion weights."""
+    """Types, vocabulary, width, hidden units, layers, heads, KV heads: 1.1 billion weights."""
     prompt: int = 512
     generate: int = 128
     encoder: tuple = (12, 768, 12, 3072, 128)
     """Layers, width, heads, hidden units, length: BERT base."""
     encoded: tuple = (4096, 4096)
+    """Shape of the f32 rows that block encoders read."""
 
 
 TINY = Size(1 << 10, 8, (2, 32), 5, ("q8_0",), (("q8_0",), 8, 32, 32, 1, 1, 1), 2, 2, (1, 4, 1, 4, 2), (2, 32))
@@ -48,7 +54,7 @@ TINY = Size(1 << 10, 8, (2, 32), 5, ("q8_0",), (("q8_0",), 8, 32, 32, 1, 1, 1), 
 
 @dataclass
 class Report:
-    """Rows of the table; `references` are rates that others are compared with, by unit."""
+    """Rows of the table; `references` are rates by name, of which other rows are a share."""
 
     device: str
     runs: int
@@ -57,15 +63,16 @@ class Report:
     references: dict = field(default_factory=dict)
 
     def add(self, what, value, unit, against=None, other=None, note=""):
-        """One row; `against` names a reference that the value is a share of, `other` is (a library's name, its value)."""
+        """Add a row; `against` names the reference rate, `other` is (name of a library, its value)."""
         reference = self.references.get(against)
         self.rows.append({
-            "what": what, "value": float(value), "unit": unit, "share": None if not reference else float(value) / reference, "of": against or "",
+            "what": what, "value": float(value), "unit": unit,
+            "share": None if not reference else float(value) / reference, "of": against or "",
             "other": other and {"name": other[0], "value": float(other[1])}, "note": note,
-        })
+        })  # fmt: skip
 
     def seconds(self, function):
-        """The median time of a call."""
+        """Median seconds of a call."""
         from numba import cuda
 
         function()
@@ -80,9 +87,9 @@ class Report:
 
 
 def graph_of(build, **inputs):
-    """A graph with inputs of these dtypes and shapes, whose outputs `build(builder, *inputs)` makes."""
-    from candle_convert.runtime.build import Builder
-    from candle_convert.runtime.graph import Graph, Value
+    """Graph with inputs of these dtypes and shapes and the output of `build(builder, *inputs)`."""
+    from candle_convert.runtime.ir.builder import Builder
+    from candle_convert.runtime.ir.graph import Graph, Value
 
     graph = Graph()
     graph.inputs = [Value(name, dtype, shape) for name, (dtype, shape) in inputs.items()]
@@ -92,7 +99,8 @@ def graph_of(build, **inputs):
 
 
 def on_device(array):
-    from candle_convert.runtime.cuda.array import DeviceArray
+    """Copy an array to the GPU."""
+    from candle_convert.runtime.cuda.memory.device_array import DeviceArray
     from numba import cuda
 
     if array.dtype.name == "bfloat16":
@@ -102,19 +110,19 @@ def on_device(array):
 
 
 def runner(graph, device, arrays, **options):
-    """What runs a graph on arrays that are on the card, and the names of its kernels."""
-    from candle_convert.runtime.cuda.kernel import Launch
+    """Function that runs a graph on arrays on the GPU, and the names of its kernels."""
+    from candle_convert.runtime.cuda.kernel.kernel import Launch
     from candle_convert.runtime.session import Session
 
     session = Session(graph, device=device, **options)
-    fed = {name: on_device(array) for name, array in arrays.items()}
-    session.run_on_device(fed)
+    inputs = {name: on_device(array) for name, array in arrays.items()}
+    session.run_on_device(inputs)
     kernels = sorted({step.kernel.title for step in session.program.plans[-1].steps if isinstance(step, Launch)})
-    return lambda: session.run_on_device(fed), ", ".join(kernels)
+    return lambda: session.run_on_device(inputs), ", ".join(kernels)
 
 
 def with_cuda(name):
-    """A library that is installed and sees a card, None otherwise."""
+    """Import a library; None if it is not installed or sees no GPU."""
     try:
         module = __import__(name)
     except ImportError:
@@ -125,77 +133,89 @@ def with_cuda(name):
 
 
 def copies(report):
+    """Bandwidth of copies."""
     from numba import cuda
 
     count = report.size.copied
-    host, here, there = cuda.pinned_array(count, np.uint8), cuda.device_array(count, np.uint8), cuda.device_array(count, np.uint8)
-    ways = {
-        "copy to the card": (lambda: here.copy_to_device(host), 1), "copy to the host": (lambda: here.copy_to_host(host), 1),
-        "copy on the card, read and written": (lambda: there.copy_to_device(here), 2),
+    host = cuda.pinned_array(count, np.uint8)
+    source, target = (cuda.device_array(count, np.uint8) for _ in range(2))
+    directions = {
+        "copy host to device": (lambda: source.copy_to_device(host), 1),
+        "copy device to host": (lambda: source.copy_to_host(host), 1),
+        "copy device to device, read and written": (lambda: target.copy_to_device(source), 2),
     }
-    for name, (function, times) in ways.items():
+    for name, (function, times) in directions.items():
         rate = times * count / report.seconds(function) / 1e9
         report.add(name, rate, "GB/s")
     report.references["copy"] = rate
 
 
 def products(report):
-    """Square matrices, one of them a weight."""
-    from candle_convert.runtime.dtype import DTYPES
+    """Dense GEMM of square matrices, one of them a weight."""
+    from candle_convert.runtime.tensor.dtype import DTYPES
 
     side, torch = report.size.side, with_cuda("torch")
     work = 2 * side**3 / 1e12
     for name in ("f32", "f16", "bf16"):
         dtype = DTYPES[name].as_numpy()
         weight = np.random.default_rng(0).standard_normal((side, side), np.float32).astype(dtype)
-        graph = graph_of(lambda build, x, weight=weight: build.add("MatMul", [x, build.constant(weight)]), x=(DTYPES[name], (side, side)))
+
+        def build(builder, x, weight=weight):
+            return builder.add("MatMul", [x, builder.constant(weight)])
+
+        graph = graph_of(build, x=(DTYPES[name], (side, side)))
         function, kernels = runner(graph, report.device, {"x": np.ones((side, side), dtype)})
         rate = work / report.seconds(function)
         other = None
         if torch is not None:
-            one = torch.ones(side, side, device=report.device, dtype={"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[name])
-            other = ("torch", work / report.seconds(lambda one=one: one @ one))
-        report.add(f"product of {side} x {side}, {name}", rate, "TFLOP/s", other=other, note=kernels)
+            dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+            ones = torch.ones(side, side, device=report.device, dtype=dtypes[name])
+            other = ("torch", work / report.seconds(lambda ones=ones: ones @ ones))
+        report.add(f"GEMM {side} x {side}, {name}", rate, "TFLOP/s", other=other, note=kernels)
         report.references[name] = max(rate, other[1] if other else 0)
 
 
 def repeated_blocks(name, rows, columns):
-    """A weight of blocks: some random rows again and again."""
-    from candle_convert.ops.quants import codec_of
-    from candle_convert.runtime import quant
-    from candle_convert.runtime.storage import Held
-    from candle_convert.runtime.tensor import Tensor
+    """Quantized weight of a few random rows, repeated."""
+    from candle_convert.runtime.tensor import block_codec
+    from candle_convert.runtime.tensor.block_codec import codec_of
+    from candle_convert.runtime.tensor.storage import Held
+    from candle_convert.runtime.tensor.tensor import Tensor
 
-    dtype = quant.block_type(name)
+    dtype = block_codec.block_type(name)
     few = np.random.default_rng(0).standard_normal((min(rows, 16), columns)).astype(np.float32) / 16
-    made = np.asarray(quant.encoded(codec_of(dtype), few)).reshape(len(few), -1)
-    whole = np.tile(made, (-(-rows // len(few)), 1))[:rows]
-    return Tensor(dtype, (rows, columns), Held(whole.tobytes()))
+    made = np.asarray(block_codec.encoded(codec_of(dtype), few)).reshape(len(few), -1)
+    blocks = np.tile(made, (-(-rows // len(few)), 1))[:rows]
+    return Tensor(dtype, (rows, columns), Held(blocks.tobytes()))
 
 
 def quantized(report):
-    """One row, as in decoding a token, and many, as in a prompt, by a weight of blocks that is on the card."""
-    from candle_convert.runtime.dtype import F32
+    """Quantized GEMV (one row, a generated token) and GEMM (many rows, a prompt), weights on the GPU."""
+    from candle_convert.runtime.tensor.dtype import F32
 
     rows, columns = report.size.weight
     for name in report.size.types:
         weight = repeated_blocks(name, rows, columns)
         for activations in ("f32", "q8") if name in INTEGERS else ("f32",):
             for count in (1, report.size.rows):
-                def build(b, x, weight=weight, activations=activations):
-                    return b.add("Linear", [x, b.weight(weight)], {"activations": activations}, domain="candle")
+
+                def build(builder, x, weight=weight, activations=activations):
+                    options = {"activations": activations}
+                    return builder.add("Linear", [x, builder.weight(weight)], options, domain="candle")
 
                 x = np.random.default_rng(1).standard_normal((count, columns)).astype(np.float32)
                 function, kernels = runner(graph_of(build, x=(F32, x.shape)), report.device, {"x": x})
-                taken = report.seconds(function)
+                seconds = report.seconds(function)
+                case = f"{name}, {activations} activations"
                 if count == 1:
-                    report.add(f"a row ({activations}) by {name}", weight.nbytes / taken / 1e9, "GB/s", "copy", note=kernels)
+                    report.add(f"GEMV {case}", weight.nbytes / seconds / 1e9, "GB/s", "copy", note=kernels)
                 else:
-                    report.add(f"{count} rows ({activations}) by {name}", 2 * count * rows * columns / taken / 1e12, "TFLOP/s", "bf16", note=kernels)
+                    rate = 2 * count * rows * columns / seconds / 1e12
+                    report.add(f"GEMM {case}, {count} rows", rate, "TFLOP/s", "bf16", note=kernels)
 
 
 def language_file(path, kind, vocabulary, width, inner, layers, heads, groups):
-    """A GGUF file of a Llama with such weights; the number of its weights."""
+    """Write a llama GGUF file with quantized weights; return their number."""
     import gguf
 
     writer = gguf.GGUFWriter(path, "llama")
@@ -209,9 +229,11 @@ def language_file(path, kind, vocabulary, width, inner, layers, heads, groups):
     matrices = {"token_embd": (vocabulary, width), "output": (vocabulary, width)}
     small = width // heads * groups
     for layer in range(layers):
-        rows = {"attn_q": (width, width), "attn_k": (small, width), "attn_v": (small, width), "attn_output": (width, width),
-                "ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner)}  # fmt: skip
-        matrices |= {f"blk.{layer}.{name}": shape for name, shape in rows.items()}
+        shapes = {
+            "attn_q": (width, width), "attn_k": (small, width), "attn_v": (small, width), "attn_output": (width, width),
+            "ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner),
+        }  # fmt: skip
+        matrices |= {f"blk.{layer}.{name}": shape for name, shape in shapes.items()}
         for name in ("attn_norm", "ffn_norm"):
             writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(width, np.float32))
     writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
@@ -228,8 +250,8 @@ def language_file(path, kind, vocabulary, width, inner, layers, heads, groups):
 
 
 def language(report):
-    """Prompts and generated tokens; the weights that a token reads are those of the file but for the embedding."""
-    from candle_convert.convert.modelling import load
+    """Prompts and generated tokens of a llama; a token reads all weights but the embedding."""
+    from candle_convert.convert.load.load_model import load
     from numba import cuda
 
     kinds, vocabulary, width, *rest = report.size.language
@@ -240,10 +262,10 @@ def language(report):
             read = path.stat().st_size * (1 - vocabulary * width / weights)
             model = load(path, device=report.device)
             prompt = [index % vocabulary for index in range(report.size.prompt)]
-            taken = report.seconds(lambda model=model, prompt=prompt: model.advance([prompt], model.start(1)))
-            work = 2 * (weights - vocabulary * width) * len(prompt) / taken / 1e12
-            name = f"Llama of {weights / 1e9:.2f} billion weights, {kind}"
-            report.add(f"{name}: prompt of {len(prompt)} tokens", work, "TFLOP/s", "bf16", note=f"{len(prompt) / taken:.0f} tokens/s")
+            seconds = report.seconds(lambda model=model, prompt=prompt: model.advance([prompt], model.start(1)))
+            work = 2 * (weights - vocabulary * width) * len(prompt) / seconds / 1e12
+            name, note = f"llama {weights / 1e9:.2f}B {kind}", f"{len(prompt) / seconds:.0f} tokens/s"
+            report.add(f"{name}: prompt of {len(prompt)} tokens", work, "TFLOP/s", "bf16", note=note)
             cache = model.start(1)
             for _ in range(2):
                 model.advance([prompt[:1]], cache)
@@ -253,90 +275,99 @@ def language(report):
                 model.advance([prompt[:1]], cache)
             each = (time.perf_counter() - start) / report.size.generate
             replays = [runner.replays for session in model._sessions.values() for runner in session.program.runners]
-            captured, replayed = (sum(getattr(item, name) for item in replays) for name in ("captured", "replayed"))
+            captured, replayed = (sum(getattr(item, count) for item in replays) for count in ("captured", "replayed"))
             note = f"{1 / each:.1f} tokens/s; graphs captured {captured}, replayed {replayed}"
-            report.add(f"{name}: a token", read / each / 1e9, "GB/s", "copy", note=note)
+            report.add(f"{name}: generation", read / each / 1e9, "GB/s", "copy", note=note)
 
 
 def encoder(report):
-    """A transformer's encoder in f16, against torch.compile."""
-    from candle_convert.runtime.dtype import F16
+    """Transformer encoder in f16, against torch.compile."""
+    from candle_convert.runtime.tensor.dtype import F16
 
     layers, width, heads, inner, length = report.size.encoder
     rng = np.random.default_rng(0)
 
-    def build(b, x):
-        def weight(*shape):
-            return b.constant((rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float16))
+    def build(builder, x):
+        def linear(x, *shape):
+            weight = (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float16)
+            return builder.add("MatMul", [x, builder.constant(weight)])
 
-        def normal(x):
-            return b.add("LayerNormalization", [x, b.constant(np.ones(width, np.float16)), b.constant(np.zeros(width, np.float16))])
+        def norm(x):
+            scale, bias = np.ones(width, np.float16), np.zeros(width, np.float16)
+            return builder.add("LayerNormalization", [x, builder.constant(scale), builder.constant(bias)])
 
         for _ in range(layers):
-            q, k, v = (b.add("MatMul", [x, weight(width, width)]) for _ in range(3))
-            seen = b.add("Attention", [q, k, v], {"q_num_heads": heads, "kv_num_heads": heads})
-            x = normal(b.add("Add", [x, b.add("MatMul", [seen, weight(width, width)])]))
-            x = normal(b.add("Add", [x, b.add("MatMul", [b.add("Gelu", [b.add("MatMul", [x, weight(width, inner)])]), weight(inner, width)])]))
+            q, k, v = (linear(x, width, width) for _ in range(3))
+            context = builder.add("Attention", [q, k, v], {"q_num_heads": heads, "kv_num_heads": heads})
+            x = norm(builder.add("Add", [x, linear(context, width, width)]))
+            hidden = builder.add("Gelu", [linear(x, width, inner)])
+            x = norm(builder.add("Add", [x, linear(hidden, inner, width)]))
         return x
 
     x = rng.standard_normal((1, length, width)).astype(np.float16)
     function, _ = runner(graph_of(build, x=(F16, x.shape)), report.device, {"x": x})
     torch, other = with_cuda("torch"), None
     if torch is not None:
-        layer = torch.nn.TransformerEncoderLayer(width, heads, inner, activation="gelu", batch_first=True, dtype=torch.float16, device=report.device)
-        compiled, given = torch.compile(torch.nn.TransformerEncoder(layer, layers).eval()), torch.from_numpy(x).to(report.device)
+        options = {"activation": "gelu", "batch_first": True, "dtype": torch.float16, "device": report.device}
+        layer = torch.nn.TransformerEncoderLayer(width, heads, inner, **options)
+        compiled = torch.compile(torch.nn.TransformerEncoder(layer, layers).eval())
+        tokens = torch.from_numpy(x).to(report.device)
         with torch.inference_mode():
-            other = ("torch.compile", 1e3 * report.seconds(lambda: compiled(given)))
-    report.add(f"encoder of {layers} layers of {width}, {length} tokens, f16", 1e3 * report.seconds(function), "ms", other=other)
+            other = ("torch.compile", 1e3 * report.seconds(lambda: compiled(tokens)))
+    name = f"encoder, {layers} layers of {width}, {length} tokens, f16"
+    report.add(name, 1e3 * report.seconds(function), "ms", other=other)
 
 
 def networks(report, paths):
-    """Each model's milliseconds, inputs and outputs on the host."""
+    """Latency of ONNX models, inputs and outputs on the host."""
     import candle_convert as cc
-    from candle_convert.convert.running.feeds import feeds
-    from candle_convert.runtime.cuda.report import placement_of
+    from candle_convert.convert.run.feeds import feeds
+    from candle_convert.runtime.cuda.execute.placement_report import placement_of
     from candle_convert.runtime.session import Session
 
     onnxruntime = with_cuda("onnxruntime")
     for path in paths:
         graph = cc.open(path)
-        fed, _ = feeds(graph, [])
+        inputs, _ = feeds(graph, [])
         session, other = Session(graph, device=report.device), None
-        taken = report.seconds(lambda session=session, fed=fed: session.run(None, fed))
+        seconds = report.seconds(lambda session=session, inputs=inputs: session.run(None, inputs))
         if onnxruntime is not None:
-            theirs = onnxruntime.InferenceSession(str(path), providers=["CUDAExecutionProvider"])
-            other = ("onnxruntime-gpu", 1e3 * report.seconds(lambda theirs=theirs, fed=fed: theirs.run(None, fed)))
+            peer = onnxruntime.InferenceSession(str(path), providers=["CUDAExecutionProvider"])
+            peer_seconds = report.seconds(lambda peer=peer, inputs=inputs: peer.run(None, inputs))
+            other = ("onnxruntime-gpu", 1e3 * peer_seconds)
         placement = placement_of(session.program)
         note = f"{placement.launches} launches, {sum(placement.host.values())} nodes on the CPU"
-        report.add(Path(path).stem, 1e3 * taken, "ms", other=other, note=note)
+        report.add(Path(path).stem, 1e3 * seconds, "ms", other=other, note=note)
 
 
 def encoders(report):
-    """GB/s of f32 in which blocks are made, copies to the card and back included, slices in as many threads as there are lanes."""
+    """GB/s of f32 that block encoders read, copies to the GPU and back included, with a thread for each lane."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from candle_convert.ops.quants.device.codecs import on_device
-    from candle_convert.ops.quants.device.lanes import Lanes
-    from candle_convert.runtime.quant import block_type
+    from candle_convert.ops.quants.cuda.device_encoder import on_device
+    from candle_convert.ops.quants.cuda.stream_lanes import Lanes
+    from candle_convert.runtime.tensor.block_codec import block_type
 
     rows = np.random.default_rng(0).standard_normal(report.size.encoded, np.float32)
     lanes = Lanes(report.device)
-    with ThreadPoolExecutor(lanes.count) as crew:
+    with ThreadPoolExecutor(lanes.count) as pool:
         for name in report.size.types:
             codec = on_device(lanes)(block_type(name))
-            given = np.ones(rows.shape[1] if codec.needs_importance else 0, np.float32)
+            importance = np.ones(rows.shape[1] if codec.needs_importance else 0, np.float32)
             out = np.empty((len(rows), codec.dtype.nbytes(rows.shape[1])), np.uint8)
             step = max(1, codec.encoder.slice // rows.shape[1])
 
-            def encode(start, codec=codec, given=given, out=out, step=step):
-                codec.encoder(rows, given, out, start, min(start + step, len(rows)))
+            def encode(start, codec=codec, importance=importance, out=out, step=step):
+                codec.encoder(rows, importance, out, start, min(start + step, len(rows)))
 
-            rate = rows.nbytes / report.seconds(lambda encode=encode, step=step: list(crew.map(encode, range(0, len(rows), step)))) / 1e9
-            report.add(f"blocks of {name} made", rate, "GB/s")
+            starts = range(0, len(rows), step)
+            seconds = report.seconds(lambda encode=encode, starts=starts: list(pool.map(encode, starts)))
+            report.add(f"encoder of {name}", rows.nbytes / seconds / 1e9, "GB/s")
 
 
 def table(report):
-    yield "| what | candle-convert | share | beside it | how |"
+    """Lines of the table, as Markdown."""
+    yield "| case | candle-convert | share | peer | notes |"
     yield "|---|---|---|---|---|"
     for row in report.rows:
         share = "" if row["share"] is None else f"{100 * row['share']:.0f}% of {row['of']}"
@@ -345,14 +376,15 @@ def table(report):
 
 
 def small_model(folder):
-    """A network that the simulator computes."""
+    """Write a network small enough for the simulator."""
     import onnx
     from onnx import TensorProto, helper
 
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "small", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), Path(folder) / "small.onnx")
-    return [Path(folder) / "small.onnx"]
+    path = Path(folder) / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return [path]
 
 
 PARTS = {part.__name__: part for part in (copies, products, quantized, language, encoder, networks, encoders)}
@@ -360,23 +392,24 @@ PARTS = {part.__name__: part for part in (copies, products, quantized, language,
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("models", nargs="*", metavar="MODEL.onnx")
+    parser.add_argument("--device", default="cuda:0", help="device to measure")
+    parser.add_argument("--runs", type=int, default=20, help="timed runs of each case")
+    parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated parts; default: all")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, for the simulator")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     arguments = parser.parse_args()
-    from candle_convert.runtime.cuda.machine import number_of, on, state
+    from candle_convert.runtime.cuda.device.device import cuda_support, device_index, use_device
 
-    found = state()
+    found = cuda_support()
     if not found.devices and not (arguments.tiny and found.simulated):
-        print(f"Nothing was measured: {found.why or 'NUMBA_ENABLE_CUDASIM is set, which simulates a card'}. {found.hint or ''}".strip())
+        reason = found.why or "NUMBA_ENABLE_CUDASIM is set, which simulates a GPU"
+        print(f"Nothing was measured: {reason}. {found.hint or ''}".strip())
         return 1
     import onnx
 
     report = Report(arguments.device, 1 if arguments.tiny else arguments.runs, TINY if arguments.tiny else Size())
-    with tempfile.TemporaryDirectory() as folder, on(number_of(arguments.device)):
+    with tempfile.TemporaryDirectory() as folder, use_device(device_index(arguments.device)):
         light = sorted(Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx"))
         paths = arguments.models or (small_model(folder) if arguments.tiny else light)
         for name, part in PARTS.items():

@@ -1,8 +1,8 @@
-"""An importance matrix of a model that transformers can run: mean squares of the inputs of all its linear layers over a text.
+"""Make an importance matrix with transformers: squares of the inputs of all linear layers, summed over a text.
 
     python benchmarks/importance.py MODEL_DIR TEXT OUT.gguf [--arch bert]
 
-Needs torch and transformers. Names are those that GGUF has for the architecture, as benchmarks/budget.py writes them.
+Needs torch and transformers. Names are the GGUF names of the architecture, as in benchmarks/budget.py.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import transformers
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("text", type=Path)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--arch", default="bert")
+    parser.add_argument("model", type=Path, help="Hugging Face directory")
+    parser.add_argument("text", type=Path, help="UTF-8 text, used in chunks of 256 tokens")
+    parser.add_argument("output", type=Path, help="GGUF file to write")
+    parser.add_argument("--arch", default="bert", help="GGUF architecture whose tensor names are used")
     arguments = parser.parse_args()
     model = transformers.AutoModel.from_pretrained(arguments.model, local_files_only=True).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.model, local_files_only=True)
@@ -41,7 +41,8 @@ def main() -> None:
 
     for name, layer in model.named_modules():
         if isinstance(layer, torch.nn.Linear):
-            watch(names.get_name(f"{name}.weight", try_suffixes=(".weight",)) or f"{name}.weight", layer)
+            weight = f"{name}.weight"
+            watch(names.get_name(weight, try_suffixes=(".weight",)) or weight, layer)
     tokens = tokenizer(arguments.text.read_text(encoding="utf-8"), return_tensors="pt").input_ids[0]
     chunks = [chunk[None] for chunk in tokens.split(256) if len(chunk) == 256]
     with torch.no_grad():
@@ -49,8 +50,9 @@ def main() -> None:
             model(input_ids=chunk)
     tensors = {f"{name}.in_sum2": values[None].astype(np.float32) for name, values in sums.items()}
     tensors |= {f"{name}.counts": np.array([[counts[name]]], np.float32) for name in sums}
-    metadata = {"general.type": "imatrix", "imatrix.datasets": [arguments.text.name], "imatrix.chunk_count": np.uint32(len(chunks))}
-    cc.save_file(tensors, arguments.output, metadata=metadata | {"imatrix.chunk_size": np.uint32(256)})
+    metadata = {"general.type": "imatrix", "imatrix.datasets": [arguments.text.name]}
+    metadata |= {"imatrix.chunk_count": np.uint32(len(chunks)), "imatrix.chunk_size": np.uint32(256)}
+    cc.save_file(tensors, arguments.output, metadata=metadata)
     print(f"{len(sums)} matrices, {len(chunks)} chunks of 256 tokens")
 
 

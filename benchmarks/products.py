@@ -1,10 +1,11 @@
-"""Products with weights as they are stored, on one thread: rates against reading memory, against libggml's dot products, and against BLAS.
+"""GEMV and GEMM with weights of each storage type on one thread, against memory bandwidth, libggml and BLAS.
 
-    python benchmarks/products.py [--libggml build/bin] [--types q4_k,q8_0] [--mib 64] [--columns 2048] [--runs 7] [--tokens 512]
+    python benchmarks/products.py [--libggml build/bin] [--types q4_k,q8_0] [--mib 64] [--columns 2048] [--runs 7]
+        [--tokens 512]
 
-One row of activations: GB/s of the weight, as it is (f32) and with activations in 8 bits (q8), and the rate at which the same bytes are read.
-libggml's vec_dot takes each row in turn with activations in 8 bits (16 for f16). Many rows: GFLOP/s, and NumPy's product with the decoded
-weight. Everything in processor time of the thread; runs of all take turns, medians.
+GEMV: GB/s of the weight with f32 and with q8 activations, the rate at which the same bytes are read, and libggml's
+vec_dot over the rows with 8-bit activations (16-bit for f16). GEMM: GFLOP/s, and NumPy's product with the dequantized
+weight. Processor time of the thread; runs are interleaved, medians.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from candle_convert.ops.quants import codec_of
-from candle_convert.ops.quants.products import rows
-from candle_convert.runtime.build import Builder
-from candle_convert.runtime.dtype import DTYPES, F32, BlockType
-from candle_convert.runtime.graph import Graph, Value
-from candle_convert.runtime.quant import encoded
+from candle_convert.ops.quants.llvm import rows
+from candle_convert.runtime.ir.builder import Builder
+from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.session import Session
-from candle_convert.runtime.storage import Held
-from candle_convert.runtime.tensor import Tensor
+from candle_convert.runtime.tensor.block_codec import codec_of, encoded
+from candle_convert.runtime.tensor.dtype import DTYPES, F32, BlockType
+from candle_convert.runtime.tensor.storage import Held
+from candle_convert.runtime.tensor.tensor import Tensor
 
 ROWS = 64
 Work = Callable[[], object]
@@ -35,28 +35,34 @@ Work = Callable[[], object]
 class Traits(ctypes.Structure):
     """ggml_type_traits_cpu."""
 
-    _fields_ = [("from_float", ctypes.c_void_p), ("vec_dot", ctypes.c_void_p), ("dot_type", ctypes.c_int), ("nrows", ctypes.c_int64)]
+    _fields_ = [
+        ("from_float", ctypes.c_void_p),
+        ("vec_dot", ctypes.c_void_p),
+        ("dot_type", ctypes.c_int),
+        ("nrows", ctypes.c_int64),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--libggml", type=Path, help="folder of libggml-base.so and libggml-cpu.so")
-    parser.add_argument("--types", help="comma-separated names; all by default")
+    parser.add_argument("--types", help="comma-separated storage types; default: all")
     parser.add_argument("--mib", type=int, default=64, help="size of the weight")
-    parser.add_argument("--columns", type=int, default=2048)
-    parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--columns", type=int, default=2048, help="columns of the weight")
+    parser.add_argument("--tokens", type=int, default=512, help="rows of activations of the GEMM")
+    parser.add_argument("--runs", type=int, default=7, help="runs of each case")
     arguments = parser.parse_args()
     names = arguments.types.split(",") if arguments.types else [name for name in rows() if "_v" not in name]
     library = None if arguments.libggml is None else load(arguments.libggml)
-    print("| type | f32 GB/s | q8 GB/s | libggml GB/s | read GB/s | many GFLOP/s | BLAS GFLOP/s |\n|---|---|---|---|---|---|---|")
+    heads = ("type", "f32 GB/s", "q8 GB/s", "libggml GB/s", "read GB/s", "GEMM GFLOP/s", "BLAS GFLOP/s")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in names:
         tensor = weight(name, arguments.columns, arguments.mib)
         print(row(name, tensor, arguments.columns, arguments.tokens, arguments.runs, library), flush=True)
 
 
 def load(folder: Path) -> ctypes.CDLL:
-    """libggml's part for the processor."""
+    """Load libggml's CPU backend."""
     ctypes.CDLL(str(folder / "libggml-base.so"), mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(str(folder / "libggml-cpu.so"))
     library.ggml_cpu_init()
@@ -65,20 +71,21 @@ def load(folder: Path) -> ctypes.CDLL:
 
 
 def weight(name: str, columns: int, mib: int) -> Tensor:
-    """Some Gaussian rows again and again."""
+    """A weight of about `mib` MiB: a block of Gaussian rows, repeated."""
     dtype = DTYPES[name]
-    numbers = np.random.default_rng(0).standard_normal((ROWS, columns), np.float32)
+    elements = np.random.default_rng(0).standard_normal((ROWS, columns), np.float32)
     if isinstance(dtype, BlockType):
         codec = codec_of(dtype)
-        data = encoded(codec, numbers, np.ones(columns, np.float32) if codec.needs_importance else None).tobytes()
+        importance = np.ones(columns, np.float32) if codec.needs_importance else None
+        data = encoded(codec, elements, importance).tobytes()
     else:
-        data = numbers.astype(dtype.as_numpy()).tobytes()
+        data = elements.astype(dtype.as_numpy()).tobytes()
     times = max(1, (mib << 20) // len(data))
     return Tensor(dtype, (ROWS * times, columns), Held(data * times))
 
 
 def session(tensor: Tensor, activations: str) -> Session:
-    """One linear layer."""
+    """Session of one linear layer."""
     graph = Graph()
     x = graph.values["x"] = Value("x", F32, ("n", tensor.shape[1]))
     held = graph.values["w"] = Value("w", tensor.dtype, tensor.shape)
@@ -89,37 +96,45 @@ def session(tensor: Tensor, activations: str) -> Session:
 
 
 def row(name: str, tensor: Tensor, columns: int, tokens: int, runs: int, library: ctypes.CDLL | None) -> str:
-    """One row of the table."""
+    """Row of the table for one storage type."""
     rng = np.random.default_rng(1)
     one, many = rng.standard_normal((1, columns), np.float32), rng.standard_normal((tokens, columns), np.float32)
-    small = Tensor(tensor.dtype, (ROWS * 32, columns), Held(bytes(tensor.storage.read(0, tensor.nbytes // tensor.shape[0] * ROWS)) * 32))
-    exact, rounded, prompt = session(tensor, "f32"), session(tensor, "q8"), session(small, "f32")
+    block = bytes(tensor.storage.read(0, tensor.nbytes // tensor.shape[0] * ROWS))
+    small = Tensor(tensor.dtype, (ROWS * 32, columns), Held(block * 32))
+    f32, q8, prompt = session(tensor, "f32"), session(tensor, "q8"), session(small, "f32")
     data = np.frombuffer(tensor.raw(), np.uint64)
     decoded = rng.standard_normal((small.shape[0], columns), np.float32).T
     works: list[Work | None] = [
-        lambda: exact.run(None, {"x": one}), (lambda: rounded.run(None, {"x": one})) if isinstance(tensor.dtype, BlockType) else None,
-        None if library is None else dots(library, tensor, one), lambda: np.bitwise_or.reduce(data),
-        lambda: prompt.run(None, {"x": many}), lambda: many @ decoded,
+        lambda: f32.run(None, {"x": one}),
+        (lambda: q8.run(None, {"x": one})) if isinstance(tensor.dtype, BlockType) else None,
+        None if library is None else dots(library, tensor, one),
+        lambda: np.bitwise_or.reduce(data),
+        lambda: prompt.run(None, {"x": many}),
+        lambda: many @ decoded,
     ]
-    seconds = times(works, runs)
     amounts = [tensor.nbytes] * 4 + [2 * tokens * small.count] * 2
-    return f"| {name} | {' | '.join('' if time is None else f'{amount / time / 1e9:.1f}' for amount, time in zip(amounts, seconds, strict=True))} |"
+    cells = [
+        "" if seconds is None else f"{amount / seconds / 1e9:.1f}"
+        for amount, seconds in zip(amounts, times(works, runs), strict=True)
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def dots(library: ctypes.CDLL, tensor: Tensor, x: np.ndarray) -> Work | None:
-    """libggml's dot product of every row."""
+    """libggml's vec_dot with every row, None if it has no such function for the type."""
     if tensor.dtype.ggml is None:
         return None
     traits = library.ggml_get_type_traits_cpu(tensor.dtype.ggml).contents
     if not traits.vec_dot:
         return None
-    kept = np.zeros(8 * x.size, np.uint8)
-    kept[: x.nbytes] = x.reshape(-1).view(np.uint8)
+    activations = np.zeros(8 * x.size, np.uint8)
+    activations[: x.nbytes] = x.reshape(-1).view(np.uint8)
     convert = library.ggml_get_type_traits_cpu(traits.dot_type).contents.from_float
     if traits.dot_type and convert:
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(convert)(x.ctypes.data, kept.ctypes.data, x.size)
-    words = (ctypes.c_int, ctypes.c_void_p, *[ctypes.c_size_t, ctypes.c_void_p] * 2, ctypes.c_size_t, ctypes.c_int)
-    dot = ctypes.CFUNCTYPE(None, *words)(traits.vec_dot)
+        from_float = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(convert)
+        from_float(x.ctypes.data, activations.ctypes.data, x.size)
+    signature = (ctypes.c_int, ctypes.c_void_p, *[ctypes.c_size_t, ctypes.c_void_p] * 2, ctypes.c_size_t, ctypes.c_int)
+    dot = ctypes.CFUNCTYPE(None, *signature)(traits.vec_dot)
     count, columns = tensor.shape
     data, y = np.frombuffer(tensor.raw(), np.uint8), np.zeros(count, np.float32)
 
@@ -128,12 +143,12 @@ def dots(library: ctypes.CDLL, tensor: Tensor, x: np.ndarray) -> Work | None:
         for index in range(count):
             dot(columns, y + 4 * index, 0, data + index * row, 0, x, 0, 1)
 
-    every(y.ctypes.data, data.ctypes.data, kept.ctypes.data, 1, data.size // count, columns)
-    return lambda: every(y.ctypes.data, data.ctypes.data, kept.ctypes.data, count, data.size // count, columns)
+    every(y.ctypes.data, data.ctypes.data, activations.ctypes.data, 1, data.size // count, columns)
+    return lambda: every(y.ctypes.data, data.ctypes.data, activations.ctypes.data, count, data.size // count, columns)
 
 
 def times(works: list[Work | None], runs: int) -> list[float | None]:
-    """Median processor seconds of each."""
+    """Median processor seconds of each function."""
     found: list[list[float]] = [[] for _ in works]
     for turn in range(runs + 1):
         for work, seconds in zip(works, found, strict=True):

@@ -1,10 +1,11 @@
-"""Block codecs on one thread: encoders against libggml in million weights a second, decoders against a copy.
+"""Speed of the block codecs on one thread: encoders against libggml, decoders against a copy.
 
     python benchmarks/quantize.py --libggml build/bin [--types q4_k,q6_k] [--runs 7] [--seconds 0.05] [--mib 16]
 
-Gaussian rows of 4096 elements, without importance where a type allows that and with it. Ours and libggml's runs take turns on the same rows,
-in the processor time of the thread; medians, and the ratio ours / libggml. Also checked: that both wrote the same bytes. Compiled decoders
-fill float32 that is in use already, and so does the copy that they are compared with.
+Encoders: million weights per second of the thread's processor time on Gaussian rows of 4096 elements, without an
+importance matrix where the type allows it, and with one. Runs are interleaved on the same rows; medians, and the
+speedup ours / libggml. "same bytes" compares the output of both. Decoders and the copy write float32 pages that are in
+use already.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from candle_convert.ops.quants import codecs
-from candle_convert.runtime.quant import Codec
+from candle_convert.runtime.tensor.block_codec import Codec, codecs
 
 COLUMNS = 4096
 NONE = np.empty(0, np.float32)
@@ -28,17 +28,19 @@ Work = Callable[[int], object]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--libggml", type=Path, required=True, help="folder of libggml-base.so")
-    parser.add_argument("--types", help="comma-separated names; all by default")
-    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--types", help="comma-separated block types; default: all")
+    parser.add_argument("--runs", type=int, default=7, help="runs of each codec")
     parser.add_argument("--seconds", type=float, default=0.05, help="processor time of one run")
     parser.add_argument("--mib", type=int, default=16, help="size of the float32 rows")
     arguments = parser.parse_args()
     library = ctypes.CDLL(str(arguments.libggml / "libggml-base.so"))
     library.ggml_quantize_chunk.restype = ctypes.c_size_t
-    library.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
+    pointer = ctypes.c_void_p
+    library.ggml_quantize_chunk.argtypes = [ctypes.c_int, pointer, pointer, *[ctypes.c_int64] * 3, pointer]
     rows = np.random.default_rng(0).standard_normal((arguments.mib << 18 >> 12, COLUMNS), np.float32)
-    wanted = [each for each in codecs().values() if arguments.types is None or each.dtype.name in arguments.types.split(",")]
-    print("| type | importance | ours M/s | libggml M/s | ratio | same bytes |\n|---|---|---|---|---|---|")
+    types = None if arguments.types is None else arguments.types.split(",")
+    wanted = [each for each in codecs().values() if types is None or each.dtype.name in types]
+    print("| type | imatrix | ours M/s | libggml M/s | speedup | same bytes |\n|---|---|---|---|---|---|")
     for codec in wanted:
         if codec.encoder is not None and codec.dtype.name not in ("q8_1", "q8_k"):
             for weighted in (False, True) if not codec.needs_importance else (True,):
@@ -49,12 +51,15 @@ def main() -> None:
             print(compare_decoder(codec, rows, arguments.runs, arguments.seconds), flush=True)
 
 
-def compare_encoders(codec: Codec, weighted: bool, library: ctypes.CDLL, rows: np.ndarray, runs: int, seconds: float) -> str:
-    """One row of the table."""
+def compare_encoders(
+    codec: Codec, weighted: bool, library: ctypes.CDLL, rows: np.ndarray, runs: int, seconds: float
+) -> str:
+    """Row of the table of encoders."""
     assert codec.encoder is not None
     kernel = codec.encoder
     importance = np.random.default_rng(1).random(COLUMNS, np.float32) + 0.5 if weighted else NONE
-    first, second = (np.zeros((len(rows), COLUMNS // codec.dtype.block * codec.dtype.block_nbytes), np.uint8) for _ in range(2))
+    shape = (len(rows), COLUMNS // codec.dtype.block * codec.dtype.block_nbytes)
+    first, second = (np.zeros(shape, np.uint8) for _ in range(2))
 
     def ours(count: int) -> None:
         kernel(rows, importance, first, 0, count)
@@ -67,12 +72,12 @@ def compare_encoders(codec: Codec, weighted: bool, library: ctypes.CDLL, rows: n
     done = len(rows) if (second[-1] != 0).any() and (first[-1] != 0).any() else 4
     same = np.array_equal(first[:done], second[:done])
     scale = COLUMNS / 1e6
-    note = "yes" if weighted else "no"
-    return f"| {codec.dtype.name} | {note} | {mine * scale:.1f} | {peer * scale:.1f} | {mine / peer:.1f} | {'yes' if same else 'NO'} |"
+    figures = f"{mine * scale:.1f} | {peer * scale:.1f} | {mine / peer:.1f}"
+    return f"| {codec.dtype.name} | {'yes' if weighted else 'no'} | {figures} | {'yes' if same else 'NO'} |"
 
 
 def compare_decoder(codec: Codec, rows: np.ndarray, runs: int, seconds: float) -> str:
-    """One row of the table of decoders."""
+    """Row of the table of decoders."""
     assert codec.decoder is not None
     kernel = codec.decoder
     size = COLUMNS // codec.dtype.block * codec.dtype.block_nbytes
@@ -91,28 +96,28 @@ def compare_decoder(codec: Codec, rows: np.ndarray, runs: int, seconds: float) -
 
 
 def rates(sides: tuple[Work, Work], most: int, runs: int, seconds: float) -> tuple[float, float]:
-    """Median rows a second of processor time for both, which take turns."""
+    """Median rows per second of processor time of both sides, in interleaved runs."""
     plans = [plan(side, most, seconds) for side in sides]
     found: tuple[list[float], list[float]] = ([], [])
     for _ in range(runs):
         for side, (count, times), rate in zip(sides, plans, found, strict=True):
-            began = time.thread_time()
+            start = time.thread_time()
             for _ in range(times):
                 side(count)
-            rate.append(count * times / (time.thread_time() - began))
+            rate.append(count * times / (time.thread_time() - start))
     return statistics.median(found[0]), statistics.median(found[1])
 
 
 def plan(side: Work, most: int, seconds: float) -> tuple[int, int]:
-    """How many rows at once, and how often, take about that long."""
+    """Rows per call and calls per run, so that a run takes about `seconds` of processor time."""
     side(4)
-    count, taken = 4, 0.0
-    while taken < seconds and count < most:
+    count, elapsed = 4, 0.0
+    while elapsed < seconds and count < most:
         count = min(most, 2 * count)
-        began = time.thread_time()
+        start = time.thread_time()
         side(count)
-        taken = time.thread_time() - began
-    return count, max(1, round(seconds / max(taken, 1e-6)))
+        elapsed = time.thread_time() - start
+    return count, max(1, round(seconds / max(elapsed, 1e-6)))
 
 
 if __name__ == "__main__":

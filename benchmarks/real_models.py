@@ -1,21 +1,25 @@
-"""Trained ONNX models against onnxruntime on real inputs: the largest difference of any output, and what the model says of its input.
+"""Accuracy of trained ONNX models against onnxruntime on realistic inputs: the largest difference of any output.
 
     python benchmarks/real_models.py MODEL.onnx ...
 
-Text is drawn by Pillow for models that read pictures; a vowel is synthesised for those that listen to speech, three notes for those that listen to
-music; sentences are encoded by the map of letters beside the model. What has no such input gets noise (seed 0). onnxruntime runs on one thread.
+Vision models get text drawn by Pillow, speech models a synthesised vowel, music models three notes, and text models a
+sentence encoded by the character map in the model's folder; other inputs are noise (seed 0). The last column is the
+decoded output, where it can be decoded. onnxruntime runs on one thread.
 """
 
 import json
 import sys
 from pathlib import Path
 
-import candle_convert as cc
-import numpy as np
-import onnxruntime
-from candle_convert.convert.running.feeds import feeds
-from candle_convert.runtime.session import Session
-from PIL import Image, ImageDraw, ImageFont
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]  # onnx.py here would hide the package
+
+import candle_convert as cc  # noqa: E402
+import numpy as np  # noqa: E402
+import onnxruntime  # noqa: E402
+from candle_convert.convert.run.feeds import feeds  # noqa: E402
+from candle_convert.runtime.session import Session  # noqa: E402
+from PIL import Image, ImageDraw, ImageFont  # noqa: E402
 
 LINE = "Hello World 2026"
 SENTENCE = "ذهب الولد الى المدرسة في الصباح مع اخيه"
@@ -25,42 +29,46 @@ NOTES = (261.63, 329.63, 392.0)
 
 
 def picture(height, width, size, lines=(LINE,)):
-    """Black text on white, [3, height, width] of 0 to 1."""
+    """Image of black text on white, f32 [3, height, width] in 0 to 1."""
     page = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(page)
-    for number, line in enumerate(lines):
-        draw.text((8, (height - size * 1.2) / 2 if len(lines) == 1 else 30 + 90 * number), line, "black", ImageFont.load_default(size))
+    for index, line in enumerate(lines):
+        top = (height - size * 1.2) / 2 if len(lines) == 1 else 30 + 90 * index
+        draw.text((8, top), line, "black", ImageFont.load_default(size))
     return np.asarray(page, np.float32).transpose(2, 0, 1) / 255
 
 
 def vowel(samples, start=0):
-    """An "a" of 120 Hz: pulses through resonances at 730, 1090 and 2440 Hz (Peterson and Barney 1952)."""
+    """Vowel "a" at 120 Hz with formants at 730, 1090 and 2440 Hz (Peterson and Barney 1952), f32 [samples]."""
     time = (np.arange(samples) + start) / RATE
     pitch = 120 * (1 + 0.03 * np.sin(2 * np.pi * 5 * time))
     harmonics = np.arange(1, 40)
     phases = 2 * np.pi * np.cumsum(pitch)[:, None] / RATE * harmonics
-    gains = sum(strength / (1 + ((harmonics * 120 - centre) / 80) ** 2) for centre, strength in ((730, 1), (1090, 0.6), (2440, 0.3)))
+    formants = ((730, 1), (1090, 0.6), (2440, 0.3))
+    gains = sum(strength / (1 + ((harmonics * 120 - centre) / 80) ** 2) for centre, strength in formants)
     sound = (np.sin(phases) * gains).sum(axis=1)
     return (0.3 * sound / np.abs(sound).max()).astype(np.float32)
 
 
-def letters(path):
-    """The map from letters to numbers beside a model."""
-    for name in ("input_id_map.json", f"{path.name.split('.')[0]}.vocab.json", "libtashkeel.maps.json", "rawi.vocab.json"):
-        beside = path.parent / name
-        if beside.exists():
-            held = json.loads(beside.read_text(encoding="utf-8"))
-            return held.get("char_to_idx", held.get("input", held))
+def character_map(path):
+    """Token id of each character, from a file in the model's folder; None if there is none."""
+    own = f"{path.name.split('.')[0]}.vocab.json"
+    for name in ("input_id_map.json", own, "libtashkeel.maps.json", "rawi.vocab.json"):
+        file = path.parent / name
+        if file.exists():
+            content = json.loads(file.read_text(encoding="utf-8"))
+            return content.get("char_to_idx", content.get("input", content))
     return None
 
 
 def inputs(graph, path):
-    """Arrays for all inputs."""
+    """Arrays for all inputs of the graph, by name."""
     name, first = path.name, next(value.name for value in graph.inputs if value.name not in graph.weights)
     made = {}
     if "det" in name:
-        mean, std = np.array([0.485, 0.456, 0.406]).reshape(3, 1, 1), np.array([0.229, 0.224, 0.225]).reshape(3, 1, 1)
-        made[first] = ((picture(320, 320, 36, (LINE, "and more", "to be found")) - mean) / std)[None].astype(np.float32)
+        mean, std = (np.array(each).reshape(3, 1, 1) for each in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+        page = picture(320, 320, 36, (LINE, "and more", "to be found"))
+        made[first] = ((page - mean) / std)[None].astype(np.float32)
     elif "rec" in name or "cls" in name:
         made[first] = ((picture(48, 320 if "rec" in name else 192, 32 if "rec" in name else 20) - 0.5) / 0.5)[None]
     elif "silero" in name:
@@ -69,15 +77,18 @@ def inputs(graph, path):
         made["state"] = np.zeros((2, 1, 128), np.float32)
     elif "nmp" in name:
         time = np.arange(43844) / MUSIC_RATE
-        made[first] = sum(0.2 * np.sin(2 * np.pi * note * time) for note in NOTES).reshape(1, -1, 1).astype(np.float32)
+        sound = sum(0.2 * np.sin(2 * np.pi * note * time) for note in NOTES)
+        made[first] = sound.reshape(1, -1, 1).astype(np.float32)
     elif first == "bytes":
         text = np.frombuffer(Path(__file__).read_bytes(), np.uint8)
         made[first] = np.concatenate([text[:1024], text[-1024:]])[None].astype(np.int32)
     elif "nakdimon" in name:
-        made[first] = np.array([[ord(letter) - ord("א") + 1 if letter != " " else 0 for letter in HEBREW] + [0] * 70], np.float32)
+        codes = [ord(letter) - ord("א") + 1 if letter != " " else 0 for letter in HEBREW]
+        made[first] = np.array([codes + [0] * 70], np.float32)
     else:
-        codes = letters(path)
-        ids = [codes.get(letter, 1) for letter in SENTENCE] if codes else np.random.default_rng(0).integers(1, 15, 64).tolist()
+        codes = character_map(path)
+        random = np.random.default_rng(0)
+        ids = [codes.get(letter, 1) for letter in SENTENCE] if codes else random.integers(1, 15, 64).tolist()
         made[first] = np.array([ids])
         made["diac_inputs"] = np.ones((1, len(ids)), np.int64)
         made["input_lengths"] = np.array([len(ids)])
@@ -86,17 +97,18 @@ def inputs(graph, path):
     return feeds(graph, [], known=known)[0]
 
 
-def reading(graph, path, results):
-    """What the first output says, where that can be read."""
-    name, found = path.name, results[0]
+def decoded(graph, path, results):
+    """The outputs as text for the reader; empty for models whose outputs are not decoded here."""
+    name, first = path.name, results[0]
     if "rec" in name:
         table = ["", *graph.metadata["character"].split("\n"), " "]
-        best = found[0].argmax(axis=1)
-        return "".join(table[code] if code < len(table) else " " for code, last in zip(best, [0, *best[:-1]], strict=True) if code not in (0, last))
+        best = first[0].argmax(axis=1)
+        codes = [code for code, last in zip(best, [0, *best[:-1]], strict=True) if code not in (0, last)]
+        return "".join(table[code] if code < len(table) else " " for code in codes)
     if "det" in name:
-        return f"text in {(found > 0.3).mean():.1%} of the picture"
+        return f"text in {(first > 0.3).mean():.1%} of the image"
     if "silero" in name:
-        return f"speech {float(found.reshape(-1)[-1]):.3f}"
+        return f"speech {float(first.reshape(-1)[-1]):.3f}"
     if "nmp" in name:
         notes = next(item for item in results if item.shape[-1] == 88)
         best = sorted(int(note) for note in notes[0].mean(axis=0).argsort()[-3:])
@@ -105,27 +117,27 @@ def reading(graph, path, results):
 
 
 def difference(path):
-    """The relative and the absolute difference, and what both say."""
+    """Largest relative and absolute difference of any output, and the decoded outputs."""
     graph = cc.open(path)
-    fed = inputs(graph, path)
+    arrays = inputs(graph, path)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    expected = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, fed)
-    found = Session(graph).run(None, fed)
+    peer = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    expected, found = peer.run(None, arrays), Session(graph).run(None, arrays)
     pairs = [(one.astype(float), other.astype(float)) for one, other in zip(found, expected, strict=True) if other.size]
     gaps = [float(np.abs(one - other).max()) for one, other in pairs]
-    says, other_says = reading(graph, path, found), reading(graph, path, expected)
+    ours, theirs = decoded(graph, path, found), decoded(graph, path, expected)
     relative = max(gap / max(1e-9, float(np.abs(other).max())) for gap, (_, other) in zip(gaps, pairs, strict=True))
-    return relative, max(gaps), says if says == other_says else f"{says} (onnxruntime: {other_says})"
+    return relative, max(gaps), ours if ours == theirs else f"{ours} (onnxruntime: {theirs})"
 
 
 def main():
-    print("| model | relative | absolute | says |\n|---|---|---|---|")
+    print("| model | relative | absolute | decoded |\n|---|---|---|---|")
     for path in map(Path, sys.argv[1:]):
         try:
             print("| {} | {:.1e} | {:.1e} | {} |".format("/".join(path.parts[-2:]), *difference(path)), flush=True)
-        except Exception as error:  # whatever onnxruntime or a model raises is this row's result
+        except Exception as error:  # any error of a model or of onnxruntime becomes its row
             print(f"| {'/'.join(path.parts[-2:])} | {str(error).splitlines()[0][:100]} | | |", flush=True)
 
 

@@ -1,14 +1,15 @@
-"""Convert models: ``candle_convert.convert("model.pth", "model.gguf", dtype="bf16")`` calls the function `convert` below.
+"""Convert models: ``candle_convert.convert("model.pth", "model.gguf", dtype="bf16")`` calls the function `convert`
+below.
 
-The package holds what opens checkpoints, plans and writes conversions, makes reports, and the command line. It shares its name with the
-function, so it is callable and calls that.
+The package holds what opens checkpoints, plans and writes conversions, makes reports, and the command line. It shares
+its name with the function, so it is callable and calls that.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 import types
+from inspect import signature
 from typing import Any
 
 __all__ = ["convert"]
@@ -21,13 +22,13 @@ class _CallablePackage(types.ModuleType):
     @property
     def convert(self) -> Any:
         """The function."""
-        from .api import convert
+        from .api.convert import convert
 
         return convert
 
     @property
     def __signature__(self) -> Any:
-        return inspect.signature(self.convert)
+        return signature(self.convert)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), "convert"]

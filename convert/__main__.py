@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from ..runtime.shortage import shortage
-from .interrupts import answer, leave
-from .supervising import supervised
+from ..runtime.base.out_of_memory import shortage
+from .cli.supervisor import supervised
+from .console.interrupt import answer, leave
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
 
 def _main() -> None:
     try:
-        from .cli import main
+        from .cli.main import main
     except (ImportError, MemoryError, OSError) as error:
         found = shortage(error)
         if found is None:

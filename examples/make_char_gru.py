@@ -1,9 +1,10 @@
-"""Trains the character model that this folder ships: a GRU that continues English licence text. Needs torch; about a minute on one core.
+"""Trains the character model that this folder ships: a GRU that continues English licence text. Needs torch; about a
+minute on one core.
 
     python examples/make_char_gru.py        # writes examples/char_gru.pth
 
-The checkpoint is what a training script usually leaves behind: the weights under ``model_state_dict``, beside the configuration,
-the characters and the last loss.
+The checkpoint is what a training script usually leaves behind: the weights under ``model_state_dict``, beside the
+configuration, the characters and the last loss.
 """
 
 from pathlib import Path
@@ -45,7 +46,12 @@ def main() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    checkpoint = {"model_state_dict": model.state_dict(), "config": CONFIG, "characters": "".join(characters), "loss": loss.item()}
+    checkpoint = {
+        "model_state_dict": model.state_dict(),
+        "config": CONFIG,
+        "characters": "".join(characters),
+        "loss": loss.item(),
+    }
     torch.save(checkpoint, HERE / "char_gru.pth")
     print(f"loss {loss.item():.3f}, {sum(p.numel() for p in model.parameters())} parameters")
 

@@ -1,10 +1,12 @@
-"""Trains the image classifier that this folder ships: a small CNN on the 8 x 8 handwritten digits of scikit-learn, as ONNX.
+"""Trains the image classifier that this folder ships: a small CNN on the 8 x 8 handwritten digits of scikit-learn, as
+ONNX.
 
 Needs torch, onnxscript and scikit-learn; some seconds on one core.
 
     python examples/make_digits.py        # writes examples/digits.onnx and examples/digits.npz (test images and labels)
 
-The digits are from the UCI repository: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits (1998), CC BY 4.0.
+The digits are from the UCI repository: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits (1998), CC BY
+4.0.
 """
 
 from pathlib import Path
@@ -40,9 +42,15 @@ def main() -> None:
     model.eval()
     correct = (model(images[train:]).argmax(1) == labels[train:]).float().mean().item()
     torch.onnx.export(
-        model, (images[:2],), HERE / "digits.onnx", input_names=["image"], output_names=["logits"], dynamo=False, opset_version=17,
+        model,
+        (images[:2],),
+        HERE / "digits.onnx",
+        input_names=["image"],
+        output_names=["logits"],
+        dynamo=False,
+        opset_version=17,
         dynamic_axes={"image": {0: "batch"}, "logits": {0: "batch"}},
-    )  # fmt: skip
+    )
     np.savez_compressed(HERE / "digits.npz", image=images[train:].numpy(), labels=labels[train:].numpy())
     print(f"top-1 {correct:.1%} of {TEST} test images")
 

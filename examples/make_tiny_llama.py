@@ -1,11 +1,13 @@
-"""Trains the language model that this folder ships: a Llama of 1.4 million parameters that continues the King James Bible.
+"""Trains the language model that this folder ships: a Llama of 1.4 million parameters that continues the King James
+Bible.
 
 Needs torch, transformers and a text file, for example from Debian's package bible-kjv; about 30 minutes on one core.
 
     bible -f Gen1:1-Rev22:21 > kjv.txt
     python examples/make_tiny_llama.py kjv.txt        # writes examples/tiny_llama/
 
-The result is a directory as the Hugging Face hub holds it: config.json, model.safetensors (bf16), tokenizer.json, README.md.
+The result is a directory as the Hugging Face hub holds it: config.json, model.safetensors (bf16), tokenizer.json,
+README.md.
 """
 
 import re
@@ -20,9 +22,18 @@ OUTPUT = Path(__file__).parent / "tiny_llama"
 STEPS, BATCH, LENGTH, PEAK_RATE = 4000, 24, 128, 3e-3
 END = "<|endoftext|>"
 CONFIG = LlamaConfig(
-    vocab_size=1024, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-    max_position_embeddings=512, rope_theta=10000.0, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
-)  # fmt: skip
+    vocab_size=1024,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=512,
+    rope_theta=10000.0,
+    tie_word_embeddings=True,
+    bos_token_id=0,
+    eos_token_id=0,
+)
 CARD = """---
 license: apache-2.0
 language:
@@ -32,7 +43,8 @@ tags:
 ---
 # tiny-llama
 
-A Llama of 1.4 million parameters that continues the King James Bible, trained by `make_tiny_llama.py`. It exists to try tools on.
+A Llama of 1.4 million parameters that continues the King James Bible, trained by `make_tiny_llama.py`. \
+It exists to try tools on.
 """
 
 
@@ -43,7 +55,9 @@ def train_tokenizer(text: str) -> Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
         text.splitlines(keepends=True),
-        trainers.BpeTrainer(vocab_size=CONFIG.vocab_size, special_tokens=[END], initial_alphabet=alphabet, show_progress=False),
+        trainers.BpeTrainer(
+            vocab_size=CONFIG.vocab_size, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
+        ),
     )
     return tokenizer
 

@@ -1,10 +1,10 @@
-"""Darknet ``.weights``: a version, the number of images seen, then nothing but float32 numbers.
+"""Darknet ``.weights``: a version, the number of training images seen, then float32 elements only.
 
-The version is three int32; the count is an int64 from version 0.2 on and an int32 before. Which numbers belong to which layer stands only
-in the ``.cfg``: one that lies beside the weights and has the same stem gives tensors ``layers.{i}.biases``, ``.scales``,
-``.rolling_mean``, ``.rolling_variance`` and ``.weights`` ([filters, channels, size, size], or [outputs, inputs]), and travels with them.
-Without it the file is one tensor ``weights``. PyTorch-YOLOv3 writes version 0.0 and yet an int64; such files are only known by their
-configuration. Source: darknet's load_weights_upto in parser.c.
+The version is three int32; the count is an int64 from version 0.2 on and an int32 before. The layers are described only
+by the ``.cfg``: one next to the weights with the same stem gives tensors ``layers.{i}.biases``, ``.scales``,
+``.rolling_mean``, ``.rolling_variance`` and ``.weights`` ([filters, channels, size, size], or [outputs, inputs]), and
+is kept as an attachment. Without it the file is one tensor ``weights``. PyTorch-YOLOv3 writes version 0.0 with an int64
+count; such files are recognized by their configuration only. Source: darknet's load_weights_upto in parser.c.
 """
 
 from __future__ import annotations
@@ -12,54 +12,81 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ..runtime.dtype import F32
-from ..runtime.errors import FormatError
-from ..runtime.format import Format, ReadOptions
-from ..runtime.graph import Graph
-from ..runtime.source import Source, contained
-from ..runtime.storage import Region
-from ..runtime.tensor import Tensor
+from ..runtime.base.errors import FormatError
+from ..runtime.contract.format import Format, ReadOptions
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import F32
+from ..runtime.tensor.file import Source, contained
+from ..runtime.tensor.storage import Region
+from ..runtime.tensor.tensor import Tensor
 from .containers import darknet_cfg
-from .containers.fields import Fields
+from .containers.binary_fields import Fields
 
 VERSIONS = {(0, 0): 4, (0, 1): 4, (0, 2): 8}
-"""Bytes of the count of images by major and minor version."""
+"""Bytes of the image count by (major, minor) version."""
 MAX_REVISION = 5
 MAX_SEEN = 1 << 48
 
 
 def sniff(source: Source) -> bool:
-    """One of the few versions there were, a possible count of images, and whole float32 numbers after that."""
+    """A known version, a plausible image count, and a multiple of 4 bytes after it."""
     head = source.head(20)
     major, minor, revision = (int.from_bytes(head[at : at + 4], "little") for at in (0, 4, 8))
     count = VERSIONS.get((major, minor))
-    if count is None or len(head) < 12 + count or revision > MAX_REVISION or source.size <= 12 + count or source.size % 4:
+    if (
+        count is None
+        or len(head) < 12 + count
+        or revision > MAX_REVISION
+        or source.size <= 12 + count
+        or source.size % 4
+    ):
         return False
-    return int.from_bytes(head[12 : 12 + count], "little") < MAX_SEEN and (minor > 0 or _configuration(source) is not None)
+    return int.from_bytes(head[12 : 12 + count], "little") < MAX_SEEN and (
+        minor > 0 or _configuration(source) is not None
+    )
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The weights of every layer, or one flat tensor when there is no configuration."""
+    """The weights of every layer, or one flat tensor without a configuration."""
     fields = Fields(source, "E-DARKNET-TRUNCATED")
     major, minor, revision = fields.ints(3, "the version")
     if (major, minor) not in VERSIONS:
-        raise FormatError("E-DARKNET-VERSION", source.path, f"version {major}.{minor} is not known", at=0, expected="0.1 or 0.2")
+        raise FormatError(
+            "E-DARKNET-VERSION", source.path, f"version {major}.{minor} is not known", at=0, expected="0.1 or 0.2"
+        )
     name = _configuration(source)
     if name is None and minor == 0:
         hint = "Put the .cfg beside the weights, with the same stem"
-        raise FormatError("E-DARKNET-VERSION", source.path, "version 0.0 is read together with its configuration only", at=0, hint=hint)
+        raise FormatError(
+            "E-DARKNET-VERSION",
+            source.path,
+            "version 0.0 is read together with its configuration only",
+            at=0,
+            hint=hint,
+        )
     cfg = None if name is None else Source(contained(source.directory, name, source.path))
     layers = [] if cfg is None else darknet_cfg.weights_of(darknet_cfg.parse(cfg))
     wide = minor == 0 and source.size == 20 + sum(map(_nbytes, layers))
-    seen = int.from_bytes(fields.bytes(8 if wide else VERSIONS[major, minor], "the number of images"), "little", signed=True)
+    seen = int.from_bytes(
+        fields.bytes(8 if wide else VERSIONS[major, minor], "the number of images"), "little", signed=True
+    )
     if not fields.left or fields.left % 4:
         why = f"{fields.left:,} bytes of weights are not whole float32 numbers"
-        raise FormatError("E-DARKNET-TRUNCATED", source.path, why, at=fields.at, hint="The download is cut short; fetch the file again")
+        raise FormatError(
+            "E-DARKNET-TRUNCATED", source.path, why, at=fields.at, hint="The file is truncated; download it again"
+        )
     graph = Graph(format="darknet", files=[source.path])
-    graph.metadata = {"darknet.major": major, "darknet.minor": minor, "darknet.revision": revision, "darknet.seen": seen}
+    graph.metadata = {
+        "darknet.major": major,
+        "darknet.minor": minor,
+        "darknet.revision": revision,
+        "darknet.seen": seen,
+    }
     if name is None or cfg is None:
         graph.weights["weights"] = Tensor(F32, (fields.left // 4,), Region(source, fields.at, fields.left))
-        graph.note("W-DARKNET-FLAT", "no .cfg of the same name beside the file: the weights are read as one flat tensor")
+        graph.note(
+            "W-DARKNET-FLAT", "no .cfg of the same name beside the file: the weights are read as one flat tensor"
+        )
         return graph
     graph.attachments[name] = Region(cfg, 0, cfg.size)
     graph.files.append(cfg.path)
@@ -72,7 +99,7 @@ def _nbytes(weights: darknet_cfg.Weights) -> int:
 
 
 def _configuration(source: Source) -> str | None:
-    """The name of the ``.cfg`` that belongs to the weights: of the same stem, or for ``darknet53.conv.74`` of the same first word."""
+    """Name of the ``.cfg`` for the weights: the same stem, or for ``darknet53.conv.74`` the same first word."""
     path = Path(source.path)
     names = dict.fromkeys((path.with_suffix(".cfg").name, f"{path.name.partition('.')[0]}.cfg"))
     return next((name for name in names if name != path.name and (path.parent / name).is_file()), None)
@@ -81,7 +108,11 @@ def _configuration(source: Source) -> str | None:
 def _assign(graph: Graph, source: Source, fields: Fields, layers: list[darknet_cfg.Weights], cfg: str) -> None:
     for index, weights in enumerate(layers):
         if weights and not fields.left and graph.weights:
-            graph.note("W-DARKNET-PARTIAL", f"the file ends before layer {index} of the {len(layers)} in {cfg}: the weights of the first layers only")
+            graph.note(
+                "W-DARKNET-PARTIAL",
+                f"the file ends before layer {index} of the {len(layers)} in {cfg}: the weights of the first layers "
+                "only",
+            )
             return
         fields.need(_nbytes(weights), f"layer {index} of {cfg}")
         for name, shape in weights:
@@ -89,15 +120,14 @@ def _assign(graph: Graph, source: Source, fields: Fields, layers: list[darknet_c
             graph.weights[f"layers.{index}.{name}"] = Tensor(F32, shape, Region(source, fields.skip(size, name), size))
     if fields.left:
         raise FormatError(
-            "E-DARKNET-TRAILING", source.path, f"{fields.left:,} bytes follow the last layer of {cfg}", at=fields.at,
-            hint=f"Is {cfg} the configuration of these weights? Move it away to read them as one flat tensor",
+            "E-DARKNET-TRAILING",
+            source.path,
+            f"{fields.left:,} bytes follow the last layer of {cfg}",
+            at=fields.at,
+            hint=f"Check that {cfg} belongs to these weights, or move it away to read them as one flat tensor",
         )
 
 
 FORMAT = Format(
-    name="darknet",
-    title="Darknet weights, with the .cfg beside them",
-    suffixes=(".weights",),
-    sniff=sniff,
-    read=read,
+    name="darknet", title="Darknet weights, with the .cfg beside them", suffixes=(".weights",), sniff=sniff, read=read
 )

@@ -1,10 +1,11 @@
-"""GGML of the llama family before GGUF: unversioned ``ggml``, ``ggmf`` 1 and ``ggjt`` 1 to 3, in one file or the parts it was split into.
+"""Pre-GGUF llama files: unversioned ``ggml``, ``ggmf`` 1 and ``ggjt`` 1 to 3, in one file or split into parts.
 
-Magic and version, seven hyper-parameters, the vocabulary (with scores from ``ggmf`` on), then tensors; ``ggjt`` aligns their data to 32.
-Tokens are kept as the file has them, with spaces and raw bytes instead of sentencepiece's marks. Quantized tensors of ``ggjt`` 3 are of
-today's types; older ones get block types of their own. (Unversioned Q4_1 files of the first week, before 17 March 2023, kept the scales
-of a row apart; nothing in a file tells.) Larger models were split, one file for each of Meta's, into ``x.bin``, ``x.bin.1`` and so on: the
-matrices by rows or by columns. Sources: llama.cpp's loader, its convert.py and migrate-ggml-2023-03-30-pr613.py, pull requests 613, 1405, 1508.
+Magic and version, seven hyper-parameters, the vocabulary (with scores from ``ggmf`` on), then tensors; ``ggjt`` aligns
+their data to 32. Tokens are kept as stored, with spaces and raw bytes instead of SentencePiece's escapes. Quantized
+tensors of ``ggjt`` 3 have current types; older ones have block types of their own. (Unversioned Q4_1 files from before
+17 March 2023 stored the scales of a row separately; they cannot be told apart.) Larger models were split, one file for
+each of Meta's, into ``x.bin``, ``x.bin.1`` and so on: matrices by rows or by columns. Sources: llama.cpp's loader, its
+convert.py and migrate-ggml-2023-03-30-pr613.py, pull requests 613, 1405, 1508.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..runtime.errors import FormatError, UnsupportedError
-from ..runtime.format import Format, ReadOptions
-from ..runtime.graph import Graph, Meta
-from ..runtime.record import dataclass
-from ..runtime.source import Source, contained
-from ..runtime.tensor import Tensor
+from ..runtime.base.dataclass import dataclass
+from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.contract.format import Format, ReadOptions
+from ..runtime.ir.graph import Graph, Meta
+from ..runtime.tensor.file import Source, contained
+from ..runtime.tensor.tensor import Tensor
 from .containers import ggml_records
-from .containers.fields import Fields
+from .containers.binary_fields import Fields
 from .containers.ggml_records import FTYPES, LLAMA, TYPES, UNVERSIONED, Record
-from .containers.parts import side_by_side, stacked
+from .containers.stacked_tensor import concat_columns, concat_rows
 
 MAGICS = {UNVERSIONED: "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt"}
-OTHERS = {b"algg": "a GGML LoRA adapter (ggla)", b"nsgg": "a saved llama.cpp session (ggsn)", b"ccgg": "a Falcon model of ggllm.cpp (ggcc)"}
+OTHERS = {
+    b"algg": "a GGML LoRA adapter (ggla)",
+    b"nsgg": "a saved llama.cpp session (ggsn)",
+    b"ccgg": "a Falcon model of ggllm.cpp (ggcc)",
+}
 ALIGNMENT = 32
 MAX_DIMS = 2
 GLOBAL = ("tok_embeddings.weight", "norm.weight", "output.weight")
@@ -33,7 +38,7 @@ LAYER = (
     "feed_forward.w1.weight", "feed_forward.w2.weight", "feed_forward.w3.weight", "ffn_norm.weight",
 )  # fmt: skip
 BY_COLUMNS = re.compile(r"tok_embeddings\.weight|layers\.\d+\.(attention\.wo|feed_forward\.w2)\.weight")
-"""Matrices whose columns were spread over the parts of a split model; all others were split by rows."""
+"""Matrices split by columns over the parts of a model; all others are split by rows."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,16 @@ class _Part:
 
 
 def sniff(source: Source) -> bool:
-    """One of the magic numbers, and not followed by what only whisper.cpp writes."""
+    """A known magic number, and hyper-parameters other than whisper.cpp's."""
     magic = ggml_records.magic(source)
-    return magic in OTHERS or (magic in MAGICS and not (magic == UNVERSIONED and ggml_records.family(source) == "whisper"))
+    return magic in OTHERS or (
+        magic in MAGICS and not (magic == UNVERSIONED and ggml_records.family(source) == "whisper")
+    )
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The tensors in the file's order, hyper-parameters and vocabulary as metadata; a split model is put together."""
+    """The tensors in the file's order, hyper-parameters and vocabulary as metadata; the parts of a split model are
+    merged."""
     first = _part(source)
     parts = _siblings(first, _part_count(first))
     first = parts[0]
@@ -74,7 +82,9 @@ def _part(source: Source) -> _Part:
     hparams = dict(zip(LLAMA, fields.ints(len(LLAMA), "the hyper-parameters"), strict=True))
     _check_hparams(source, hparams, magic, at)
     tokens, scores = ggml_records.vocabulary(fields, hparams["n_vocab"], magic != "ggml")
-    tokenizer: dict[str, Meta] = {"tokenizer.ggml.tokens": tokens} | ({} if scores is None else {"tokenizer.ggml.scores": scores})
+    tokenizer: dict[str, Meta] = {"tokenizer.ggml.tokens": tokens} | (
+        {} if scores is None else {"tokenizer.ggml.scores": scores}
+    )
     types = TYPES[version - 1 if magic == "ggjt" else 0]
     found = ggml_records.records(fields, types, MAX_DIMS, ALIGNMENT if magic == "ggjt" else 1)
     part = _Part(source, magic, version, hparams, tokenizer, {record.name: record for record in found})
@@ -88,7 +98,14 @@ def _version(fields: Fields) -> tuple[str, int]:
     if head in OTHERS:
         raise UnsupportedError("E-GGML-KIND", source.path, f"is {OTHERS[head]}, not a model that can be read", at=0)
     if head not in MAGICS:
-        raise FormatError("E-GGML-MAGIC", source.path, "does not start with a GGML magic number", at=0, expected="lmgg, fmgg or tjgg", found=head)
+        raise FormatError(
+            "E-GGML-MAGIC",
+            source.path,
+            "does not start with a GGML magic number",
+            at=0,
+            expected="lmgg, fmgg or tjgg",
+            found=head,
+        )
     magic = MAGICS[head]
     if magic == "ggml":
         return magic, 0
@@ -96,7 +113,9 @@ def _version(fields: Fields) -> tuple[str, int]:
     known = {"ggmf": 1, "ggjt": len(TYPES)}[magic]
     if not 1 <= version <= known:
         family = ", as models of rwkv.cpp have" if magic == "ggmf" and version >= 100 else ""
-        raise UnsupportedError("E-GGML-VERSION", source.path, f"{magic} version {version} is not known{family}", at=4, expected=f"1 to {known}")
+        raise UnsupportedError(
+            "E-GGML-VERSION", source.path, f"unknown {magic} version {version}{family}", at=4, expected=f"1 to {known}"
+        )
     return magic, version
 
 
@@ -104,11 +123,19 @@ def _check_hparams(source: Source, hparams: dict[str, int], magic: str, at: int)
     shown = ", ".join(f"{name} {value}" for name, value in hparams.items())
     if not ggml_records.fits_llama(list(hparams.values())):
         if magic == "ggml" and min(hparams.values()) >= 0:
-            hint = "Files of the llama family and of whisper.cpp are read; those of gpt-2, gpt-j, mpt and others are not"
-            raise UnsupportedError("E-GGML-FAMILY", source.path, "is a GGML file of another model family", at=at, hint=hint)
-        raise FormatError("E-GGML-HPARAMS", source.path, f"the hyper-parameters are not those of a llama model: {shown}", at=at)
+            hint = (
+                "Files of the llama family and of whisper.cpp are read; those of gpt-2, gpt-j, mpt and others are not"
+            )
+            raise UnsupportedError(
+                "E-GGML-FAMILY", source.path, "is a GGML file of another model family", at=at, hint=hint
+            )
+        raise FormatError(
+            "E-GGML-HPARAMS", source.path, f"the hyper-parameters are not those of a llama model: {shown}", at=at
+        )
     if hparams["ftype"] not in FTYPES:
-        raise UnsupportedError("E-GGML-FTYPE", source.path, f"the kind of file (ftype) {hparams['ftype']} is not known", at=at, expected="0 to 18")
+        raise UnsupportedError(
+            "E-GGML-FTYPE", source.path, f"unknown file type (ftype) {hparams['ftype']}", at=at, expected="0 to 18"
+        )
 
 
 def _check_complete(part: _Part) -> None:
@@ -118,23 +145,27 @@ def _check_complete(part: _Part) -> None:
     missing = next((name for name in names if name not in have), None)
     if missing is not None:
         raise FormatError(
-            "E-GGML-TRUNCATED", part.source.path, f"tensor {missing!r} is missing: the file ends after {len(have):,} tensors", at=part.source.size,
-            expected=f"{total:,} tensors for {layers:,} layers", hint="The download is cut short; fetch the file again",
+            "E-GGML-TRUNCATED",
+            part.source.path,
+            f"tensor {missing!r} is missing: the file ends after {len(have):,} tensors",
+            at=part.source.size,
+            expected=f"{total:,} tensors for {layers:,} layers",
+            hint="The file is truncated; download it again",
         )
 
 
 def _part_count(part: _Part) -> int:
-    """In how many files the model is: the embeddings of each have an equal part of the columns."""
+    """Number of files of the model: each stores an equal part of the embedding's columns."""
     record, width = part.records[GLOBAL[0]], part.hparams["n_embd"]
     columns = record.tensor.shape[-1]
     if width % columns:
-        why = f"the embeddings have {columns:,} columns, which no number of parts makes n_embd"
+        why = f"the embeddings have {columns:,} columns, which does not divide n_embd"
         raise FormatError("E-GGML-PARTS", part.source.path, why, at=record.offset, expected=f"a divisor of {width:,}")
     return width // columns
 
 
 def _siblings(part: _Part, count: int) -> list[_Part]:
-    """All parts of a model in order, given any of them."""
+    """All parts of a model in order, from any of them."""
     if count == 1:
         return [part]
     path = Path(part.source.path)
@@ -150,9 +181,21 @@ def _siblings(part: _Part, count: int) -> list[_Part]:
         elif (path.parent / name).exists():
             parts.append(_part(Source(contained(path.parent, name, part.source.path))))
         else:
-            raise FormatError("E-GGML-PARTS", part.source.path, f"part {name!r} of the model is missing", expected=f"{count} files", hint=hint)
+            raise FormatError(
+                "E-GGML-PARTS",
+                part.source.path,
+                f"part {name!r} of the model is missing",
+                expected=f"{count} files",
+                hint=hint,
+            )
     if (path.parent / f"{stem}.{count}").exists():
-        raise FormatError("E-GGML-PARTS", part.source.path, f"{stem}.{count} is one part too many", expected=f"{count} files", hint=hint)
+        raise FormatError(
+            "E-GGML-PARTS",
+            part.source.path,
+            f"{stem}.{count} is one part too many",
+            expected=f"{count} files",
+            hint=hint,
+        )
     for other in parts[1:]:
         _check_alike(parts[0], other)
     return parts
@@ -160,7 +203,12 @@ def _siblings(part: _Part, count: int) -> list[_Part]:
 
 def _check_alike(first: _Part, other: _Part) -> None:
     def described(part: _Part) -> list[object]:
-        return [part.magic, part.version, part.hparams, {name: (record.tensor.dtype, record.tensor.shape) for name, record in part.records.items()}]
+        return [
+            part.magic,
+            part.version,
+            part.hparams,
+            {name: (record.tensor.dtype, record.tensor.shape) for name, record in part.records.items()},
+        ]
 
     if described(first) != described(other):
         why = f"is not a part of the same model as {Path(first.source.path).name}: hyper-parameters or tensors differ"
@@ -174,8 +222,8 @@ def _joined(parts: list[_Part], name: str) -> Tensor:
         return first
     rows, columns = first.shape
     if BY_COLUMNS.fullmatch(name):
-        return Tensor(first.dtype, (rows, columns * len(parts)), side_by_side(storages, rows))
-    return Tensor(first.dtype, (rows * len(parts), columns), stacked(storages))
+        return Tensor(first.dtype, (rows, columns * len(parts)), concat_columns(storages, rows))
+    return Tensor(first.dtype, (rows * len(parts), columns), concat_rows(storages))
 
 
 FORMAT = Format(

@@ -1,6 +1,7 @@
-"""GGUF: magic, counts, typed key-value pairs, tensor infos, then aligned tensor data; versions 1 to 3, both byte orders, split files.
+"""GGUF: magic, counts, typed key-value pairs, tensor infos, then aligned tensor data; versions 1 to 3, either byte
+order, split files.
 
-Source: the GGUF specification (ggml, docs/gguf.md); gguf.cpp and llama-gguf-split for what the specification leaves open.
+Source: the GGUF specification (ggml, docs/gguf.md); gguf.cpp and llama-gguf-split where it leaves details open.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..runtime.dtype import BY_GGML
-from ..runtime.errors import FileAccessError, FormatError
-from ..runtime.format import Finding, Format, ReadOptions
-from ..runtime.graph import Graph
-from ..runtime.metadata import TYPED_KEY, from_strings
-from ..runtime.source import Source, contained
-from ..runtime.texts import Texts
-from .containers.gguf_blocks import bad_scales
-from .containers.gguf_cursor import DAMAGED, decoded
-from .containers.gguf_header import ALIGNMENT_KEY, MAGIC, MAX_DIMS, Header, padded, read_header, text_region
-from .containers.gguf_model import check_model, model_findings
-from .containers.gguf_template import LONGEST, suspicions
-from .containers.gguf_writer import FILE_KEYS, MAX_NAME, SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS, Mirror, layout
+from ..runtime.base.errors import FileAccessError, FormatError
+from ..runtime.base.string_array import StringArray
+from ..runtime.contract.format import Finding, Format, ReadOptions
+from ..runtime.contract.metadata import TYPED_KEY, from_strings
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import BY_GGML
+from ..runtime.tensor.file import Source, contained
+from .containers.gguf.byte_order import bad_scales
+from .containers.gguf.cursor import DAMAGED, decoded
+from .containers.gguf.header import ALIGNMENT_KEY, MAGIC, MAX_DIMS, Header, padded, read_header, text_region
+from .containers.gguf.model_check import check_model, model_findings
+from .containers.gguf.template_scan import MAX_CHARACTERS, suspicions
+from .containers.gguf.writer import FILE_KEYS, MAX_NAME, SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS, MetadataFile, layout
 
 SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 JSON_COST = 8
-"""Bytes of memory that a byte of JSON can take when it is parsed."""
+"""Peak memory per byte of JSON while parsing."""
 TEMPLATE_KEY = "tokenizer.chat_template"
 
 
@@ -36,7 +37,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The tensors of a file, or of all shards of the set that it belongs to, as regions of the files."""
+    """The tensors of a file, or of all shards of its set, as regions of the files."""
     header = read_header(source)
     count = _split_number(header, SPLIT_COUNT, 1)
     headers = [header] if count <= 1 else _whole_set(header, count)
@@ -48,9 +49,14 @@ def read(source: Source, options: ReadOptions) -> Graph:
     if len(headers) > 1:
         for key in (SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS):
             graph.metadata.pop(key, None)
-        extra = {key for part in headers[1:] for key in part.where} - {SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS, ALIGNMENT_KEY}
+        extra = {key for part in headers[1:] for key in part.where} - {
+            SPLIT_NO,
+            SPLIT_COUNT,
+            SPLIT_TENSORS,
+            ALIGNMENT_KEY,
+        }
         if extra:
-            graph.note("W-GGUF-SPLIT", f"{len(extra)} keys of later shards are left out, such as {min(extra)!r}")
+            graph.note("W-GGUF-SPLIT", f"{len(extra)} keys of later shards are ignored, such as {min(extra)!r}")
     return graph
 
 
@@ -61,7 +67,7 @@ def _fill(graph: Graph, header: Header) -> None:
     for name, key in FILE_KEYS.items():
         region = text_region(header, key, header.metadata.get(key))
         if region is not None and name not in graph.attachments:
-            graph.attachments[name] = Mirror(region.source, region.offset, region.nbytes)
+            graph.attachments[name] = MetadataFile(region.source, region.offset, region.nbytes)
     untyped = graph.metadata.get(TYPED_KEY)
     if isinstance(untyped, str):
         header.source.budget.charge(JSON_COST * len(untyped), TYPED_KEY, at=header.where[TYPED_KEY])
@@ -78,17 +84,26 @@ def _fill_weights(graph: Graph, header: Header) -> None:
     for info in header.tensors:
         if info.name in graph.weights:
             why = f"tensor {info.name!r} is also in a shard before it"
-            raise FormatError("E-GGUF-DUPLICATE", header.source.path, why, at=info.at, hint="Two copies of one shard?")
+            raise FormatError(
+                "E-GGUF-DUPLICATE", header.source.path, why, at=info.at, hint="Check that no shard is there twice"
+            )
         graph.weights[info.name] = header.tensor(info)
     long = [info.name for info in header.tensors if len(info.name.encode()) > MAX_NAME]
     if long:
-        graph.note("W-GGUF-NAME", f"{len(long)} tensor names are longer than the {MAX_NAME} bytes that llama.cpp reads", long[0])
+        graph.note(
+            "W-GGUF-NAME",
+            f"{len(long)} tensor names are longer than the {MAX_NAME} bytes that llama.cpp reads",
+            long[0],
+        )
     if header.source.size > header.end:
-        graph.note("W-GGUF-TRAILING", f"{header.source.size - header.end:,} bytes follow the last tensor of {header.source.path}")
+        graph.note(
+            "W-GGUF-TRAILING",
+            f"{header.source.size - header.end:,} bytes follow the last tensor of {header.source.path}",
+        )
 
 
 def _split_number(header: Header, key: str, absent: int | None) -> int:
-    """An integer of the split keys; `absent` where it is missing, None meaning that it must not be."""
+    """An integer split key; `absent` if it is missing, or an error if `absent` is None."""
     import numpy
 
     value = header.metadata.get(key)
@@ -97,12 +112,14 @@ def _split_number(header: Header, key: str, absent: int | None) -> int:
     if not isinstance(value, numpy.integer):
         at = header.where.get(key)
         why = f"is a shard in which {key} is not an integer"
-        raise FormatError("E-GGUF-SPLIT", header.source.path, why, at=at, found=value, hint="Split the original model again")
+        raise FormatError(
+            "E-GGUF-SPLIT", header.source.path, why, at=at, found=value, hint="Split the original model again"
+        )
     return int(value)
 
 
 def _whole_set(named: Header, count: int) -> list[Header]:
-    """The headers of all shards, in order, of the set that `named` is one of."""
+    """The headers of all shards of the set that `named` belongs to, in order."""
     source = named.source
     own = _split_number(named, SPLIT_NO, None)
     stem = _stem(named, own, count)
@@ -131,27 +148,41 @@ def _whole_set(named: Header, count: int) -> list[Header]:
 
 
 def _stem(header: Header, own: int, count: int) -> str:
-    """What the names of all shards begin with."""
+    """The common prefix of the shards' names."""
     path = header.source.path
     match = SHARD_NAME.fullmatch(Path(path).name)
     if match is None:
-        hint = "Give it the name that it had, such as model-00001-of-00003.gguf"
-        raise FormatError("E-GGUF-SPLIT-NAME", path, f"is shard {own + 1} of {count}, but is not named as one", at=header.where[SPLIT_NO], hint=hint)
+        hint = "Restore its original name, such as model-00001-of-00003.gguf"
+        raise FormatError(
+            "E-GGUF-SPLIT-NAME",
+            path,
+            f"is shard {own + 1} of {count}, but is not named as one",
+            at=header.where[SPLIT_NO],
+            hint=hint,
+        )
     for key, promised, found in ((SPLIT_NO, int(match["number"]) - 1, own), (SPLIT_COUNT, int(match["count"]), count)):
         if promised != found:
             raise _mismatch(header, key, promised, found)
     if own not in range(count):
-        raise FormatError("E-GGUF-SPLIT", path, f"is shard {own + 1} of {count}", at=header.where[SPLIT_NO], hint=DAMAGED)
+        raise FormatError(
+            "E-GGUF-SPLIT", path, f"is shard {own + 1} of {count}", at=header.where[SPLIT_NO], hint=DAMAGED
+        )
     return match["stem"]
 
 
 def _mismatch(header: Header, key: str, expected: int, found: int) -> FormatError:
-    why, hint = f"{key} is not that of the set", "Are the shards of one download, each under its own name?"
-    return FormatError("E-GGUF-SPLIT", header.source.path, why, at=header.where[key], expected=expected, found=found, hint=hint)
+    why, hint = (
+        f"{key} differs from the other shards",
+        "Check that all shards are from one download and keep their names",
+    )
+    return FormatError(
+        "E-GGUF-SPLIT", header.source.path, why, at=header.where[key], expected=expected, found=found, hint=hint
+    )
 
 
 def check(source: Source, options: ReadOptions) -> Iterable[Finding]:
-    """Scales of quantized blocks that are no numbers, keys that contradict the model, padding that is not zero; of this file only."""
+    """Scales of quantized blocks that are NaN or infinite, keys that contradict the model, nonzero padding; of this
+    file only."""
     header = read_header(source)
     yield from model_findings(header)
     yield from _padding(header)
@@ -160,7 +191,10 @@ def check(source: Source, options: ReadOptions) -> Iterable[Finding]:
         bad = bad_scales(tensor) if tensor.qtype is not None else None
         if bad is not None:
             at = header.start + info.offset + bad.block * info.dtype.block_nbytes
-            why = f"{bad.count:,} blocks of tensor {info.name!r} have a scale that is NaN or infinite, the first is block {bad.block:,}"
+            why = (
+                f"{bad.count:,} blocks of tensor {info.name!r} have a scale that is NaN or infinite, "
+                f"the first is block {bad.block:,}"
+            )
             yield Finding("E-GGUF-SCALE", "error", why, at, info.name)
 
 
@@ -174,10 +208,12 @@ def _padding(header: Header) -> Iterator[Finding]:
 
 
 def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
-    """Chat templates that do more than a chat template does, and bytes that no reader looks at; nothing else is executed by anyone."""
+    """Suspicious chat templates, and trailing bytes that no reader uses; nothing else in the format is executed."""
     header = read_header(source)
     if source.size > header.end:
-        yield Finding("W-GGUF-TRAILING", "warning", f"{source.size - header.end:,} bytes follow the last tensor", header.end)
+        yield Finding(
+            "W-GGUF-TRAILING", "warning", f"{source.size - header.end:,} bytes follow the last tensor", header.end
+        )
     for what, at, text in _templates(header):
         for found in suspicions(text):
             yield Finding("E-GGUF-TEMPLATE", found.severity, f"the template {what} {found.message}", at)
@@ -186,13 +222,13 @@ def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
 def _templates(header: Header) -> Iterator[tuple[str, int | None, str]]:
     for key, value in header.metadata.items():
         if key.startswith(TEMPLATE_KEY):
-            values: list[Any] = list(value) if isinstance(value, list | Texts) else [value]
+            values: list[Any] = list(value) if isinstance(value, list | StringArray) else [value]
             for item in values:
                 if isinstance(item, str | bytes):
                     yield key, header.where[key], item if isinstance(item, str) else item.decode(errors="replace")
     for name, region in header.files.items():
         if name.endswith(".jinja"):
-            text = decoded(region.read(0, min(region.nbytes, 4 * LONGEST + 4)))
+            text = decoded(region.read(0, min(region.nbytes, 4 * MAX_CHARACTERS + 4)))
             yield name, region.offset, text if isinstance(text, str) else text.decode(errors="replace")
 
 

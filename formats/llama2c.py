@@ -1,10 +1,11 @@
-"""llama2.c's flat ``.bin``: seven int32 sizes, then weights in a fixed order without names.
+"""llama2.c ``.bin`` checkpoints: seven int32 sizes, then weights in a fixed order without names.
 
-Version 0 has a header of 28 bytes, and a negative vocabulary where the classifier is not the embedding; after the last norm come the
-tables of rotary cosines and sines, which llama2.c no longer uses. Versions 1 and 2 begin with "ak42" and have a header of 256 bytes.
-Version 2 stores matrices as int8 in groups with one f32 scale: ``NAME.q`` and ``NAME.scale``, ``value = q * scale`` of its group. (The
-first exports of version 2, which no released program read, had all scales at the end; they are refused.)
-Rows of wq and wk are in the order of interleaved rotary pairs. Source: llama2.c's export.py, run.c and runq.c.
+Version 0 has a header of 28 bytes, and a negative vocabulary size if the classifier is not tied to the embedding; after
+the last norm come tables of rotary cosines and sines, unused by llama2.c. Versions 1 and 2 begin with "ak42" and have a
+header of 256 bytes. Version 2 stores matrices as int8 in groups with one f32 scale: ``NAME.q`` and ``NAME.scale``,
+``value = q * scale`` of its group. (The first exports of version 2, which no released program reads, have all scales at
+the end; they are rejected.) Rows of wq and wk are in the order of interleaved rotary pairs. Source: llama2.c's
+export.py, run.c and runq.c.
 """
 
 from __future__ import annotations
@@ -13,43 +14,56 @@ import math
 import struct
 from collections.abc import Iterator
 
-from ..runtime.dtype import F32, I8, DType
-from ..runtime.errors import FormatError, UnsupportedError
-from ..runtime.format import Format, ReadOptions
-from ..runtime.graph import Graph
-from ..runtime.record import dataclass
-from ..runtime.source import Source
-from ..runtime.storage import Region
-from ..runtime.tensor import Tensor
+from ..runtime.base.dataclass import dataclass
+from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.contract.format import Format, ReadOptions
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import F32, I8, DType
+from ..runtime.tensor.file import Source
+from ..runtime.tensor.storage import Region
+from ..runtime.tensor.tensor import Tensor
 
 MAGIC = b"24ka"
 SIZES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
 HEADERS = {0: 28, 1: 256, 2: 256}
 MAX_SIZE = 1 << 24
-"""No size of a model is larger; random bytes nearly always are."""
+"""Limit of every size; random bytes nearly always exceed it."""
 SAMPLE = 64
 NORMS = ("attention_norm", "ffn_norm")
 ATTENTION = ("attention.wq", "attention.wk", "attention.wv", "attention.wo")
 FEED_FORWARD = ("feed_forward.w1", "feed_forward.w2", "feed_forward.w3")
 ORDERS: dict[int, tuple[str, ...]] = {
     0: (
-        "tok_embeddings", "layers.attention_norm", *(f"layers.{name}" for name in ATTENTION), "layers.ffn_norm",
-        *(f"layers.{name}" for name in FEED_FORWARD), "norm", "freq_cis_real", "freq_cis_imag", "output",
+        "tok_embeddings",
+        "layers.attention_norm",
+        *(f"layers.{name}" for name in ATTENTION),
+        "layers.ffn_norm",
+        *(f"layers.{name}" for name in FEED_FORWARD),
+        "norm",
+        "freq_cis_real",
+        "freq_cis_imag",
+        "output",
     ),
-    1: (*(f"layers.{name}" for name in NORMS), "norm", "tok_embeddings", *(f"layers.{name}" for name in (*ATTENTION, *FEED_FORWARD)), "output"),
-}  # fmt: skip
+    1: (
+        *(f"layers.{name}" for name in NORMS),
+        "norm",
+        "tok_embeddings",
+        *(f"layers.{name}" for name in (*ATTENTION, *FEED_FORWARD)),
+        "output",
+    ),
+}
 ORDERS[2] = ORDERS[1]
-"""The weights of each version in order; one that begins with ``layers.`` stands for that weight of every layer."""
+"""Stored weights by version, in order; one that begins with ``layers.`` is stored for every layer."""
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What the header says.
+    """Contents of the header.
 
     Attributes:
         sizes: by name, all positive.
-        shared: whether the classifier is the embedding, and not stored.
-        group: elements with one scale, 0 where nothing is quantized.
+        shared: whether the classifier is tied to the embedding, and not stored.
+        group: elements per scale, 0 if not quantized.
     """
 
     version: int
@@ -59,41 +73,51 @@ class _Header:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every kind of weight."""
+        """Shapes by weight name."""
         dim, hidden, _, heads, kv_heads, vocab, seq = self.sizes.values()
         head_dim = dim // heads
         kv = (kv_heads * head_dim, dim)
         return {
-            "tok_embeddings": (vocab, dim), "output": (vocab, dim), "norm": (dim,), "layers.attention_norm": (dim,), "layers.ffn_norm": (dim,),
-            "layers.attention.wq": (dim, dim), "layers.attention.wk": kv, "layers.attention.wv": kv, "layers.attention.wo": (dim, dim),
-            "layers.feed_forward.w1": (hidden, dim), "layers.feed_forward.w2": (dim, hidden), "layers.feed_forward.w3": (hidden, dim),
-            "freq_cis_real": (seq, head_dim // 2), "freq_cis_imag": (seq, head_dim // 2),
-        }  # fmt: skip
+            "tok_embeddings": (vocab, dim),
+            "output": (vocab, dim),
+            "norm": (dim,),
+            "layers.attention_norm": (dim,),
+            "layers.ffn_norm": (dim,),
+            "layers.attention.wq": (dim, dim),
+            "layers.attention.wk": kv,
+            "layers.attention.wv": kv,
+            "layers.attention.wo": (dim, dim),
+            "layers.feed_forward.w1": (hidden, dim),
+            "layers.feed_forward.w2": (dim, hidden),
+            "layers.feed_forward.w3": (hidden, dim),
+            "freq_cis_real": (seq, head_dim // 2),
+            "freq_cis_imag": (seq, head_dim // 2),
+        }
 
     @property
     def order(self) -> list[str]:
-        """The kinds of weights that are stored."""
+        """Names of the stored weights."""
         return [name for name in ORDERS[self.version] if not (self.shared and name == "output")]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole file."""
+        """Size of the whole file in bytes."""
         shapes, layers = self.shapes, self.sizes["n_layers"]
         each = (self.weight_nbytes(shapes[name]) * (layers if name.startswith("layers.") else 1) for name in self.order)
         return HEADERS[self.version] + sum(each)
 
     def weight_nbytes(self, shape: tuple[int, ...]) -> int:
-        """Bytes of one weight, with its scales where it has some."""
+        """Bytes of one weight, with its scales if it is quantized."""
         count = math.prod(shape)
         return count + count // self.group * 4 if self.quantizes(shape) else count * 4
 
     def quantizes(self, shape: tuple[int, ...]) -> bool:
-        """Whether a weight of that shape is stored as int8."""
+        """Whether a weight of this shape is stored as int8."""
         return self.group > 0 and len(shape) > 1
 
 
 def sniff(source: Source) -> bool:
-    """The magic with a small version, or sizes that make sense and add up to exactly the file's size."""
+    """The magic with a known version, or plausible sizes that add up to exactly the file's size."""
     head = source.head(HEADERS[0])
     if head[:4] == MAGIC and head[5:8] == bytes(3):
         return True
@@ -104,21 +128,35 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The weights as regions of the file, named as llama2.c's own checkpoints name them; sizes as metadata."""
+    """The weights as regions of the file, named as in llama2.c's own checkpoints; sizes as metadata."""
     header = _header(source)
     fault = _fault(header)
     if fault is not None:
-        raise FormatError("E-LLAMA2C-SIZES", source.path, f"the sizes are not those of a model: {fault}", at=0 if header.version == 0 else 8)
+        raise FormatError(
+            "E-LLAMA2C-SIZES",
+            source.path,
+            f"the sizes are not those of a model: {fault}",
+            at=0 if header.version == 0 else 8,
+        )
     if header.nbytes != source.size:
         missing = header.nbytes - source.size
         why = f"{missing:,} bytes are missing" if missing > 0 else f"{-missing:,} bytes follow the last weight"
         raise FormatError(
-            "E-LLAMA2C-TRUNCATED" if missing > 0 else "E-LLAMA2C-TRAILING", source.path, why, at=min(source.size, header.nbytes),
-            expected=f"{header.nbytes:,} bytes", found=f"{source.size:,}", hint="Fetch the file again",
+            "E-LLAMA2C-TRUNCATED" if missing > 0 else "E-LLAMA2C-TRAILING",
+            source.path,
+            why,
+            at=min(source.size, header.nbytes),
+            expected=f"{header.nbytes:,} bytes",
+            found=f"{source.size:,}",
+            hint="Download the file again",
         )
     graph = Graph(format="llama2c", files=[source.path])
-    graph.metadata = {"llama2c.version": header.version} | {f"llama2c.{name}": size for name, size in header.sizes.items()}
-    graph.metadata |= {"llama2c.shared_classifier": header.shared} | ({"llama2c.group_size": header.group} if header.group else {})
+    graph.metadata = {"llama2c.version": header.version} | {
+        f"llama2c.{name}": size for name, size in header.sizes.items()
+    }
+    graph.metadata |= {"llama2c.shared_classifier": header.shared} | (
+        {"llama2c.group_size": header.group} if header.group else {}
+    )
     source.budget.entry(len(header.order) * header.sizes["n_layers"], "tensors", at=0)
     offset = HEADERS[header.version]
     for name, dtype, shape in _stored(header):
@@ -138,7 +176,7 @@ def _header(source: Source) -> _Header:
         return _version_0(head)
     version, *sizes = struct.unpack_from("<8i", head.ljust(HEADERS[1], b"\0"), 4)
     if version not in (1, 2):
-        raise UnsupportedError("E-LLAMA2C-VERSION", source.path, f"version {version} is not known", at=4, expected="1 or 2")
+        raise UnsupportedError("E-LLAMA2C-VERSION", source.path, f"unknown version {version}", at=4, expected="1 or 2")
     if len(head) < HEADERS[version]:
         raise _short(source, HEADERS[version])
     shared, group = struct.unpack_from("<Bi", head, 36)
@@ -151,8 +189,13 @@ def _header(source: Source) -> _Header:
 
 def _short(source: Source, header: int) -> FormatError:
     return FormatError(
-        "E-LLAMA2C-TRUNCATED", source.path, "too short for a header", at=source.size, expected=f"{header} bytes", found=source.size,
-        hint="The download is cut short; fetch the file again",
+        "E-LLAMA2C-TRUNCATED",
+        source.path,
+        "too short for a header",
+        at=source.size,
+        expected=f"{header} bytes",
+        found=source.size,
+        hint="The file is truncated; download it again",
     )
 
 
@@ -163,20 +206,23 @@ def _version_0(head: bytes) -> _Header:
 
 
 def _fault(header: _Header) -> str | None:
-    """What is wrong with the sizes, None when nothing is."""
+    """What is wrong with the sizes, or None."""
     for name, size in header.sizes.items():
         if not 0 < size <= MAX_SIZE:
             return f"{name} is {size:,}"
     dim, _, _, heads, kv_heads, _, _ = header.sizes.values()
     if dim % heads or dim // heads % 2 or heads % kv_heads:
-        return f"{heads} heads, {kv_heads} of them with keys, do not share {dim} dimensions evenly"
-    if any(header.quantizes(shape) and math.prod(shape) % header.group for shape in map(header.shapes.__getitem__, header.order)):
+        return f"{heads} heads, {kv_heads} of them with keys, do not divide {dim} dimensions evenly"
+    if any(
+        header.quantizes(shape) and math.prod(shape) % header.group
+        for shape in map(header.shapes.__getitem__, header.order)
+    ):
         return f"groups of {header.group} do not fill the matrices"
     return None
 
 
 def _stored(header: _Header) -> Iterator[tuple[str, DType, tuple[int, ...]]]:
-    """Name, dtype and shape of everything that is stored, in order."""
+    """Name, dtype and shape of every stored tensor, in order."""
     shapes = header.shapes
     for kind in header.order:
         shape, suffix = shapes[kind], "" if kind.startswith("freq_cis") else ".weight"
@@ -192,19 +238,20 @@ def _stored(header: _Header) -> Iterator[tuple[str, DType, tuple[int, ...]]]:
 
 
 def _check_scales(scales: Tensor, source: Source) -> None:
-    """Raise when the first scales are not what scales can be."""
+    """Raise FormatError if the first scales are implausible."""
     count = min(SAMPLE, scales.count)
     values = struct.unpack(f"<{count}f", scales.storage.read(0, 4 * count))
     if not all(math.isfinite(value) and value >= 0 for value in values):
         at = scales.storage.offset if isinstance(scales.storage, Region) else None
-        why = "the scales of the embedding are not positive numbers: this is damaged, or an early version 2 with all scales at the end"
-        raise UnsupportedError("E-LLAMA2C-SCALES", source.path, why, at=at, hint="Export it again with a current llama2.c")
+        why = (
+            "the scales of the embedding are not positive numbers: this is damaged, "
+            "or an early version 2 with all scales at the end"
+        )
+        raise UnsupportedError(
+            "E-LLAMA2C-SCALES", source.path, why, at=at, hint="Export it again with a current llama2.c"
+        )
 
 
 FORMAT = Format(
-    name="llama2c",
-    title="llama2.c checkpoints, versions 0 to 2",
-    suffixes=(".llama2c.bin",),
-    sniff=sniff,
-    read=read,
+    name="llama2c", title="llama2.c checkpoints, versions 0 to 2", suffixes=(".llama2c.bin",), sniff=sniff, read=read
 )

@@ -1,7 +1,8 @@
-"""Npz: a zip archive of npy files, as numpy.savez and numpy.savez_compressed write it.
+"""NumPy ``.npz`` archives: zip files of npy arrays, as numpy.savez and numpy.savez_compressed write them.
 
-Source: the documentation of numpy.savez and numpy.lib.format. What numpy has no place for stands in one more member, which numpy.load
-leaves alone: metadata and attachments as JSON text. The dtype of elements that numpy calls void is the member's comment.
+Source: the documentation of numpy.savez and numpy.lib.format. Metadata and attachments, for which the format has no
+field, are one more member of JSON, which numpy.load ignores. The dtype of elements that numpy calls void is the
+member's comment.
 """
 
 from __future__ import annotations
@@ -9,14 +10,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ..runtime.dtype import DType
-from ..runtime.errors import Error, FormatError, UnsafeFileError, UnsupportedError
-from ..runtime.format import FileLayout, Finding, Format, ReadOptions, WriteOptions, shards
-from ..runtime.graph import Graph
-from ..runtime.json import parse
-from ..runtime.metadata import from_strings, to_strings
-from ..runtime.source import Source
-from .containers.npy import ALIGNMENT, MAGIC, MAX_DIMS, NAMES, VOIDS, Header, Place, header_bytes, read_header, tensor
+from ..runtime.base.errors import Error, FormatError, UnsafeFileError, UnsupportedError
+from ..runtime.base.untrusted.json import parse
+from ..runtime.contract.format import FileLayout, Finding, Format, ReadOptions, WriteOptions, shards
+from ..runtime.contract.metadata import from_strings, to_strings
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import DType
+from ..runtime.tensor.file import Source
+from .containers.npy import (
+    ALIGNMENT,
+    MAGIC,
+    MAX_DIMS,
+    NAMES,
+    VOID_TYPES,
+    ArrayLocation,
+    Header,
+    header_bytes,
+    read_header,
+    tensor,
+)
 from .containers.zip import Archive, Entry, Member, looks_like
 from .containers.zip import layout as zip_layout
 from .containers.zip.records import END_MAGIC, LOCAL
@@ -25,11 +37,12 @@ SUFFIX = ".npy"
 METADATA = "__metadata__.json"
 COMMENT = "dtype="
 EDGE = 1 << 16
-"""Bytes at the end of a file, where the directory of an archive is, that are searched for the names of arrays."""
+"""Bytes at the end of the file, where the zip directory is, that are searched for array names."""
 
 
 def sniff(source: Source) -> bool:
-    """An archive that is empty or has an array or our metadata in it; when it is too damaged to tell, one that names some."""
+    """An archive that is empty, or contains an array or the metadata member; of a damaged archive, one that names
+    arrays."""
     head = source.head(LOCAL.size)
     if not looks_like(source) or len(head) < LOCAL.size:
         return head[:4] == END_MAGIC
@@ -49,7 +62,7 @@ def _is_ours(name: str) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """Every array, its header read; other members are noted."""
+    """Every array, with its header read; other members are noted."""
     archive = Archive(source)
     graph = Graph(format="npz", files=[source.path])
     source.budget.entry(len(archive.members), "tensors")
@@ -62,13 +75,15 @@ def read(source: Source, options: ReadOptions) -> Graph:
             name = member.name.removesuffix(SUFFIX)
             if name in graph.weights:
                 hint = "Rename one and pack the archive again"
-                raise FormatError("E-NPZ-TWICE", source.path, f"two arrays are called {name!r}", at=member.at, hint=hint)
+                raise FormatError(
+                    "E-NPZ-TWICE", source.path, f"two arrays are called {name!r}", at=member.at, hint=hint
+                )
             graph.weights[name] = tensor(archive.storage(member), _header(archive, member, options))
     return graph
 
 
 def _is_array(archive: Archive, member: Member) -> bool:
-    """Whether numpy would take the member for an array; its name does not matter to numpy when the content fits."""
+    """Whether numpy would load the member as an array: its content decides, not its name."""
     if member.name.endswith(SUFFIX):
         return True
     return member.nbytes >= len(MAGIC) and bytes(archive.storage(member).read(0, len(MAGIC))) == MAGIC
@@ -78,23 +93,34 @@ def _header(archive: Archive, member: Member, options: ReadOptions) -> Header:
     comment = member.comment.decode("latin-1")
     named = comment.removeprefix(COMMENT) if comment.startswith(COMMENT) else None
     name = member.name.removesuffix(SUFFIX)
-    return read_header(archive.storage(member), Place(archive.source, f"entry {name!r}", member.at), named, options.void_dtype)
+    return read_header(
+        archive.storage(member), ArrayLocation(archive.source, f"entry {name!r}", member.at), named, options.void_dtype
+    )
 
 
 def _metadata(archive: Archive, member: Member) -> dict[str, str]:
     strings = parse(archive.read(member), archive.source, member.offset, "E-NPZ-METADATA")
     if not isinstance(strings, dict) or not all(isinstance(value, str) for value in strings.values()):
         hint = "Remove or rename that member"
-        raise FormatError("E-NPZ-METADATA", archive.source.path, f"{METADATA} is not an object of strings", at=member.offset, hint=hint)
+        raise FormatError(
+            "E-NPZ-METADATA",
+            archive.source.path,
+            f"{METADATA} is not an object of strings",
+            at=member.offset,
+            hint=hint,
+        )
     return strings
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
-    """One archive, arrays in the graph's order, not compressed, so that they can be mapped and written in any order."""
+    """One archive, arrays in the graph's order, uncompressed, so that they can be mapped and written in any order."""
     if len(shards(graph.weights.items(), options)) > 1:
-        raise UnsupportedError("E-NPZ-SHARDS", None, "npz is written as one file only", hint="Use --to safetensors or --to gguf")
+        raise UnsupportedError(
+            "E-NPZ-SHARDS", None, "npz is written as one file only", hint="Use --to safetensors or --to gguf"
+        )
     entries = [
-        Entry(name + SUFFIX, header_bytes(held.dtype, held.shape), held, _comment(held.dtype)) for name, held in graph.weights.items()
+        Entry(name + SUFFIX, header_bytes(held.dtype, held.shape), held, _comment(held.dtype))
+        for name, held in graph.weights.items()
     ]
     strings = to_strings(graph)
     if strings:
@@ -108,7 +134,7 @@ def _comment(dtype: DType) -> bytes:
 
 
 def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
-    """Members whose bytes do not have their checksum; that sizes agree with headers is checked on reading."""
+    """Members with wrong checksums; sizes are checked against headers when reading."""
     archive = Archive(source)
     for member in archive.members.values():
         try:
@@ -118,16 +144,24 @@ def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
 
 
 def scan(source: Source, options: ReadOptions) -> Iterator[Finding]:
-    """Arrays of objects, which numpy can be told to unpickle, and members that are no arrays."""
+    """Object arrays, which numpy can be told to unpickle, and members that are not arrays."""
     archive = Archive(source)
     for member in archive.members.values():
         try:
             if _is_array(archive, member):
                 _header(archive, member, options)
             elif member.name != METADATA:
-                yield Finding("W-NPZ-MEMBER", "info", f"the member {member.name} is not an array", member.at, member.name)
+                yield Finding(
+                    "W-NPZ-MEMBER", "info", f"the member {member.name} is not an array", member.at, member.name
+                )
         except Error as error:
-            yield Finding(error.code, "danger" if isinstance(error, UnsafeFileError) else "error", error.why, error.offset, member.name)
+            yield Finding(
+                error.code,
+                "danger" if isinstance(error, UnsafeFileError) else "error",
+                error.why,
+                error.offset,
+                member.name,
+            )
 
 
 FORMAT = Format(
@@ -137,7 +171,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     layout=layout,
-    dtypes=frozenset(NAMES) | VOIDS,
+    dtypes=frozenset(NAMES) | VOID_TYPES,
     max_dims=MAX_DIMS,
     check=check,
     scan=scan,

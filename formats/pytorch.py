@@ -1,30 +1,31 @@
-"""PyTorch checkpoints: zip archives, TorchScript, the two formats before them, and plain pickles; read without torch and without running anything.
+"""PyTorch checkpoints: zip archives, TorchScript, the two earlier formats, and plain pickles; read without torch and
+without executing code.
 
-What lies in which container is told in `containers/torch_*.py`; here a file is recognised, and the weights are put into a graph.
+The containers are described in `containers/torch`; this module detects the format and puts the weights into a graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..runtime.dtype import BY_TORCH
-from ..runtime.errors import Error, FormatError
-from ..runtime.format import FileLayout, Finding, Format, ReadOptions, WriteOptions
-from ..runtime.graph import Graph
-from ..runtime.source import Source
-from ..runtime.storage import Storage
+from ..runtime.base.errors import Error, FormatError
+from ..runtime.contract.format import FileLayout, Finding, Format, ReadOptions, WriteOptions
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import BY_TORCH
+from ..runtime.tensor.file import Source
+from ..runtime.tensor.storage import Storage
 from .containers import tar, zip
-from .containers.pickle import Persistent
-from .containers.pickle_bytes import DAMAGED
-from .containers.pickle_names import load
-from .containers.pickle_scan import is_pickle, scan_file
-from .containers.shards import sharded
-from .containers.state_dict import fill
-from .containers.torch_archive import read_archive
-from .containers.torch_legacy import APPENDED, MAGIC, Checkpoint, carrier_of, read_stream
-from .containers.torch_records import Rebuilder, StorageRef
-from .containers.torch_tar import MEMBERS, read_tar
-from .containers.torch_writing import file
+from .containers.pickle.cursor import DAMAGED
+from .containers.pickle.machine import Persistent
+from .containers.shard_index import sharded
+from .containers.torch.allowed_names import load
+from .containers.torch.legacy_stream import APPENDED, MAGIC, Checkpoint, carrier_of, read_stream
+from .containers.torch.legacy_tar import MEMBERS, read_tar
+from .containers.torch.pickle_scan import is_pickle, scan_file
+from .containers.torch.state_dict import fill
+from .containers.torch.tensor_records import Rebuilder, StorageRef
+from .containers.torch.writer import file
+from .containers.torch.zip_archive import read_archive
 
 EDGE = 1 << 16
 SYSTEM_MEMBER = "sys_info"
@@ -33,7 +34,7 @@ WIDE = 1 << 40
 
 
 def sniff(source: Source) -> bool:
-    """A zip archive with a pickle in it, torch's old tar, or a pickle."""
+    """A zip archive with a pickle in it, torch's legacy tar, or a pickle."""
     if zip.looks_like(source):
         return _holds_pickle(source)
     return _is_torch_tar(source) if tar.looks_like(source) else is_pickle(source)
@@ -55,7 +56,7 @@ def _is_torch_tar(source: Source) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The weights as regions of the file, plain values beside them as metadata."""
+    """The weights as regions of the file, plain values as metadata."""
     graph = Graph(format="pytorch", files=[source.path])
     fill(graph, _checkpoint(source, options), options, source.budget.limits.depth)
     source.budget.entry(len(graph.weights), "tensors")
@@ -90,7 +91,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
 
 
 def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
-    """The checksums of an archive's members; torch can leave them out, and then they are 0."""
+    """Members with wrong checksums; torch can omit checksums, which are 0 then."""
     if not zip.looks_like(source):
         return
     archive = zip.Archive(source)

@@ -1,6 +1,6 @@
-"""Safetensors: the header's length in 8 bytes, a JSON header, then bytes that cover the file exactly once.
+"""Safetensors: the header's length in 8 bytes, a JSON header, then tensor data without gaps or overlaps.
 
-Source: the format section of the safetensors documentation, and its own tests for what a reader must refuse.
+Source: the format section of the safetensors documentation, and its own tests for what a reader must reject.
 """
 
 from __future__ import annotations
@@ -10,30 +10,50 @@ import math
 import struct
 from typing import Any
 
-from ..runtime.dtype import BY_SAFETENSORS, DType
-from ..runtime.errors import FormatError, UnsupportedError
-from ..runtime.format import FileLayout, Format, Piece, ReadOptions, WriteOptions
-from ..runtime.graph import Graph
-from ..runtime.json import parse
-from ..runtime.metadata import from_strings
-from ..runtime.source import Source
-from ..runtime.storage import Region
-from ..runtime.tensor import Tensor
-from .containers.shards import sharded
+from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.base.untrusted.json import parse
+from ..runtime.contract.format import FileLayout, Format, Piece, ReadOptions, WriteOptions
+from ..runtime.contract.metadata import from_strings
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import BY_SAFETENSORS, DType
+from ..runtime.tensor.file import Source
+from ..runtime.tensor.storage import Region
+from ..runtime.tensor.tensor import Tensor
+from .containers.shard_index import sharded
 
 WIDEST_FIRST = (
-    "U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "F8_E8M0", "F8_E4M3", "F8_E5M2",
-    "I8", "U8", "F6_E3M2", "F6_E2M3", "F4", "BOOL",
-)  # fmt: skip
-"""The order in which the safetensors library writes dtypes, so that the same tensors give the same file."""
+    "U64",
+    "I64",
+    "F64",
+    "C64",
+    "F32",
+    "U32",
+    "I32",
+    "BF16",
+    "F16",
+    "U16",
+    "I16",
+    "F8_E5M2FNUZ",
+    "F8_E4M3FNUZ",
+    "F8_E8M0",
+    "F8_E4M3",
+    "F8_E5M2",
+    "I8",
+    "U8",
+    "F6_E3M2",
+    "F6_E2M3",
+    "F4",
+    "BOOL",
+)
+"""Order in which the safetensors library writes dtypes, so that the same tensors give the same file."""
 MAX_DIMS = 64
 ALIGNMENT = 8
 MAX_ELEMENTS = 1 << 60
-"""Fewer than numpy can index in the widest dtype; lengths of zero do not make up for others."""
+"""Limit of elements, also with zero-length dimensions: below what numpy can index in the widest dtype."""
 
 
 def sniff(source: Source) -> bool:
-    """A header length that fits in 40 bits, followed by an opening brace."""
+    """A header length below 2**40, followed by an opening brace."""
     head = source.head(9)
     return head[8:] == b"{" and int.from_bytes(head[:8], "little") < 1 << 40
 
@@ -55,47 +75,66 @@ def read(source: Source, options: ReadOptions) -> Graph:
 
 def _header(source: Source) -> tuple[dict[str, Any], int]:
     if source.size < 8:
-        raise FormatError("E-ST-SHORT", source.path, "too short for the header length", at=0, expected="8 bytes", found=source.size)
+        raise FormatError(
+            "E-ST-SHORT", source.path, "too short for the header length", at=0, expected="8 bytes", found=source.size
+        )
     length = int.from_bytes(source.read(0, 8), "little")
     if length > source.size - 8:
         raise FormatError(
-            "E-ST-HEADER-LENGTH", source.path, f"the header claims {length:,} bytes, the file has {source.size - 8:,} after its length",
-            at=0, hint="The download is cut short, or this is not a safetensors file",
+            "E-ST-HEADER-LENGTH",
+            source.path,
+            f"the header claims {length:,} bytes, the file has {source.size - 8:,} after its length",
+            at=0,
+            hint="The file is truncated, or not a safetensors file",
         )
     source.budget.charge(length, "the safetensors header", at=0)
     data = source.read(8, length)
     if data[:1] != b"{" or not data.rstrip(b" ").endswith(b"}"):
-        raise FormatError("E-ST-JSON", source.path, "the header does not start with '{' and end with '}' and spaces", at=8)
+        raise FormatError(
+            "E-ST-JSON", source.path, "the header does not start with '{' and end with '}' and spaces", at=8
+        )
     header = parse(data, source, 8, "E-ST-JSON")
     source.budget.entry(len(header), "tensors", at=8)
     return header, 8 + length
 
 
 def _entry(source: Source, name: str, value: Any) -> tuple[str, DType, tuple[int, ...], int, int]:
-    def refuse(code: str, why: str, **sides: Any) -> FormatError:
+    def malformed(code: str, why: str, **sides: Any) -> FormatError:
         return FormatError(code, source.path, f"tensor {name!r} {why}", at=8, **sides)
 
     if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
         found = sorted(value) if isinstance(value, dict) else type(value).__name__
-        raise refuse("E-ST-ENTRY", "has the wrong keys", expected="dtype, shape, data_offsets", found=found)
+        raise malformed("E-ST-ENTRY", "has the wrong keys", expected="dtype, shape, data_offsets", found=found)
     shape, offsets = value["shape"], value["data_offsets"]
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise refuse("E-ST-ENTRY", f"has shape {str(shape)[:80]} and data_offsets {str(offsets)[:80]}, which are not ascending non-negative integers")
+        raise malformed(
+            "E-ST-ENTRY",
+            f"has shape {str(shape)[:80]} and data_offsets {str(offsets)[:80]}, which are not ascending non-negative "
+            "integers",
+        )
     if len(shape) > MAX_DIMS:
-        raise refuse("E-ST-SHAPE", "has too many dimensions", expected=f"at most {MAX_DIMS}", found=len(shape))
+        raise malformed("E-ST-SHAPE", "has too many dimensions", expected=f"at most {MAX_DIMS}", found=len(shape))
     if math.prod(length or 1 for length in shape) >= MAX_ELEMENTS:
-        raise refuse("E-ST-SHAPE", f"has the shape {shape}, which is more than any memory can address")
+        raise malformed("E-ST-SHAPE", f"has the shape {shape}, which is more than any memory can address")
     dtype = BY_SAFETENSORS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
     if dtype is None:
         raise UnsupportedError(
-            "E-ST-DTYPE", source.path, f"tensor {name!r} has the unknown dtype {str(value['dtype'])[:80]!r}", at=8,
-            hint=f"Known are: {', '.join(WIDEST_FIRST)}",
+            "E-ST-DTYPE",
+            source.path,
+            f"tensor {name!r} has the unknown dtype {str(value['dtype'])[:80]!r}",
+            at=8,
+            hint=f"Known dtypes: {', '.join(WIDEST_FIRST)}",
         )
     need, have = dtype.nbytes(math.prod(shape)), offsets[1] - offsets[0]
     if need is None:
-        raise refuse("E-ST-SIZE", f"of {dtype.safetensors} {shape} does not fill whole bytes")
+        raise malformed("E-ST-SIZE", f"of {dtype.safetensors} {shape} does not fill whole bytes")
     if need != have:
-        raise refuse("E-ST-SIZE", f"of {dtype.safetensors} {shape} does not match its data_offsets", expected=f"{need:,} bytes", found=f"{have:,}")
+        raise malformed(
+            "E-ST-SIZE",
+            f"of {dtype.safetensors} {shape} does not match its data_offsets",
+            expected=f"{need:,} bytes",
+            found=f"{have:,}",
+        )
     return name, dtype, tuple(shape), offsets[0], offsets[1]
 
 
@@ -107,16 +146,29 @@ def _check_cover(source: Source, entries: list[tuple[str, DType, tuple[int, ...]
     start, position = source.size - length, 0
     for name, _, _, begin, end in sorted(entries, key=lambda entry: (entry[3], entry[4])):
         if begin != position:
-            code, why = ("E-ST-OVERLAP", "overlaps the tensor before it") if begin < position else ("E-ST-HOLE", "leaves a hole before it")
-            raise FormatError(code, source.path, f"tensor {name!r} {why}", at=start + begin, expected=position, found=begin)
+            code, why = (
+                ("E-ST-OVERLAP", "overlaps the tensor before it")
+                if begin < position
+                else ("E-ST-HOLE", "leaves a gap before it")
+            )
+            raise FormatError(
+                code, source.path, f"tensor {name!r} {why}", at=start + begin, expected=position, found=begin
+            )
         position = end
     if position > length:
         raise FormatError(
-            "E-ST-TRUNCATED", source.path, f"{position - length:,} bytes of tensor data are missing", at=source.size,
-            expected=f"{start + position:,} bytes", found=f"{source.size:,}", hint="The download is cut short; fetch the file again",
+            "E-ST-TRUNCATED",
+            source.path,
+            f"{position - length:,} bytes of tensor data are missing",
+            at=source.size,
+            expected=f"{start + position:,} bytes",
+            found=f"{source.size:,}",
+            hint="The file is truncated; download it again",
         )
     if position < length:
-        raise FormatError("E-ST-TRAILING", source.path, f"{length - position:,} bytes follow the last tensor", at=start + position)
+        raise FormatError(
+            "E-ST-TRAILING", source.path, f"{length - position:,} bytes follow the last tensor", at=start + position
+        )
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
@@ -125,7 +177,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
 
 
 def ordered(weights: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
-    """By dtype, the widest first, so that every tensor is aligned; then by name."""
+    """By dtype, widest first, so that every tensor is aligned; then by name."""
     return sorted(weights.items(), key=lambda item: (WIDEST_FIRST.index(str(item[1].dtype.safetensors)), item[0]))
 
 
@@ -134,12 +186,18 @@ def _file(name: str, group: list[tuple[str, Tensor]], metadata: dict[str, str]) 
     offsets = [0]
     for tensor_name, tensor in group:
         offsets.append(offsets[-1] + tensor.nbytes)
-        header[tensor_name] = {"dtype": tensor.dtype.safetensors, "shape": list(tensor.shape), "data_offsets": offsets[-2:]}
+        header[tensor_name] = {
+            "dtype": tensor.dtype.safetensors,
+            "shape": list(tensor.shape),
+            "data_offsets": offsets[-2:],
+        }
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     start = 8 + len(text)
     pieces = [Piece(0, struct.pack("<Q", len(text)) + text)]
-    pieces += [Piece(start + offset, tensor) for offset, (_, tensor) in zip(offsets, group, strict=False) if tensor.nbytes]
+    pieces += [
+        Piece(start + offset, tensor) for offset, (_, tensor) in zip(offsets, group, strict=False) if tensor.nbytes
+    ]
     return FileLayout(name, start + offsets[-1], tuple(pieces))
 
 

@@ -1,32 +1,33 @@
-"""whisper.cpp's ``ggml-*.bin``: eleven hyper-parameters, mel filters, vocabulary, tensors without padding.
+"""whisper.cpp ``ggml-*.bin``: eleven hyper-parameters, mel filters, vocabulary, tensors without padding.
 
-The mel filters become the weight ``mel_filters``, f32 [n_mels, frequencies]. The vocabulary holds the text tokens only (whisper.cpp makes up
-the names of special ones and timestamps) as raw bytes. ``ftype`` is 1000 times the quantization version plus the kind of file; the
-version says how blocks are laid out, see `ops/quants/legacy.py`. Sources: whisper.cpp's models/convert-pt-to-ggml.py and loader.
+The mel filters become the weight ``mel_filters``, f32 [n_mels, frequencies]. The vocabulary has the text tokens only
+(whisper.cpp derives the names of special tokens and timestamps) as raw bytes. ``ftype`` is 1000 times the quantization
+version plus the file type; the version determines the block layouts, see `ops/quants/pre_gguf.py`. Sources:
+whisper.cpp's models/convert-pt-to-ggml.py and loader.
 """
 
 from __future__ import annotations
 
-from ..runtime.dtype import F32
-from ..runtime.errors import FormatError, UnsupportedError
-from ..runtime.format import Format, ReadOptions
-from ..runtime.graph import Graph
-from ..runtime.source import Source
-from ..runtime.storage import Region
-from ..runtime.tensor import Tensor
+from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.contract.format import Format, ReadOptions
+from ..runtime.ir.graph import Graph
+from ..runtime.tensor.dtype import F32
+from ..runtime.tensor.file import Source
+from ..runtime.tensor.storage import Region
+from ..runtime.tensor.tensor import Tensor
 from .containers import ggml_records
-from .containers.fields import Fields
+from .containers.binary_fields import Fields
 from .containers.ggml_records import FTYPES, TYPES, UNVERSIONED, WHISPER
 
 MAX_DIMS = 4
 FILTERS = "mel_filters"
 VERSION_FACTOR = 1000
 GLOBAL, AUDIO_LAYER, TEXT_LAYER = 11, 15, 24
-"""Tensors of a model beside its layers, of an encoder layer, and of a decoder layer."""
+"""Number of tensors outside of layers, of an encoder layer, and of a decoder layer."""
 
 
 def sniff(source: Source) -> bool:
-    """The unversioned magic number, followed by hyper-parameters that fit whisper's only."""
+    """The unversioned magic number, followed by hyper-parameters of a whisper model."""
     return ggml_records.magic(source) == UNVERSIONED and ggml_records.family(source) == "whisper"
 
 
@@ -34,23 +35,40 @@ def read(source: Source, options: ReadOptions) -> Graph:
     """The filters, then the tensors in the file's order; hyper-parameters and vocabulary as metadata."""
     fields = Fields(source, "E-GGML-TRUNCATED")
     if fields.bytes(4, "the magic number") != UNVERSIONED:
-        raise FormatError("E-GGML-MAGIC", source.path, "does not start with GGML's magic number", at=0, expected=UNVERSIONED, found=source.head(4))
+        raise FormatError(
+            "E-GGML-MAGIC",
+            source.path,
+            "does not start with GGML's magic number",
+            at=0,
+            expected=UNVERSIONED,
+            found=source.head(4),
+        )
     values = fields.ints(len(WHISPER), "the hyper-parameters")
     hparams = dict(zip(WHISPER, values, strict=True))
     filters = fields.ints(2, "the size of the mel filters")
     if not ggml_records.fits_whisper([*values, *filters]):
         shown = ", ".join(f"{name} {value}" for name, value in hparams.items())
-        why = f"the hyper-parameters are not those of a whisper model: {shown}, {filters[0]} mel filters of {filters[1]}"
+        why = (
+            f"the hyper-parameters are not those of a whisper model: {shown}, {filters[0]} mel filters of {filters[1]}"
+        )
         raise FormatError("E-GGML-HPARAMS", source.path, why, at=4)
     version, hparams["ftype"] = divmod(hparams["ftype"], VERSION_FACTOR)
     if version not in range(len(TYPES)) or hparams["ftype"] not in FTYPES:
-        why = f"quantization version {version} or kind of file {hparams['ftype']} is not known"
-        raise UnsupportedError("E-GGML-FTYPE", source.path, why, at=4, expected=f"versions 0 to {len(TYPES) - 1}, kinds 0 to 18")
+        why = f"unknown quantization version {version} or file type {hparams['ftype']}"
+        raise UnsupportedError(
+            "E-GGML-FTYPE", source.path, why, at=4, expected=f"versions 0 to {len(TYPES) - 1}, kinds 0 to 18"
+        )
     size = 4 * filters[0] * filters[1]
     mel = Tensor(F32, filters, Region(source, fields.skip(size, "the mel filters"), size))
     (count,) = fields.ints(1, "the number of tokens")
     if not 0 <= count <= hparams["n_vocab"]:
-        raise FormatError("E-GGML-VOCAB", source.path, f"there are {count:,} tokens", at=fields.at - 4, expected=f"at most {hparams['n_vocab']:,}")
+        raise FormatError(
+            "E-GGML-VOCAB",
+            source.path,
+            f"there are {count:,} tokens",
+            at=fields.at - 4,
+            expected=f"at most {hparams['n_vocab']:,}",
+        )
     tokens, _ = ggml_records.vocabulary(fields, count, False)
     graph = Graph(format="whisper", files=[source.path])
     graph.metadata = {f"whisper.{name}": value for name, value in hparams.items()}
@@ -58,7 +76,11 @@ def read(source: Source, options: ReadOptions) -> Graph:
     graph.weights = {record.name: record.tensor for record in ggml_records.records(fields, TYPES[version], MAX_DIMS, 1)}
     _check_complete(graph, source, hparams)
     if FILTERS in graph.weights:
-        raise FormatError("E-GGML-TWICE", source.path, f"a tensor has the name {FILTERS!r}, which stands for the filters of the header")
+        raise FormatError(
+            "E-GGML-TWICE",
+            source.path,
+            f"a tensor has the name {FILTERS!r}, which stands for the filters of the header",
+        )
     graph.weights = {FILTERS: mel, **graph.weights}
     return graph
 
@@ -66,18 +88,21 @@ def read(source: Source, options: ReadOptions) -> Graph:
 def _check_complete(graph: Graph, source: Source, hparams: dict[str, int]) -> None:
     total = GLOBAL + AUDIO_LAYER * hparams["n_audio_layer"] + TEXT_LAYER * hparams["n_text_layer"]
     if not graph.weights:
-        graph.note("W-GGML-EMPTY", "the file ends after the vocabulary, like whisper.cpp's test files: it has no weights")
+        graph.note(
+            "W-GGML-EMPTY", "the file ends after the vocabulary, like whisper.cpp's test files: it has no weights"
+        )
     elif len(graph.weights) < total:
         raise FormatError(
-            "E-GGML-TRUNCATED", source.path, f"{total - len(graph.weights):,} tensors are missing", at=source.size,
-            expected=f"{total:,} tensors", found=f"{len(graph.weights):,}", hint="The download is cut short; fetch the file again",
+            "E-GGML-TRUNCATED",
+            source.path,
+            f"{total - len(graph.weights):,} tensors are missing",
+            at=source.size,
+            expected=f"{total:,} tensors",
+            found=f"{len(graph.weights):,}",
+            hint="The file is truncated; download it again",
         )
 
 
 FORMAT = Format(
-    name="whisper",
-    title="whisper.cpp models (ggml-*.bin)",
-    suffixes=(".whisper.bin",),
-    sniff=sniff,
-    read=read,
+    name="whisper", title="whisper.cpp models (ggml-*.bin)", suffixes=(".whisper.bin",), sniff=sniff, read=read
 )

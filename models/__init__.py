@@ -1,19 +1,17 @@
-"""Architectures, one file per family: which weights it has under which names, and how they make a graph."""
+"""Model architectures, one file per family: hyper-parameters, weight bindings and graph builders."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..runtime.plugin.provided import Provided
+
+PROVIDED = Provided(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-    from .language.model import LanguageModel
-
-    load: Callable[..., LanguageModel]
+    load: Callable[..., Any]
 else:
-
-    def __getattr__(name: str) -> Any:
-        if name == "load":  # opening files is the composition root's
-            return importlib.import_module("..convert.modelling", __name__).load
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = PROVIDED.get

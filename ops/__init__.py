@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..runtime.plugin.provided import Provided
+
+PROVIDED = Provided(__name__)
 
 if TYPE_CHECKING:
-    from ..runtime.graph import Graph
+    from collections.abc import Callable
 
-
-def missing(model: str | os.PathLike[str] | Graph) -> list[tuple[str, str, int | None, int, str]]:
-    """Operators of a model that cannot be run here, as (op, domain, opset, nodes, why); empty when all can."""
-    from ..runtime import registry
-
-    found: Any = registry.load("convert.running", "coverage", "missing_of")(model)
-    return list(found)
+    missing: Callable[..., list[tuple[str, str, int | None, int, str]]]
+else:
+    __getattr__ = PROVIDED.get

@@ -1,1 +1,1 @@
-"""The nouns and the engine: dtypes, tensors, graph, contracts, registries, errors, limits. Knows no concrete op, format or model."""
+"""The runtime: tensors, graphs, passes, planning and execution. It imports no operator, format or model."""

@@ -1,4 +1,4 @@
-"""``cache``: machine code that was compiled for this processor, which later runs find again."""
+"""``cache``: shows, fills and clears the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ...runtime.errors import printable
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import printable
+from ..cli import shared_options
+from ..console.output import current
 
 EXAMPLES = {
     "": ("info", "warm model.gguf", "clear --unused 30"),
@@ -27,61 +27,81 @@ def _examples(command: str) -> str:
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
     """Show, fill and clear the cache of compiled machine code.
 
-    It lies in $XDG_CACHE_HOME or ~/.cache. What is in it is known by the sources it is made of and by the processor, and is made again where it
-    is missing.
+    It is in $XDG_CACHE_HOME or ~/.cache. Entries are keyed by a digest of their sources and by the processor; missing
+    ones are compiled again.
     """
 
 
 @COMMAND.command("info", epilog=_examples("info"))
-@arguments.options()
+@shared_options.options()
 def info(**values: Any) -> None:
-    """Say where the cache lies and what it holds."""
-    from ...runtime import machine
-    from ..warming import kept
+    """Show the path and the contents of the cache."""
+    from ...runtime.jit import code_cache
+    from ..run.kernel_cache import usage
 
-    out, found = current(), kept()
-    out.say(printable(str(machine.cache())))
-    out.table(("folder", "files", "bytes"), [(each.name, f"{each.files:,}", f"{each.nbytes:,}") for each in found], right=(1, 2))
+    out, found = current(), usage()
+    out.say(printable(str(code_cache.cache())))
+    out.table(
+        ("folder", "files", "bytes"),
+        [(each.name, f"{each.files:,}", f"{each.nbytes:,}") for each in found],
+        right=(1, 2),
+    )
     folders = [{"name": each.name, "files": each.files, "bytes": each.nbytes} for each in found]
-    out.emit({"folder": str(machine.cache()), "folders": folders, "bytes": sum(each.nbytes for each in found)})
+    out.emit({"folder": str(code_cache.cache()), "folders": folders, "bytes": sum(each.nbytes for each in found)})
 
 
 @COMMAND.command("warm", epilog=_examples("warm"))
-@click.argument("models", metavar="[MODEL]...", nargs=-1, type=arguments.PATH)
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads that the models will run with (default: the cores).")
-@click.option("--dim", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension that inputs are made up with (default 1).")
-@arguments.options(arguments.READING)
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=shared_options.PATH)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Threads that the models will run with (default: the number of cores).",
+)
+@click.option(
+    "--dim", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of the inputs (default 1)."
+)
+@shared_options.options(shared_options.READING)
 def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], **values: Any) -> None:
-    """Compile ahead what models run with.
+    """Compile the kernels of models ahead of time.
 
-    Without a MODEL: the encoders and decoders of all block types, and what language models of common families and types run with. No kernel
-    is compiled for one shape alone, so that models run in all shapes without a compiler afterwards.
+    Without a MODEL: the encoders and decoders of all block types, and the kernels of common language models and types.
+    Kernels do not depend on shapes, so models then run with any shape without compiling.
     """
-    from ..running.feeds import dims
-    from ..warming import kept, warm_library, warm_model
+    from ..run.feeds import dims
+    from ..run.kernel_cache import usage, warm_library, warm_model
 
     out, rows = current(), []
-    before = sum(each.files for each in kept())
+    before = sum(each.files for each in usage())
     for model in models or (None,):
         began = time.perf_counter()
         if model is None:
             warm_library(threads)
         else:
-            warm_model(arguments.open_input(model, values), threads, dims(dim))
-        now = sum(each.files for each in kept())
+            warm_model(shared_options.open_input(model, values), threads, dims(dim))
+        now = sum(each.files for each in usage())
         rows.append({"model": model, "files": now - before, "seconds": time.perf_counter() - began})
-        out.say(f"{'the library' if model is None else printable(model)}: {now - before} new files in {rows[-1]['seconds']:.1f} s")
+        out.say(
+            f"{'the library' if model is None else printable(model)}: {now - before} new files in "
+            f"{rows[-1]['seconds']:.1f} s"
+        )
         before = now
     out.emit({"inputs": list(models), "models": rows})
 
 
 @COMMAND.command("clear", epilog=_examples("clear"))
-@click.option("--unused", type=click.FloatRange(0), default=0, metavar="DAYS", help="Only what nothing used for so many days (default: everything).")
-@arguments.options()
+@click.option(
+    "--unused",
+    type=click.FloatRange(0),
+    default=0,
+    metavar="DAYS",
+    help="Only entries unused for DAYS days (default: all entries).",
+)
+@shared_options.options()
 def clear(unused: float, **values: Any) -> None:
-    """Delete what the cache holds."""
-    from ..warming import cleared
+    """Delete the contents of the cache."""
+    from ..run.kernel_cache import delete_unused
 
-    gone = cleared(unused)
+    gone = delete_unused(unused)
     current().say(f"{gone.files:,} files deleted, {gone.nbytes:,} bytes")
     current().emit({"files": gone.files, "bytes": gone.nbytes})

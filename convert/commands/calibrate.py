@@ -1,4 +1,4 @@
-"""``calibrate``: the ranges that a network's values take on data, for quantizing them."""
+"""``calibrate``: activation ranges of a network on data, for quantization."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ...runtime.errors import UsageError
-from ...runtime.units import counted
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
+from ..cli import shared_options
+from ..console.output import current
 
 EPILOG = """\b
 Examples
@@ -20,30 +20,46 @@ Examples
 
 
 @click.command("calibrate", epilog=EPILOG)
-@click.argument("model", metavar="MODEL", type=arguments.PATH)
-@click.option("-d", "--data", required=True, metavar="DATA", type=arguments.PATH, help="npz, a folder of npz, or a folder of npy for each input.")
-@click.option("-o", "--output", "--outfile", required=True, metavar="FILE.json", type=arguments.TEXT_OUT, help="Where the ranges go.")
-@click.option("--resume", is_flag=True, help="Add to what the output already holds.")
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
+@click.option(
+    "-d",
+    "--data",
+    required=True,
+    metavar="DATA",
+    type=shared_options.PATH,
+    help="npz, a folder of npz, or a folder of npy for each input.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "--outfile",
+    required=True,
+    metavar="FILE.json",
+    type=shared_options.TEXT_OUT,
+    help="Output file of the ranges.",
+)
+@click.option("--resume", is_flag=True, help="Add to the histograms that the output already holds.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@arguments.options(arguments.DEVICE, arguments.READING)
+@shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802
-    """Run MODEL on data and save the ranges of its values.
+    """Run MODEL on data and save the ranges of its activations.
 
-    Each value keeps a histogram of constant size, however much data there is. quantize --calib makes ranges of them by any --method.
+    Each value has a histogram of constant size, whatever the amount of data. quantize --calib computes ranges from the
+    histograms by any --method.
     """
-    from ..quantizing import calibrating, network
-    from ..replacing import refuse_existing, replacing
+    from ..console.atomic_replace import refuse_existing, replacing
+    from ..quantize.network import calibrate, quantize_network
 
     refuse_existing(output, force=force or resume)
-    placed = arguments.device(values)
-    graph = arguments.open_input(model, values)
+    placed = shared_options.device(values)
+    graph = shared_options.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
-    network.simplified(graph)
-    before = calibrating.read(output) if resume else None
-    found = calibrating.calibrate(graph, calibrating.samples(data, graph), before, placed=placed)
+    quantize_network.simplified(graph)
+    before = calibrate.read(output) if resume else None
+    found = calibrate.calibrate(graph, calibrate.samples(data, graph), before, placed=placed)
     with replacing(output, force=force or resume) as file:
-        file.write(calibrating.dump(found))
+        file.write(calibrate.dump(found))
     odd = {name: one.odd for name, one in found.seen.items() if one.odd}
     current().say(f" seen     {counted(len(found.seen), 'value')} in {counted(found.samples, 'sample')}")
     for name, count in list(odd.items())[:5]:

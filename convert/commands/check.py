@@ -1,4 +1,4 @@
-"""``check``: whether model files keep every rule of their formats."""
+"""``check``: verifies that model files follow every rule of their formats."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import Error, UsageError, printable
-from ...runtime.units import counted
-from .. import arguments
-from ..output import current, human_size
+from ...runtime.base.errors import Error, UsageError, printable
+from ...runtime.base.units import counted
+from ..cli import shared_options
+from ..console.output import current, human_size
 
 if TYPE_CHECKING:
-    from ..check import Checked
+    from ..check.check import Checked
 
 EPILOG = """\b
 Examples
@@ -26,14 +26,14 @@ Examples
 
 
 @click.command("check", epilog=EPILOG)
-@click.argument("paths", metavar="FILE|DIR|hf://...", nargs=-1, required=True, type=arguments.PATH)
-@click.option("--strict", is_flag=True, help="Warnings fail the check too.")
-@arguments.options(arguments.READING, arguments.PROGRESS)
+@click.argument("paths", metavar="FILE|DIR|hf://...", nargs=-1, required=True, type=shared_options.PATH)
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@shared_options.options(shared_options.READING, shared_options.PROGRESS)
 def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Check models: format rules, checksums, every byte.
 
-    Exits with 1 when there are errors, with 3 when a file cannot be read at all. Several models are all checked, whatever is wrong with one; the
-    exit code is the largest of theirs. A directory of separate models is checked model by model.
+    Exits with 1 when there are errors, with 3 when a file cannot be read at all. All given models are checked; the exit
+    code is the largest of theirs. A directory of separate models is checked model by model.
     """
     models = [each for path in paths for each in _models(path, values)]
     reports = [_report(each, strict, values, alone=len(models) == 1) for each in models]
@@ -43,13 +43,21 @@ def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa
         current().emit(reports[0], ok=not code)
         return code
     rows = [
-        ("✗" if report["exit_code"] else "✓", _severe(report, "error", "danger"), _severe(report, "warning"), f"{report['tensors']:,}",
-         human_size(report["bytes"]), report["path"])
+        (
+            "✗" if report["exit_code"] else "✓",
+            _severe(report, "error", "danger"),
+            _severe(report, "warning"),
+            f"{report['tensors']:,}",
+            human_size(report["bytes"]),
+            report["path"],
+        )
         for report in reports
-    ]  # fmt: skip
+    ]
     current().table(("", "errors", "warnings", "tensors", "size", "model"), rows, right=(1, 2, 3, 4))
     failed = sum(report["exit_code"] != 0 for report in reports)
-    current().say(f"{'✗' if code else '✓'} {counted(len(reports), 'model')}: {len(reports) - failed} passed, {failed} failed")
+    current().say(
+        f"{'✗' if code else '✓'} {counted(len(reports), 'model')}: {len(reports) - failed} passed, {failed} failed"
+    )
     joined = {key: [item for report in reports for item in report[key]] for key in ("inputs", "findings")}
     sums = {key: sum(report[key] for report in reports) for key in ("tensors", "bytes")}
     current().emit({**joined, **sums, "models": reports}, ok=not code)
@@ -61,11 +69,11 @@ def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
     if not os.path.isdir(path) or values["source_format"] is not None:
         yield path
         return
-    from ..directory import weights
-    from ..opening import open_model
+    from ..open.model_directory import weights
+    from ..open.open_model import open_model
 
     try:
-        open_model(path, arguments.read_options(values), upgraded=False, dequantized=False)
+        open_model(path, shared_options.read_options(values), upgraded=False, dequantized=False)
     except UsageError as error:
         if error.code != "E-DIR-CHOICE":
             raise
@@ -78,18 +86,27 @@ def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
 
 def _report(path: str, strict: bool, values: dict[str, Any], *, alone: bool) -> dict[str, Any]:
     """What was found in a model, shown to people; an error that ends its reading is raised where it is the only one."""
-    from ..check import check
-    from ..findings import Located, counts
+    from ..check.check import check
+    from ..check.finding import Located, counts
 
     reading = {"format": values["source_format"], "revision": values["revision"], "offline": values["offline"]}
     try:
-        checked: Checked = check(path, arguments.read_options(values), **reading, progress=arguments.progress(values))
+        checked: Checked = check(
+            path, shared_options.read_options(values), **reading, progress=shared_options.progress(values)
+        )
     except Error as error:
         if alone:
             raise
         found = Located.of_error(error.file or path, error)
         current().say(f"✗ {error}")
-        return {"path": path, "exit_code": error.exit_code, "inputs": [path], "tensors": 0, "bytes": 0, "findings": [found.to_json()]}
+        return {
+            "path": path,
+            "exit_code": error.exit_code,
+            "inputs": [path],
+            "tensors": 0,
+            "bytes": 0,
+            "findings": [found.to_json()],
+        }
     code = checked.exit_code or int(strict and any(finding.severity == "warning" for finding in checked.findings))
     if checked.findings:
         current().lines(checked.table())

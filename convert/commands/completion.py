@@ -1,12 +1,12 @@
-"""``completion``: the script that teaches a shell to complete commands, options, formats and dtypes."""
+"""``completion``: shell completion script for commands, options, formats and dtypes."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
 
-from .. import arguments
-from ..output import current
+from ..cli import shared_options
+from ..console.output import current
 
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = """\b
@@ -19,10 +19,10 @@ Examples
 
 @click.command("completion", epilog=EPILOG)
 @click.argument("shell", type=click.Choice(SHELLS))
-@arguments.options()
+@shared_options.options()
 def COMMAND(shell: str) -> None:  # noqa: N802 (the name that the registry looks for)
     """Print the completion script for a shell."""
-    from ..cli import PROGRAM, cli
+    from ..cli.main import PROGRAM, cli
 
     kind = get_completion_class(shell)
     assert kind is not None

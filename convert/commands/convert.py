@@ -1,4 +1,4 @@
-"""``convert``: a model in one format becomes the same model in another."""
+"""``convert``: converts models between formats."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError
-from .. import arguments, destination
-from ..output import current, human_size, notes_json
+from ...runtime.base.errors import UsageError
+from ..cli import output_path, shared_options
+from ..console.output import current, notes_json
+from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
-    from ..pipeline import Report
-    from ..plan import Plan
+    from ..write.plan import Plan
 
 EPILOG = """\b
 Examples
@@ -24,19 +24,27 @@ Examples
 """
 
 
-@click.command("convert", cls=destination.Writing, epilog=EPILOG)
-@click.argument("inputs", metavar="IN...", type=arguments.PATH, nargs=-1, required=True)
-@destination.output
-@click.option("--quantize", metavar="TYPE", help="Quantize too, in the same pass: Q4_K_M ...; candle-convert quantize has all options.")
-@arguments.options(
-    arguments.OUTPUT, arguments.VALUES, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING, arguments.GRAPHS, arguments.CARRYING,
-    arguments.PLACING, arguments.READING,
+@click.command("convert", cls=output_path.Writing, epilog=EPILOG)
+@click.argument("inputs", metavar="IN...", type=shared_options.PATH, nargs=-1, required=True)
+@output_path.output
+@click.option("--quantize", metavar="TYPE", help="Also quantize: Q4_K_M ...; candle-convert quantize has all options.")
+@shared_options.options(
+    shared_options.OUTPUT,
+    shared_options.VALUES,
+    shared_options.MERGING,
+    shared_options.CHOOSING,
+    shared_options.SHARDING,
+    shared_options.GRAPHS,
+    shared_options.CARRYING,
+    shared_options.PLACING,
+    shared_options.READING,
 )
 def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Convert models IN to OUT: format, dtype, names, sharding.
 
-    IN are files, directories or hf:// repositories. Formats come from the content of IN and the suffix of OUT. OUT may be a directory,
-    which then also gets the tokenizer and configuration files. The old output stays until the new one is complete and verified.
+    IN are files, directories or hf:// repositories. The input format is detected by content, the output format is
+    chosen by suffix. If OUT is a directory, it also gets the tokenizer and configuration files. An existing output is
+    replaced only when the new one is complete and verified.
     """
     run(list(inputs), output, values)
 
@@ -46,38 +54,54 @@ def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     if values.get("quantize") is not None:
         _quantize(inputs, output, values)
         return
-    from ..plan import plan
+    from ..write.plan import plan
 
-    carry_out(plan(inputs, output, arguments.convert_options(values)), values)
+    run_plan(plan(inputs, output, shared_options.convert_options(values)), values)
 
 
 def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     """Convert and quantize in one pass."""
-    from .. import plan as planning
-    from ..quantizing.choosing import Wishes
-    from ..quantizing.plan import plan
-    from ..quantizing.request import Quantization
-    from ..quantizing.wording import pattern
+    from ..quantize.llama_options import pattern
+    from ..quantize.plan import plan
+    from ..quantize.recipe.choose_type import Wishes
+    from ..quantize.recipe.request import Quantization
+    from ..write import plan as planning
     from . import quantize
 
-    given = [option for option, value in (("--dtype", values["dtype"]), ("--keep-quantized", values["keep_quantized"])) if value]
+    given = [
+        option
+        for option, value in (("--dtype", values["dtype"]), ("--keep-quantized", values["keep_quantized"]))
+        if value
+    ]
     if given:
-        raise UsageError("E-OPTION", None, f"--quantize and {given[0]} contradict each other", hint="--tensor-type chooses types for single tensors")
-    options = arguments.convert_options({**values, "tensor_type": (), "keep_quantized": False})
+        raise UsageError(
+            "E-OPTION",
+            None,
+            f"--quantize and {given[0]} contradict each other",
+            hint="--tensor-type chooses types for single tensors",
+        )
+    options = shared_options.convert_options({**values, "tensor_type": (), "keep_quantized": False})
     format = planning.target_format(output, options)
     if format.graphs:
-        raise UsageError("E-OPTION", output, "--quantize is for GGUF outputs", hint="For ONNX use candle-convert quantize IN OUT int8")
+        raise UsageError(
+            "E-OPTION",
+            output,
+            "--quantize is for GGUF outputs",
+            hint="For ONNX use candle-convert quantize IN OUT int8",
+        )
     graph = planning.opened(inputs, format, options)
-    wanted = tuple((pattern(name), type) for name, type in (arguments.pair(text, "RE=TYPE") for text in values["tensor_type"]))
+    wanted = tuple(
+        (pattern(name), type) for name, type in (shared_options.pair(text, "RE=TYPE") for text in values["tensor_type"])
+    )
     noted = len(graph.notes)
     current().warn(graph.notes)
     made = plan(graph, output, Quantization(type=values["quantize"], wishes=Wishes(wanted)), options, inputs)
-    quantize.carry_out(made, values, noted)
+    quantize.run_plan(made, values, noted)
 
 
-def carry_out(made: Plan, values: dict[str, Any]) -> None:
+def run_plan(made: Plan, values: dict[str, Any]) -> None:
     """Show a plan, and unless it is a dry run, carry it out."""
-    from ..pipeline import execute
+    from ..write.pipeline import execute
 
     show_plan(made)
     if values["dry_run"]:
@@ -85,57 +109,10 @@ def carry_out(made: Plan, values: dict[str, Any]) -> None:
         current().say(" nothing written")
         current().emit({**plan_json(made), "warnings": notes_json(made.graph.notes)})
         return
-    arguments.refuse_report(values)
+    shared_options.refuse_report(values)
     current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
-    report = execute(made, arguments.progress(values))
+    report = execute(made, shared_options.progress(values))
     show_report(report, made)
     payload = report_json(report, made) if current().json or values.get("report") else {}
-    arguments.write_report(values.get("report"), payload)
+    shared_options.write_report(values.get("report"), payload)
     current().emit(payload)
-
-
-def show_plan(plan: Plan) -> None:
-    """What will be done."""
-    current().lines(str(plan))
-
-
-def show_report(report: Report, plan: Plan) -> None:
-    """What was done."""
-    current().warn(report.notes)
-    seconds = sum(report.seconds.values())
-    where = report.outputs[0] if len(report.outputs) == 1 else f"{len(report.outputs)} files in {plan.folder}"
-    if report.verified:
-        level = "every byte" if plan.options.verify == "full" else "samples"
-        lost = f" what was rounded; {report.overflows:,} values of the source are out of range" if report.overflows else ""
-        current().say(f" verify   {report.verified} of {report.tensors} tensors read back, {level} equal{lost}")
-    current().say(f"✓ {where}  {human_size(report.nbytes)} in {seconds:.1f} s")
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON."""
-    return {
-        "dry_run": True,
-        "inputs": plan.inputs,
-        "outputs": [{"path": str(plan.folder / file.name), "bytes": file.nbytes} for file in plan.files],
-        "tensors": {name: {"dtype": tensor.dtype.name, "shape": list(tensor.shape)} for name, tensor in plan.graph.weights.items()},
-        "bytes": plan.nbytes,
-        "peak_memory": plan.peak_memory,
-        "disk_free": plan.disk_free,
-    }
-
-
-def report_json(report: Report, plan: Plan) -> dict[str, Any]:
-    """A report as JSON; hashing the outputs takes another reading of them."""
-    from ..hashing import content_hash, file_sha256
-    from ..resources import peak_rss
-
-    return {
-        "inputs": report.inputs,
-        "outputs": [{"path": path, "bytes": file.nbytes, "sha256": file_sha256(path)} for path, file in zip(report.outputs, plan.files, strict=True)],
-        "content_hash": content_hash(plan.graph),
-        "tensors": report.tensors,
-        "verified": report.verified,
-        "warnings": notes_json(report.notes),
-        "timings": report.seconds,
-        "peak_rss": peak_rss(),
-    }

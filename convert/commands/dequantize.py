@@ -1,4 +1,4 @@
-"""``dequantize``: the weights of a quantized model become plain numbers again."""
+"""``dequantize``: converts quantized weights to floats."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .. import arguments, destination
-from .convert import carry_out
+from ..cli import output_path, shared_options
+from .convert import run_plan
 
 EPILOG = """\b
 Examples
@@ -18,30 +18,46 @@ Examples
 """
 
 
-@click.command("dequantize", cls=destination.Writing, epilog=EPILOG)
-@click.argument("source", metavar="IN", type=arguments.PATH)
-@destination.output
-@click.option("--dtype", "--outtype", default="f32", metavar="DTYPE", type=arguments.DTYPE, help="f32 (exact, the default), f16, bf16 ...")
-@click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN in a weight does.")
-@arguments.ALLOW_OVERFLOW
-@arguments.WEIGHTS_ONLY
-@arguments.options(arguments.OUTPUT, arguments.CHOOSING, arguments.SHARDING, arguments.CARRYING, arguments.PLACING, arguments.READING)
+@click.command("dequantize", cls=output_path.Writing, epilog=EPILOG)
+@click.argument("source", metavar="IN", type=shared_options.PATH)
+@output_path.output
+@click.option(
+    "--dtype",
+    "--outtype",
+    default="f32",
+    metavar="DTYPE",
+    type=shared_options.DTYPE,
+    help="f32 (exact, the default), f16, bf16 ...",
+)
+@click.option(
+    "--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="How to treat NaN in a weight."
+)
+@shared_options.ALLOW_OVERFLOW
+@shared_options.WEIGHTS_ONLY
+@shared_options.options(
+    shared_options.OUTPUT,
+    shared_options.CHOOSING,
+    shared_options.SHARDING,
+    shared_options.CARRYING,
+    shared_options.PLACING,
+    shared_options.READING,
+)
 def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Turn quantized weights into plain numbers.
+    """Convert quantized weights to floats.
 
-    Those of IN are GGUF blocks, or a directory in GPTQ, AWQ, bitsandbytes and the like. Other weights stay as they are. What quantizing lost does
-    not come back.
+    IN has GGUF block types, or is a directory in GPTQ, AWQ, bitsandbytes or a similar format. Other weights are copied.
+    Precision lost by quantization is not restored.
     """
-    from ..plan import plan_graph
-    from ..prequantized import unpack
-    from ..quantizing.dequantizing import dequantize
-    from ..sharding import refuse_inputs
+    from ..open.prequantized import unpack
+    from ..quantize.dequantize import dequantize
+    from ..write.plan import plan_graph
+    from ..write.shard import refuse_inputs
 
-    graph = arguments.open_input(source, values, dequantized=False)
+    graph = shared_options.open_input(source, values, dequantized=False)
     elsewhere = unpack(graph)
-    options = arguments.convert_options({**values, "dtype": None})
+    options = shared_options.convert_options({**values, "dtype": None})
     audits = dequantize(graph, values["dtype"], values["nan"], elsewhere)
     made = plan_graph(graph, Path(output), options, [source])
     made.casts.audits += audits
     refuse_inputs(made)
-    carry_out(made, values)
+    run_plan(made, values)

@@ -1,4 +1,4 @@
-"""``diff``: where two models differ, across formats and dtypes."""
+"""``diff``: differences between two models, across formats and dtypes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import printable
-from ...runtime.units import counted
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import printable
+from ...runtime.base.units import counted
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ..diff import Change, Difference
+    from ..compare.diff import Change, Difference
 
 EPILOG = """\b
 Examples
@@ -24,38 +24,46 @@ SHOWN = 60
 
 
 @click.command("diff", epilog=EPILOG)
-@click.argument("a", type=arguments.PATH)
-@click.argument("b", type=arguments.PATH)
-@click.option("--atol", type=click.FloatRange(min=0), default=0.0, metavar="X", help="Values may differ by X + RTOL * |b|.")
-@click.option("--rtol", type=click.FloatRange(min=0), default=0.0, metavar="X", help="See --atol. With a tolerance, dtypes may differ too.")
+@click.argument("a", type=shared_options.PATH)
+@click.argument("b", type=shared_options.PATH)
+@click.option(
+    "--atol", type=click.FloatRange(min=0), default=0.0, metavar="X", help="Values may differ by X + RTOL * |b|."
+)
+@click.option(
+    "--rtol",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="X",
+    help="See --atol. With a tolerance, dtypes may also differ.",
+)
 @click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches.")
-@click.option("--exclude", multiple=True, metavar="RE", help="All but tensors whose name matches.")
-@click.option("--rename", multiple=True, metavar="RE=REPL", help="Turn names of A into names of B: 'model\\.(.*)=\\1'.")
+@click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches.")
+@click.option("--rename", multiple=True, metavar="RE=REPL", help="Map names of A to names of B: 'model\\.(.*)=\\1'.")
 @click.option("--names-only", is_flag=True, help="Compare names, dtypes and shapes; read no values.")
 @click.option("--metadata/--no-metadata", default=True, help="Compare metadata and tokenizer files (default: yes).")
 @click.option("--all", "all_rows", is_flag=True, help="List equal tensors too.")
-@click.option("--from-b", metavar="FMT", type=arguments.FORMAT, help="Format of B; --from is that of A.")
-@arguments.options(arguments.READING, arguments.PROGRESS)
+@click.option("--from-b", metavar="FMT", type=shared_options.FORMAT, help="Format of B; --from is that of A.")
+@shared_options.options(shared_options.READING, shared_options.PROGRESS)
 def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Compare models A and B: names, dtypes, values, metadata.
 
-    Formats and dtypes may differ: values are compared as numbers. Where names follow two conventions, as in a Hugging
-    Face directory and a GGUF file, tensors are compared by the architecture that both models are of, and of their
-    metadata the hyper-parameters. Exits with 1 when anything differs, or when the names cannot be brought together.
+    Formats and dtypes may differ: values are compared as numbers. If names follow two conventions, as in a Hugging Face
+    directory and a GGUF file, tensors are matched by the architecture of both models, and only the hyper-parameters
+    of the metadata are compared. Exits with 1 when anything differs, or when the names cannot be matched.
     """
-    from ..diff import diff
+    from ..compare.diff import diff
 
     found = diff(
-        arguments.open_input(a, values, upgraded=False),
-        arguments.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False),
+        shared_options.open_input(a, values, upgraded=False),
+        shared_options.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False),
         atol=values["atol"],
         rtol=values["rtol"],
         include=values["include"],
         exclude=values["exclude"],
-        rename=[arguments.pair(text, "RE=REPL") for text in values["rename"]],
+        rename=[shared_options.pair(text, "RE=REPL") for text in values["rename"]],
         values=not values["names_only"],
         metadata=values["metadata"],
-        progress=arguments.progress(values),
+        progress=shared_options.progress(values),
     )
     show(found, all_rows=values["all_rows"])
     current().emit({"inputs": [a, b], **found.to_json()}, ok=found.same)

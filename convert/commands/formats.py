@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .. import arguments
-from ..output import current
+from ..cli import shared_options
+from ..console.output import current
 
 EPILOG = """\b
 Examples
@@ -17,17 +17,24 @@ Examples
 
 @click.command("formats", epilog=EPILOG)
 @click.option("--written", is_flag=True, help="Only formats that can be written.")
-@arguments.options()
+@shared_options.options()
 def COMMAND(written: bool) -> None:  # noqa: N802 (the name that the registry looks for)
-    """List the file formats. A file is recognised by its content."""
-    from .. import recognise
+    """List the file formats, which are detected by content."""
+    from ..open import detect_format
 
-    shown = [format for format in recognise.formats() if format.layout is not None or not written]
+    shown = [format for format in detect_format.formats() if format.layout is not None or not written]
     out = current()
     out.table(
         ("format", "read", "written", "dtypes", "suffixes", "title"),
         [
-            (format.name, "yes", "yes" if format.layout is not None else "", len(format.dtypes) or "", " ".join(format.suffixes), format.title)
+            (
+                format.name,
+                "yes",
+                "yes" if format.layout is not None else "",
+                len(format.dtypes) or "",
+                " ".join(format.suffixes),
+                format.title,
+            )
             for format in shown
         ],
         right=(3,),

@@ -1,4 +1,4 @@
-"""``graph``: a network made smaller, cut, renamed, typed, or written for another opset."""
+"""``graph``: simplifies, extracts, renames and types a network, or converts it to another opset."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
-from .. import arguments, destination
-from ..output import current
+from ...runtime.base.errors import UsageError, printable
+from ..cli import output_path, shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ...runtime.graph import Graph
+    from ...runtime.ir.graph import Graph
 
 EPILOG = """\b
 Examples
@@ -22,14 +22,26 @@ Examples
   candle-convert graph extract model.onnx part.onnx --outputs hidden
 """
 EXAMPLES = {
-    "simplify": ("simplify model.onnx slim.onnx", "simplify model.onnx slim.onnx --max-fold 16MiB", "simplify model.onnx slim.onnx --skip norm"),
-    "opset": ("opset model.onnx out.onnx", "opset model.onnx out.onnx --opset 21", "opset model.onnx out.onnx --opset 18 --dry-run"),
+    "simplify": (
+        "simplify model.onnx slim.onnx",
+        "simplify model.onnx slim.onnx --max-fold 16MiB",
+        "simplify model.onnx slim.onnx --skip norm",
+    ),
+    "opset": (
+        "opset model.onnx out.onnx",
+        "opset model.onnx out.onnx --opset 21",
+        "opset model.onnx out.onnx --opset 18 --dry-run",
+    ),
     "extract": (
         "extract model.onnx part.onnx --outputs hidden",
         "extract model.onnx part.onnx --inputs a --outputs c",
         "extract model.onnx part.onnx --outputs hidden --json",
     ),
-    "shapes": ("shapes model.onnx typed.onnx", "shapes model.onnx typed.onnx --dim batch=8", "shapes model.onnx typed.onnx --force"),
+    "shapes": (
+        "shapes model.onnx typed.onnx",
+        "shapes model.onnx typed.onnx --dim batch=8",
+        "shapes model.onnx typed.onnx --force",
+    ),
     "rename": (
         "rename model.onnx out.onnx --value x=image",
         "rename model.onnx out.onnx --dim batch=n",
@@ -53,82 +65,97 @@ def _command(name: str, *options: Any) -> Callable[[Callable[..., None]], Callab
     epilog = "\n".join(["\b", "Examples", *(f"  candle-convert graph {line}" for line in EXAMPLES[name])])
 
     def made(function: Callable[..., None]) -> Callable[..., None]:
-        groups = arguments.options(options, arguments.GRAPHS, arguments.PLACING, arguments.READING)
-        named = destination.output(groups(function))
-        return COMMAND.command(name, cls=destination.Writing, epilog=epilog)(click.argument("model", metavar="MODEL", type=arguments.PATH)(named))
+        groups = shared_options.options(options, shared_options.GRAPHS, shared_options.PLACING, shared_options.READING)
+        named = output_path.output(groups(function))
+        return COMMAND.command(name, cls=output_path.Writing, epilog=epilog)(
+            click.argument("model", metavar="MODEL", type=shared_options.PATH)(named)
+        )
 
     return made
 
 
 def _open(model: str, values: dict[str, Any]) -> Graph:
-    graph = arguments.open_input(model, values)
+    graph = shared_options.open_input(model, values)
     if not graph.outputs:
         raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
     return graph
 
 
 def _write(graph: Graph, model: str, output: str, values: dict[str, Any]) -> None:
-    from ..plan import plan_graph
-    from ..sharding import refuse_inputs
-    from .convert import carry_out
+    from ..write.plan import plan_graph
+    from ..write.shard import refuse_inputs
+    from .convert import run_plan
 
-    made = plan_graph(graph, Path(output), arguments.convert_options(values), [model])
+    made = plan_graph(graph, Path(output), shared_options.convert_options(values), [model])
     refuse_inputs(made)
-    carry_out(made, values)
+    run_plan(made, values)
 
 
 @_command(
     "simplify",
-    click.option("--max-fold", default="1MiB", metavar="SIZE", help="Bytes that a folded constant may have beyond its inputs (default 1MiB)."),
     click.option(
-        "--skip", multiple=True, metavar="PASS",
-        help="Leave out: inline, fold, identities, common, norm, bias, tidy, patterns, transposes, dead.",
+        "--max-fold",
+        default="1MiB",
+        metavar="SIZE",
+        help="Maximum growth in bytes of a folded constant over its inputs (default 1MiB).",
+    ),
+    click.option(
+        "--skip",
+        multiple=True,
+        metavar="PASS",
+        help="Skip a pass: inline, fold, identities, common, norm, bias, tidy, patterns, transposes, dead.",
     ),
 )
 def simplify(model: str, output: str, **values: Any) -> None:
     """Fold, merge and remove what changes nothing."""
-    from ...formats.containers.onnx_opsets import USUAL
-    from ...runtime.limits import size
-    from ...runtime.passes.simplify import PASSES, Simplify
+    from ...formats.containers.onnx.opset_lowering import DEFAULT_OPSET
+    from ...runtime.base.limits import size
+    from ...runtime.passes.simplification import PASSES, Simplify
 
     for name in values["skip"]:
         if name not in PASSES:
             raise UsageError("E-OPTION", None, f"unknown pass {name!r}", hint=f"Passes: {', '.join(PASSES)}")
     graph = _open(model, values)
     before = len(graph.nodes)
-    newest = values["opset"] or max(graph.opsets.get("", USUAL), USUAL)
-    Simplify(size(values["max_fold"]), frozenset(values["skip"]), newest, lambda line: current().say(f" {line}")).run(graph)
+    newest = values["opset"] or max(graph.opsets.get("", DEFAULT_OPSET), DEFAULT_OPSET)
+    Simplify(size(values["max_fold"]), frozenset(values["skip"]), newest, lambda line: current().say(f" {line}")).run(
+        graph
+    )
     current().say(f" nodes    {before} before, {len(graph.nodes)} after")
     _write(graph, model, output, values)
 
 
 @_command("opset")
 def opset(model: str, output: str, **values: Any) -> None:
-    """Write for another opset, by default the lowest that fits."""
+    """Convert to another opset, by default the lowest that fits."""
     _write(_open(model, values), model, output, values)
 
 
 @_command(
     "extract",
     click.option("--inputs", multiple=True, metavar="NAME", help="Values to cut at; they become inputs."),
-    click.option("--outputs", multiple=True, required=True, metavar="NAME", help="Values to compute; they become the outputs."),
+    click.option(
+        "--outputs", multiple=True, required=True, metavar="NAME", help="Values to compute; they become the outputs."
+    ),
 )
 def extract(model: str, output: str, **values: Any) -> None:
-    """Write the part between some values and others."""
-    from ...runtime.infer import infer
-    from ...runtime.passes.extract import extract as part
+    """Extract the subgraph between given values."""
+    from ...runtime.ir.shape_inference import infer
+    from ...runtime.passes.weights.extract_subgraph import extract as part
 
     graph = _open(model, values)
     infer(graph)
     _write(part(graph, values["inputs"], values["outputs"]), model, output, values)
 
 
-@_command("shapes", click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Fix a symbolic dimension first."))
+@_command(
+    "shapes", click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Fix a symbolic dimension first.")
+)
 def shapes(model: str, output: str, **values: Any) -> None:
-    """Write the inferred dtype and shape of every value."""
-    from ...runtime.infer import infer
-    from ...runtime.passes.rename import Rename
-    from ..running.feeds import dims
+    """Infer the dtype and shape of every value and write them."""
+    from ...runtime.ir.shape_inference import infer
+    from ...runtime.passes.weights.rename_values import Rename
+    from ..run.feeds import dims
 
     graph = _open(model, values)
     if values["dims"]:
@@ -145,15 +172,17 @@ def shapes(model: str, output: str, **values: Any) -> None:
 
 @_command(
     "rename",
-    click.option("--value", "names", multiple=True, metavar="OLD=NEW", help="An input, an output, a weight or a value between."),
+    click.option(
+        "--value", "names", multiple=True, metavar="OLD=NEW", help="An input, output, weight or intermediate value."
+    ),
     click.option("--dim", "dims", multiple=True, metavar="OLD=NEW", help="A symbolic dimension; NEW may be a number."),
 )
 def rename(model: str, output: str, **values: Any) -> None:
-    """Give values and symbolic dimensions other names."""
-    from ...runtime.passes.rename import Rename
+    """Rename values and symbolic dimensions."""
+    from ...runtime.passes.weights.rename_values import Rename
 
-    names = dict(arguments.pair(text, "--value OLD=NEW") for text in values["names"])
-    dims = dict(arguments.pair(text, "--dim OLD=NEW") for text in values["dims"])
+    names = dict(shared_options.pair(text, "--value OLD=NEW") for text in values["names"])
+    dims = dict(shared_options.pair(text, "--dim OLD=NEW") for text in values["dims"])
     graph = _open(model, values)
     Rename(names, {old: int(new) if new.isdecimal() else new for old, new in dims.items()}).run(graph)
     _write(graph, model, output, values)
@@ -162,28 +191,38 @@ def rename(model: str, output: str, **values: Any) -> None:
 @_command(
     "reduce",
     click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="As for run."),
-    click.option("--fails", metavar="COMMAND", help="Exits with other than 0 when the model {} fails; default: outputs differ from onnxruntime's."),
-    click.option("--rtol", type=float, default=1e-3, metavar="X", help="Difference that counts, relative to the greatest magnitude."),
-    click.option("--atol", type=float, default=1e-5, metavar="X", help="Difference that counts besides."),
-    *arguments.DEVICE,
+    click.option(
+        "--fails",
+        metavar="COMMAND",
+        help="Command that exits non-zero when the model {} fails (default: outputs differ from onnxruntime's).",
+    ),
+    click.option("--rtol", type=float, default=1e-3, metavar="X", help="Relative tolerance, by the largest magnitude."),
+    click.option("--atol", type=float, default=1e-5, metavar="X", help="Absolute tolerance."),
+    *shared_options.DEVICE,
 )
 def reduce(model: str, output: str, **values: Any) -> None:
-    """Cut a failing model down to the few nodes that still fail."""
-    from ...runtime.infer import infer
-    from ..running.failing import by_command, by_onnxruntime
-    from ..running.feeds import feeds
-    from ..running.reducing import reduce as smallest
+    """Reduce a failing model to the few nodes that still fail."""
+    from ...runtime.ir.shape_inference import infer
+    from ..run.failure_test import by_command, by_onnxruntime
+    from ..run.feeds import feeds
+    from ..run.reduce_graph import reduce as smallest
 
-    placed = arguments.device(values)
+    placed = shared_options.device(values)
     if values["fails"] is not None and placed["device"] != "cpu":
-        raise UsageError("E-OPTION", None, "--device is for comparing with onnxruntime; the command of --fails runs the model itself")
+        raise UsageError(
+            "E-OPTION", None, "--device is for the comparison with onnxruntime and cannot be combined with --fails"
+        )
     graph = _open(model, values)
     infer(graph)
     fed, _ = feeds(graph, values["inputs"])
-    fails = by_onnxruntime(fed, values["rtol"], values["atol"], placed) if values["fails"] is None else by_command(values["fails"])
+    fails = (
+        by_onnxruntime(fed, values["rtol"], values["atol"], placed)
+        if values["fails"] is None
+        else by_command(values["fails"])
+    )
     if not fails(graph):
         hint = "Give the inputs that make it fail with --input, or a test command with --fails"
-        raise UsageError("E-GRAPH-WORKS", model, "does not fail as it is", hint=hint)
+        raise UsageError("E-GRAPH-WORKS", model, "does not fail", hint=hint)
     made = smallest(graph, fails, lambda line: current().say(f" {printable(line)}"))
     current().say(f" nodes    {len(graph.nodes)} before, {len(made.nodes)} after")
     _write(made, model, output, values)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import Error, UsageError, printable
-from ...runtime.graph import Graph, Note
-from .. import arguments
-from ..output import current
-from ..recognise import refuse_unwritten
+from ...runtime.base.errors import Error, UsageError, printable
+from ...runtime.ir.graph import Graph, Note
+from ..cli import shared_options
+from ..console.output import current
+from ..open.detect_format import refuse_unwritten
 
 if TYPE_CHECKING:
-    from ...runtime.tensor import Tensor
+    from ...runtime.tensor.tensor import Tensor
 
 EPILOG = """\b
 Examples
@@ -24,27 +24,35 @@ Examples
 
 
 @click.command("hash", epilog=EPILOG)
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=arguments.PATH)
-@click.option("-c", "--check", metavar="MANIFEST", type=arguments.PATH, help="Compare with a manifest: Ok, Changed, Missing, New.")
-@click.option("--write", metavar="MANIFEST", type=arguments.TEXT_OUT, help="Write the lines to a manifest file.")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=shared_options.PATH)
+@click.option(
+    "-c",
+    "--check",
+    metavar="MANIFEST",
+    type=shared_options.PATH,
+    help="Compare with a manifest: Ok, Changed, Missing, New.",
+)
+@click.option("--write", metavar="MANIFEST", type=shared_options.TEXT_OUT, help="Write the lines to a manifest file.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing manifest.")
-@click.option("--tensors", is_flag=True, help="One line a tensor, for several FILEs too.")
-@click.option("--canonical", is_flag=True, help="By the names and layouts of the model's architecture, values as f32.")
-@click.option("--file", "whole", is_flag=True, help="SHA-256 of the files' bytes, as sha256sum has it.")
-@arguments.options(arguments.READING, arguments.PROGRESS)
+@click.option("--tensors", is_flag=True, help="One line per tensor, also for several FILEs.")
+@click.option(
+    "--canonical", is_flag=True, help="Use the names and layouts of the model's architecture, with values as f32."
+)
+@click.option("--file", "whole", is_flag=True, help="SHA-256 of the file bytes, like sha256sum.")
+@shared_options.options(shared_options.READING, shared_options.PROGRESS)
 def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
     """Print the content hash of models, and of each tensor of one.
 
-    The hash covers names, dtypes, shapes and values, so it is the same in every format and sharding. With --canonical it
-    covers the weights as their architecture names and arranges them, and is the same for a Hugging Face directory and
-    the GGUF file made from it; several FILEs whose names follow different conventions are hashed so too. A manifest
-    holds a line 'sha256  name' for each tensor (with --file: each file).
+    The hash covers names, dtypes, shapes and values, so it is the same in every format and sharding. With --canonical
+    it covers the weights by the names and layouts of their architecture, and is the same for a Hugging Face directory
+    and the GGUF file converted from it. This is the default for several FILEs with different naming conventions. A
+    manifest holds a line 'sha256  name' for each tensor (with --file: each file).
     """
-    from .. import manifest
+    from ..compare import manifest
 
     if (values["check"] or values["write"]) and len(paths) > 1 and not values["whole"]:
         hint = "Use one FILE, or pass --file"
-        raise UsageError("E-OPTION", None, "a manifest of tensors is that of one model", hint=hint)
+        raise UsageError("E-OPTION", None, "a tensor manifest covers one model", hint=hint)
     wanted = None if values["check"] is None else manifest.read(values["check"])
     weights, canonical = ({}, False) if values["whole"] else _weights(paths, values)
     models = {path: _hashed(tensors, values) for path, tensors in weights.items()}
@@ -69,7 +77,9 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the na
         {
             "inputs": list(paths),
             "canonical": canonical,
-            "hashes": [{"path": path, "content_hash": combined[path], "tensors": hashes} for path, hashes in models.items()],
+            "hashes": [
+                {"path": path, "content_hash": combined[path], "tensors": hashes} for path, hashes in models.items()
+            ],
             "files": lines if values["whole"] else {},
             "check": [{"name": verdict.name, "status": verdict.status} for verdict in verdicts],
         },
@@ -88,12 +98,12 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
 
     They do where that is asked for, and where the names of several files follow different conventions.
     """
-    from ...runtime.passes.weights import collected
-    from ..counterparts import two_conventions
-    from ..hashing import canonical_weights
+    from ...runtime.passes.weights.collect import collect_weights
+    from ..compare.canonical_hash import canonical_weights
+    from ..compare.match_tensors import two_conventions
 
     def opened(path: str, **how: bool) -> Graph:
-        graph = arguments.open_input(path, values, upgraded=False, **how)
+        graph = shared_options.open_input(path, values, upgraded=False, **how)
         refuse_unwritten(graph)
         return graph
 
@@ -102,7 +112,7 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
 
     if values["canonical"]:
         return canonical(), True
-    stored = {path: collected(opened(path, dequantized=False)) for path in paths}
+    stored = {path: collect_weights(opened(path, dequantized=False)) for path in paths}
     first, *others = stored.values()
     if values["check"] or values["write"] or not any(two_conventions(first, other) for other in others):
         return stored, False
@@ -117,9 +127,9 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
 
 
 def _hashed(tensors: dict[str, Tensor], values: dict[str, Any]) -> dict[str, str]:
-    from ..hashing import tensor_hash
+    from ..inspect.content_hash import tensor_hash
 
-    progress = arguments.progress(values)
+    progress = shared_options.progress(values)
     progress.phase("hashing")
     progress.start(sum(tensor.nbytes for tensor in tensors.values()))
     try:
@@ -129,17 +139,17 @@ def _hashed(tensors: dict[str, Tensor], values: dict[str, Any]) -> dict[str, str
 
 
 def _combined(models: dict[str, dict[str, str]]) -> dict[str, str]:
-    from ..hashing import combined_hash
+    from ..inspect.content_hash import combined_hash
 
     return {path: combined_hash(hashes) for path, hashes in models.items()}
 
 
 def _files(paths: tuple[str, ...], values: dict[str, Any]) -> dict[str, str]:
-    from ...runtime.source import Source
-    from ..hashing import file_sha256
+    from ...runtime.tensor.file import Source
+    from ..inspect.content_hash import file_sha256
 
     sizes = [Source(path).size for path in paths]
-    progress = arguments.progress(values)
+    progress = shared_options.progress(values)
     progress.phase("hashing")
     progress.start(sum(sizes))
     try:
@@ -149,7 +159,7 @@ def _files(paths: tuple[str, ...], values: dict[str, Any]) -> dict[str, str]:
 
 
 def _write(path: str, text: str, force: bool) -> None:
-    from ..replacing import replacing
+    from ..console.atomic_replace import replacing
 
     with replacing(path, force=force) as file:
         file.write(text.encode("utf-8", "surrogateescape"))

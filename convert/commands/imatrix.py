@@ -1,4 +1,4 @@
-"""``imatrix``: how much each column of a language model's matrices matters, from a text."""
+"""``imatrix``: importance matrix of a language model, computed from a text."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError
-from ...runtime.units import counted
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..quantizing.observing import Observed
+    from ..quantize.observe_importance import Observed
 
 EPILOG = """\b
 Examples
@@ -26,38 +26,61 @@ Examples
 
 
 @click.command("imatrix", epilog=EPILOG)
-@click.argument("model", metavar="[MODEL]", required=False, type=arguments.PATH)
-@click.option("-d", "--data", "data", multiple=True, metavar="TEXT", type=arguments.PATH, help="A text in UTF-8 (repeatable).")
-@click.option("-o", "--output", "--outfile", required=True, metavar="OUT.gguf", type=arguments.PATH, help="Where the importance matrix goes.")
+@click.argument("model", metavar="[MODEL]", required=False, type=shared_options.PATH)
 @click.option(
-    "--in-file", "earlier", multiple=True, metavar="IMATRIX", type=arguments.PATH, help="What was made before, to be added to (repeatable)."
+    "-d",
+    "--data",
+    "data",
+    multiple=True,
+    metavar="TEXT",
+    type=shared_options.PATH,
+    help="A text in UTF-8 (repeatable).",
 )
-@click.option("--context", type=click.IntRange(1), default=512, metavar="N", help="Tokens of a piece of the text (default 512).")
-@click.option("--chunks", type=click.IntRange(1), metavar="N", help="Only the first N pieces.")
-@click.option("--process-output", is_flag=True, help="The matrix that gives the logits too.")
-@click.option("--parse-special", is_flag=True, help="Special tokens in the text are taken for such.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
+@click.option(
+    "-o",
+    "--output",
+    "--outfile",
+    required=True,
+    metavar="OUT.gguf",
+    type=shared_options.PATH,
+    help="Output file of the importance matrix.",
+)
+@click.option(
+    "--in-file",
+    "earlier",
+    multiple=True,
+    metavar="IMATRIX",
+    type=shared_options.PATH,
+    help="Importance matrix to add to (repeatable).",
+)
+@click.option(
+    "--context", type=click.IntRange(1), default=512, metavar="N", help="Tokens per chunk of the text (default 512)."
+)
+@click.option("--chunks", type=click.IntRange(1), metavar="N", help="Only the first N chunks.")
+@click.option("--process-output", is_flag=True, help="Include output.weight.")
+@click.option("--parse-special", is_flag=True, help="Parse special tokens in the text.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@arguments.options(arguments.DEVICE, arguments.PROGRESS, arguments.READING)
+@shared_options.options(shared_options.DEVICE, shared_options.PROGRESS, shared_options.READING)
 def COMMAND(  # noqa: N802 (the name that the registry looks for)
     model: str | None, output: str, data: tuple[str, ...], earlier: tuple[str, ...], **values: Any
 ) -> None:
-    """Make an importance matrix from a text, or merge them.
+    """Compute an importance matrix from a text, or merge several.
 
-    It is what llama-imatrix makes: for each column of each matrix of the layers the squares of what the column was multiplied with, summed over
-    the text. quantize --imatrix gives more weight to columns that got more. The names are those of GGUF files, whatever file MODEL is.
-    Files of --in-file are added to it, or without MODEL to one another.
+    Like llama-imatrix: squared activations per input column of every matrix of the layers, summed over the text.
+    quantize --imatrix weights the quantization error by them. Tensor names are those of GGUF files, for any MODEL.
+    Files of --in-file are added, or merged if there is no MODEL.
     """
-    from ..options import Options
-    from ..pipeline import execute
-    from ..plan import plan_graph
-    from ..quantizing.imatrix import read_sums
-    from ..quantizing.observing import Observed
-    from ..replacing import refuse_existing
-    from ..streams import refuse_stream
+    from ..console.atomic_replace import refuse_existing
+    from ..console.stdio import refuse_stream
+    from ..quantize.observe_importance import Observed
+    from ..quantize.recipe.imatrix import read_sums
+    from ..write.conversion_options import Options
+    from ..write.pipeline import execute
+    from ..write.plan import plan_graph
 
     if bool(model) is not bool(data) or not (data or earlier):
-        raise UsageError("E-OPTION", None, "takes a MODEL with a text (-d), files to merge (--in-file), or both")
+        raise UsageError("E-OPTION", None, "needs a MODEL with a text (-d), files to merge (--in-file), or both")
     refuse_stream(output, "an importance matrix")
     refuse_existing(output, force=values["force"])
     said_before = [read_sums(path, values["context"]) for path in earlier]
@@ -70,9 +93,14 @@ def COMMAND(  # noqa: N802 (the name that the registry looks for)
     execute(plan_graph(made, Path(output), Options(to="gguf", force=values["force"])))
     unseen = {name: int((counts == 0).sum()) for name, counts in found.counts.items() if not counts.all()}
     for name, count in list(unseen.items())[:5]:
-        current().say(f" warning  {name}: {count} of {len(found.counts[name])} experts got no token; give more text")
+        current().say(
+            f" warning  {name}: {count} of {len(found.counts[name])} experts received no token; use a longer text"
+        )
     merged = f", {counted(len(earlier), 'file')} added" if earlier else ""
-    current().say(f" observed {counted(len(found.sums), 'tensor')} on {counted(len(cut), 'piece')} of {values['context']} tokens{merged}")
+    current().say(
+        f" observed {counted(len(found.sums), 'tensor')} on {counted(len(cut), 'piece')} of {values['context']} "
+        f"tokens{merged}"
+    )
     current().say(f"✓ {output}")
     said = {"tensors": len(found.sums), "pieces": len(cut), "context": values["context"], "unseen": unseen}
     inputs = [*([model] if model else []), *earlier]
@@ -81,13 +109,15 @@ def COMMAND(  # noqa: N802 (the name that the registry looks for)
 
 def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tuple[list[np.ndarray], Observed]:
     """The pieces of the texts, and what the model makes of them."""
-    from ...models.language.tokenizer import read
-    from ..modelling import modelled
-    from ..quantizing.observing import observe
-    from ..running.texts import pieces
+    from ...models.tokenizer import read
+    from ..evaluate.text_corpus import pieces
+    from ..load.native_model import modelled
+    from ..quantize.observe_importance import observe
 
-    placed = arguments.device(values)
-    graph = arguments.open_input(model, values)
+    placed = shared_options.device(values)
+    graph = shared_options.open_input(model, values)
     cut = pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])
-    threads, progress = values["threads"], arguments.progress(values)
-    return cut, observe(modelled(graph), cut, output=values["process_output"], threads=threads, progress=progress, placed=placed)
+    threads, progress = values["threads"], shared_options.progress(values)
+    return cut, observe(
+        modelled(graph), cut, output=values["process_output"], threads=threads, progress=progress, placed=placed
+    )

@@ -1,4 +1,4 @@
-"""``inspect``: what is in a model file, from its headers alone."""
+"""``inspect``: contents of a model file, from its headers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import Error, printable
-from ...runtime.units import counted, human_count
-from .. import arguments
-from ..output import current, human_size, notes_json
+from ...runtime.base.errors import Error, printable
+from ...runtime.base.units import counted, human_count
+from ..cli import shared_options
+from ..console.output import current, human_size, notes_json
 
 if TYPE_CHECKING:
-    from ...runtime.graph import Graph
-    from ...runtime.scheme import Unpacked
+    from ...runtime.contract.quantization_scheme import Unpacked
+    from ...runtime.ir.graph import Graph
 
 EPILOG = """\b
 Examples
@@ -25,37 +25,48 @@ SHOWN = 60
 
 
 @click.command("inspect", epilog=EPILOG)
-@click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
+@click.argument("path", metavar="FILE|DIR|hf://...", type=shared_options.PATH)
 @click.option("--include", metavar="RE", multiple=True, help="Only tensors whose name matches.")
-@click.option("--nodes", is_flag=True, help="List the nodes of a graph too.")
-@click.option("--html", metavar="FILE", type=arguments.TEXT_OUT, help="Write a page: the graph drawn, weights with histograms (they are read).")
+@click.option("--nodes", is_flag=True, help="Also list the nodes of a graph.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=shared_options.TEXT_OUT,
+    help="Write an HTML page: drawing of the graph, histograms of the weights.",
+)
 @click.option("-f", "--force", is_flag=True, help="Replace an existing page.")
-@arguments.options(arguments.READING, arguments.PROGRESS)
+@shared_options.options(shared_options.READING, shared_options.PROGRESS)
 def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """List tensors, graph, metadata and attached files.
 
-    Reads headers only, but for the page of --html.
+    Reads headers only; --html also reads the weights.
     """
-    from ...runtime.passes.select import Select
-    from ...runtime.passes.weights import collected
-    from ..graph_facts import facts
-    from ..metadata_values import readable
-    from ..prequantized import summary
+    from ...runtime.passes.weights.collect import collect_weights
+    from ...runtime.passes.weights.select import Select
+    from ..inspect.graph_summary import facts
+    from ..open.prequantized import summary
+    from ..translate.metadata_value import readable
 
-    graph = arguments.open_input(path, values, upgraded=False, dequantized=False)
+    graph = shared_options.open_input(path, values, upgraded=False, dequantized=False)
     stored = _stored(graph)
-    graph.weights = collected(graph)
+    graph.weights = collect_weights(graph)
     whole, count, parameters = graph.nbytes, len(graph), _parameters(graph, stored)
     Select(include=include).run(graph)
     out = current()
     files = counted(len(graph.files) + len(graph.beside), "file")
-    out.say(f"{graph.format} · {files} · {counted(count, 'tensor')} · {human_count(parameters)} parameters · {human_size(whole)}")
+    out.say(
+        f"{graph.format} · {files} · {counted(count, 'tensor')} · {human_count(parameters)} parameters · "
+        f"{human_size(whole)}"
+    )
     made_of = facts(graph, nodes=nodes) if graph.outputs else None
     if made_of is not None:
         _show_graph(graph, made_of)
     if values["html"] is not None:
         _draw(graph, path, values)
-    rows = [(human_size(tensor.nbytes), tensor.dtype.name, _shape(tensor.shape), name) for name, tensor in graph.weights.items()]
+    rows = [
+        (human_size(tensor.nbytes), tensor.dtype.name, _shape(tensor.shape), name)
+        for name, tensor in graph.weights.items()
+    ]
     out.table(("size", "dtype", "shape", "tensor"), rows, right=(0,))
     for title, lines in (
         ("metadata", [f"{printable(str(key))} = {_short(value)}" for key, value in graph.metadata.items()]),
@@ -68,7 +79,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
             out.say(f"  {line}")
     if stored is not None:
         out.say()
-        out.say(f"{summary(stored)}, dequantized where the model is read")
+        out.say(f"{summary(stored)}, dequantized on reading")
     if out.json:
         out.emit(
             {
@@ -84,17 +95,22 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
                 "files": {name: storage.nbytes for name, storage in graph.attachments.items()},
                 "warnings": notes_json(graph.notes),
                 **({} if made_of is None else {"graph": made_of}),
-                **({} if stored is None else {"quantization": {"scheme": stored.title, "weights": sorted(stored.weights)}}),
+                **(
+                    {}
+                    if stored is None
+                    else {"quantization": {"scheme": stored.title, "weights": sorted(stored.weights)}}
+                ),
             }
         )
 
 
 def _stored(graph: Graph) -> Unpacked | None:
-    """What the weights are where they were quantized elsewhere; a scheme that is not known, or does not fit, is noted."""
-    from ..prequantized import found
+    """What the weights are where they were quantized elsewhere; a scheme that is not known, or does not fit, is
+    noted."""
+    from ..open.prequantized import dequantized
 
     try:
-        return found(graph)
+        return dequantized(graph)
     except Error as error:
         graph.note(error.code, error.why)
         current().warn(graph.notes[-1:])
@@ -102,7 +118,8 @@ def _stored(graph: Graph) -> Unpacked | None:
 
 
 def _parameters(graph: Graph, stored: Unpacked | None) -> int:
-    """Elements of the model's weights, those that were quantized elsewhere counted as the weights that they stand for."""
+    """Elements of the model's weights, those that were quantized elsewhere counted as the weights that they stand
+    for."""
     if stored is None:
         return graph.parameters
     packed = {part for parts in stored.parts.values() for part in parts} | set(stored.unused)
@@ -112,12 +129,12 @@ def _parameters(graph: Graph, stored: Unpacked | None) -> int:
 
 def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:
     """The page of ``--html``; types that the file leaves out are inferred."""
-    from ..drawing.page import page, take_types, work
-    from ..replacing import replacing
+    from ..console.atomic_replace import replacing
+    from ..inspect.drawing.html_page import page, take_types, work
 
     if graph.outputs:
-        take_types(graph, arguments.open_input(path, values))
-    progress = arguments.progress(values)
+        take_types(graph, shared_options.open_input(path, values))
+    progress = shared_options.progress(values)
     progress.phase("reading")
     progress.start(work(graph))
     try:
@@ -131,20 +148,28 @@ def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:
 
 def _show_graph(graph: Graph, made_of: dict[str, Any]) -> None:
     """Versions, inputs, outputs, operators and, where they are asked for, nodes."""
-    from ..graph_facts import type_text
+    from ..inspect.graph_summary import type_text
 
     out = current()
     producer = " ".join(made_of[key] for key in ("producer_name", "producer_version") if made_of.get(key))
     opsets = ", ".join(f"{domain} {version}" for domain, version in made_of["opsets"].items())
     below = f" and {made_of['nodes_in_subgraphs']} in subgraphs" if made_of["nodes_in_subgraphs"] else ""
-    out.say(printable(f"IR {made_of.get('ir_version', '?')} · opset {opsets} · {made_of['node_count']} nodes{below} · {producer or 'no producer'}"))
+    out.say(
+        printable(
+            f"IR {made_of.get('ir_version', '?')} · opset {opsets} · {made_of['node_count']} nodes{below} · "
+            f"{producer or 'no producer'}"
+        )
+    )
     for title, values in (("input", graph.inputs), ("output", graph.outputs)):
         for value in values:
             if title == "output" or value.name not in graph.weights:
                 out.say(f"  {title:6}  {printable(value.name)}  {printable(type_text(value))}")
     out.say("  " + printable(", ".join(f"{name} x{count}" for name, count in made_of["operators"].items())))
     if "nodes" in made_of:
-        rows = [(node["name"], node["operator"], ", ".join(node["inputs"]), ", ".join(node["outputs"])) for node in made_of["nodes"]]
+        rows = [
+            (node["name"], node["operator"], ", ".join(node["inputs"]), ", ".join(node["outputs"]))
+            for node in made_of["nodes"]
+        ]
         out.table(("node", "operator", "inputs", "outputs"), rows)
 
 

@@ -1,4 +1,4 @@
-"""``merge``: several shards in one file."""
+"""``merge``: joins shards into one file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from .. import arguments, destination
-from .convert import carry_out
+from ..cli import output_path, shared_options
+from .convert import run_plan
 
 EPILOG = """\b
 Examples
@@ -19,21 +19,21 @@ Examples
 """
 
 
-@click.command("merge", cls=destination.Writing, epilog=EPILOG)
-@click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=arguments.PATH)
-@destination.output
-@arguments.options(arguments.OUTPUT, arguments.CARRYING, arguments.PLACING, arguments.READING)
+@click.command("merge", cls=output_path.Writing, epilog=EPILOG)
+@click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=shared_options.PATH)
+@output_path.output
+@shared_options.options(shared_options.OUTPUT, shared_options.CARRYING, shared_options.PLACING, shared_options.READING)
 def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Join shards IN into one file OUT.
 
-    IN is the first shard, an index, a directory, or all the shards. The whole set is found and checked before anything is written,
-    and no shard is ever written to.
+    IN is the first shard, an index, a directory, or all the shards. All shards are located and checked before anything
+    is written; shards are never modified.
     """
-    from .. import sharding
-    from ..plan import plan_graph
+    from ..write import shard
+    from ..write.plan import plan_graph
 
-    graph = sharding.merge(inputs, lambda path: arguments.open_input(path, values, dequantized=False))
-    options = dataclasses.replace(arguments.convert_options(values), to=values["to"] or graph.format)
+    graph = shard.merge(inputs, lambda path: shared_options.open_input(path, values, dequantized=False))
+    options = dataclasses.replace(shared_options.convert_options(values), to=values["to"] or graph.format)
     made = plan_graph(graph, Path(output), options, list(inputs))
-    sharding.refuse_inputs(made)
-    carry_out(made, values)
+    shard.refuse_inputs(made)
+    run_plan(made, values)

@@ -1,4 +1,4 @@
-"""``metadata``: the keys and values of a model file, shown and changed."""
+"""``metadata``: shows and edits the keys and values of a model file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError, printable
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ...runtime.graph import Graph, Meta
+    from ...runtime.ir.graph import Graph, Meta
 
 SHOWN = 60
 EPILOG = """\b
@@ -23,11 +23,7 @@ Examples
 
 
 EXAMPLES = {
-    "show": (
-        "show model.gguf",
-        "show model.safetensors --full",
-        "show model-dir/ --include licen --json",
-    ),
+    "show": ("show model.gguf", "show model.safetensors --full", "show model-dir/ --include licen --json"),
     "get": (
         "get model.gguf general.name",
         "get model.gguf tokenizer.chat_template",
@@ -38,11 +34,7 @@ EXAMPLES = {
         "set model.gguf llama.block_count 32 --type u32",
         "set model.onnx model_version 3",
     ),
-    "unset": (
-        "unset model.gguf general.url",
-        "unset model.safetensors a b c --dry-run",
-        "unset model.onnx doc_string",
-    ),
+    "unset": ("unset model.gguf general.url", "unset model.safetensors a b c --dry-run", "unset model.onnx doc_string"),
     "copy": (
         "copy old.gguf new.gguf",
         "copy old.gguf new.gguf --include '^tokenizer\\.'",
@@ -59,41 +51,44 @@ def _examples(command: str) -> str:
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
     """Show, set, remove and copy the metadata of a model.
 
-    A change rewrites the file beside itself and then replaces it; the tensors are copied and read back. Of ONNX models, producer_name,
-    producer_version, domain, model_version and doc_string are keys too; data files stay as they are, and so does every other byte.
+    A change writes a new file and then replaces the old one; tensors are copied and read back. For ONNX models,
+    producer_name, producer_version, domain, model_version and doc_string are keys too; external data files and all
+    other bytes stay unchanged.
     """
 
 
 CHANGING = (
-    click.option("-o", "--output", "--outfile", metavar="OUT", type=arguments.PATH, help="Write to another file."),
-    *arguments.PLACING,
+    click.option("-o", "--output", "--outfile", metavar="OUT", type=shared_options.PATH, help="Write to another file."),
+    *shared_options.PLACING,
 )
 
 
 @COMMAND.command("show", epilog=_examples("show"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
-@click.option("--full", is_flag=True, help="Long values too, whole.")
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
+@click.option("--full", is_flag=True, help="Show long values in full.")
 @click.option("--include", multiple=True, metavar="RE", help="Only keys that match.")
-@arguments.options(arguments.READING)
+@shared_options.options(shared_options.READING)
 def show(path: str, full: bool, include: tuple[str, ...], **values: Any) -> None:
     """List keys, types and values."""
-    from ..metadata import keys_of
-    from ..metadata_values import kind_of, readable
+    from ..translate.metadata_value import kind_of, readable
+    from ..write.metadata_edit import keys_of
 
     chosen = _chosen(keys_of(_opened(path, values)), include, ())
-    current().table(("key", "type", "value"), [(key, kind_of(value), _text(value, full)) for key, value in chosen.items()])
+    current().table(
+        ("key", "type", "value"), [(key, kind_of(value), _text(value, full)) for key, value in chosen.items()]
+    )
     listed = {str(key): {"type": kind_of(value), "value": readable(value)} for key, value in chosen.items()}
     current().emit({"inputs": [path], "metadata": listed})
 
 
 @COMMAND.command("get", epilog=_examples("get"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
 @click.argument("name", metavar="KEY")
-@arguments.options(arguments.READING)
+@shared_options.options(shared_options.READING)
 def get(path: str, name: str, **values: Any) -> int:
-    """Print the value of KEY, whole; exits with 1 when there is none."""
-    from ..metadata import keys_of
-    from ..metadata_values import kind_of, readable
+    """Print the value of KEY in full; exits with 1 if the key is missing."""
+    from ..translate.metadata_value import kind_of, readable
+    from ..write.metadata_edit import keys_of
 
     known = keys_of(_opened(path, values))
     found, value = name in known, known.get(name)
@@ -102,60 +97,69 @@ def get(path: str, name: str, **values: Any) -> int:
         out.content(_text(value, True, raw=True))
     elif not out.json:
         out.complain(f"no metadata key {name!r}")
-    out.emit({"inputs": [path], "key": name, "type": kind_of(value) if found else None, "value": readable(value)}, ok=found)
+    out.emit(
+        {"inputs": [path], "key": name, "type": kind_of(value) if found else None, "value": readable(value)}, ok=found
+    )
     return 0 if found else 1
 
 
 @COMMAND.command("set", context_settings={"ignore_unknown_options": True}, epilog=_examples("set"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
 @click.argument("name", metavar="KEY")
 @click.argument("value")
-@click.option("--type", "kind", metavar="TYPE", help="u8 ... i64, f32, f64, bool, str, json, i32[] (default: that of the old value).")
-@arguments.options(CHANGING, arguments.READING)
+@click.option(
+    "--type",
+    "kind",
+    metavar="TYPE",
+    help="u8 ... i64, f32, f64, bool, str, json, i32[] (default: the type of the old value).",
+)
+@shared_options.options(CHANGING, shared_options.READING)
 def set_(path: str, name: str, value: str, kind: str | None, **values: Any) -> None:
     """Set KEY to VALUE."""
-    from ..metadata import keys_of
-    from ..metadata_values import typed
+    from ..translate.metadata_value import typed
+    from ..write.metadata_edit import keys_of
 
     graph = _opened(path, values)
     _change(graph, path, {name: typed(value, kind, keys_of(graph).get(name))}, values)
 
 
 @COMMAND.command("unset", epilog=_examples("unset"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
-@arguments.options(CHANGING, arguments.READING)
+@shared_options.options(CHANGING, shared_options.READING)
 def unset(path: str, keys: tuple[str, ...], **values: Any) -> None:
     """Remove keys."""
-    from ..metadata import keys_of
+    from ..write.metadata_edit import keys_of
 
     graph = _opened(path, values)
     known = keys_of(graph)
     for key in keys:
         if key not in known:
-            raise UsageError("E-META-KEY", path, f"no metadata key {key!r}", hint="List them with candle-convert metadata show")
+            raise UsageError(
+                "E-META-KEY", path, f"no metadata key {key!r}", hint="List them with candle-convert metadata show"
+            )
     _change(graph, path, dict.fromkeys(keys), values)
 
 
 @COMMAND.command("copy", epilog=_examples("copy"))
-@click.argument("source", metavar="FROM", type=arguments.PATH)
-@click.argument("path", metavar="TO", type=arguments.PATH)
+@click.argument("source", metavar="FROM", type=shared_options.PATH)
+@click.argument("path", metavar="TO", type=shared_options.PATH)
 @click.option("--include", multiple=True, metavar="RE", help="Only keys that match.")
-@click.option("--exclude", multiple=True, metavar="RE", help="All but keys that match.")
-@arguments.options(CHANGING, arguments.READING)
+@click.option("--exclude", multiple=True, metavar="RE", help="Skip keys that match.")
+@shared_options.options(CHANGING, shared_options.READING)
 def copy(source: str, path: str, include: tuple[str, ...], exclude: tuple[str, ...], **values: Any) -> None:
     """Set the keys of FROM in TO; other keys of TO stay."""
-    from ..metadata import keys_of
+    from ..write.metadata_edit import keys_of
 
     donor, graph = _opened(source, values), _opened(path, values)
     _change(graph, path, _chosen(keys_of(donor), include, exclude), values)
 
 
 def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any]) -> None:
-    from .. import metadata
-    from .convert import plan_json
+    from ..write import metadata_edit
+    from ..write.plan_report import plan_json
 
-    changes = metadata.changes_of(graph, new)
+    changes = metadata_edit.changes_of(graph, new)
     out = current()
     for change in changes:
         sides = [_text(side, False) if side is not None else "(none)" for side in (change.old, change.new)]
@@ -165,27 +169,29 @@ def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any
         out.say("nothing to change")
         out.emit({**payload, "outputs": [], "dry_run": values["dry_run"]})
         return
-    plan = metadata.plan_rewrite(graph, path, values["output"], changes, arguments.convert_options(values))
+    plan = metadata_edit.plan_rewrite(graph, path, values["output"], changes, shared_options.convert_options(values))
     if values["dry_run"]:
         out.say("nothing written")
     else:
-        report = metadata.rewrite(plan, arguments.progress(values))
+        report = metadata_edit.rewrite(plan, shared_options.progress(values))
         out.say(f"✓ {printable(', '.join(report.outputs))}")
     out.emit({**payload, "outputs": plan_json(plan)["outputs"], "dry_run": values["dry_run"]})
 
 
 def _opened(path: str, values: dict[str, Any]) -> Graph:
     """The model as the file has it."""
-    return arguments.open_input(path, values, upgraded=False, dequantized=False)
+    return shared_options.open_input(path, values, upgraded=False, dequantized=False)
 
 
 def _chosen(known: dict[str, Meta], include: tuple[str, ...], exclude: tuple[str, ...]) -> dict[str, Meta]:
-    from ...runtime.regex import compiled
+    from ...runtime.base.untrusted.regex import compiled
 
     wanted, unwanted = ([compiled(pattern) for pattern in patterns] for patterns in (include, exclude))
     return {
-        key: value for key, value in known.items()
-        if (not wanted or any(pattern.search(str(key)) for pattern in wanted)) and not any(pattern.search(str(key)) for pattern in unwanted)
+        key: value
+        for key, value in known.items()
+        if (not wanted or any(pattern.search(str(key)) for pattern in wanted))
+        and not any(pattern.search(str(key)) for pattern in unwanted)
     }
 
 

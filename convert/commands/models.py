@@ -1,4 +1,4 @@
-"""``models``: the architectures that are known, and that of a file."""
+"""``models``: supported architectures, and the architecture of a file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FormatError, printable
-from ...runtime.units import counted
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import FormatError, printable
+from ...runtime.base.units import counted
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ...runtime.arch import Architecture
+    from ...runtime.contract.architecture import Architecture
 
 EXAMPLES = {
     "": ("list", "show qwen3", "show model.gguf"),
@@ -30,46 +30,56 @@ def _examples(command: str) -> str:
 
 @click.group("models", epilog=_examples(""))
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
-    """List the architectures of models, and show one or a file's.
+    """List architectures, and show one or that of a file.
 
-    A model of these architectures runs, and goes from Hugging Face's files to GGUF or ONNX and back.
+    Models of these architectures run, and convert between Hugging Face files, GGUF and ONNX.
     """
 
 
 @COMMAND.command("list", epilog=_examples("list"))
 @click.argument("words", metavar="[WORD]...", nargs=-1)
-@arguments.options()
+@shared_options.options()
 def listed(words: tuple[str, ...]) -> None:
-    """List the architectures, or those with a WORD in one of their names."""
-    from ..describing import families
+    """List the architectures whose names contain one of WORDs, by default all."""
+    from ..inspect.architectures import families
 
     rows = [
         {
-            "name": each.name, "title": each.title, "family": f"models/{family}.py", "model_types": list(each.model_types), "gguf": list(each.gguf),
+            "name": each.name,
+            "title": each.title,
+            "family": family,
+            "model_types": list(each.model_types),
+            "gguf": list(each.gguf),
             "sources": [*(["hf"] if each.model_types else []), *(["gguf"] if each.gguf else [])],
         }
         for family, each in sorted(families(), key=lambda found: found[1].name)
-        if not words or any(word.lower() in name.lower() for word in words for name in (each.name, each.title, *each.model_types, *each.gguf))
-    ]  # fmt: skip
+        if not words
+        or any(
+            word.lower() in name.lower()
+            for word in words
+            for name in (each.name, each.title, *each.model_types, *each.gguf)
+        )
+    ]
     out = current()
-    cells = [[row["name"], row["family"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"])] for row in rows]
+    cells = [
+        [row["name"], row["family"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"])] for row in rows
+    ]
     out.table(("architecture", "family", "title", "model_type", "gguf"), cells, optional=(1,))
     out.say(f"{counted(len(rows), 'architecture')}")
     out.emit({"models": rows})
 
 
 @COMMAND.command("show", epilog=_examples("show"))
-@click.argument("model", metavar="NAME|FILE", type=arguments.PATH)
-@arguments.options(arguments.READING)
+@click.argument("model", metavar="NAME|FILE", type=shared_options.PATH)
+@shared_options.options(shared_options.READING)
 @click.pass_context
 def show(context: click.Context, /, model: str, **values: Any) -> None:
-    """Show the names of an architecture's parameters and weights, or what FILE is.
+    """Show the hyper-parameter and weight names of an architecture, or of FILE.
 
-    NAME is one of models list, a model_type or a general.architecture. Of FILE (a
-    GGUF file or a model directory) every parameter is shown, and whether every
-    weight is there; exits with 1 where one is missing or does not fit.
+    NAME is one of models list, a model_type or a general.architecture. For FILE (a GGUF file or a model directory)
+    shows all hyper-parameters and whether every weight is present; exits with 1 if one is missing or does not fit.
     """
-    from ..describing import named, unknown
+    from ..inspect.architectures import named, unknown
 
     found = named(model)
     if found is not None and not os.path.exists(model):
@@ -81,16 +91,23 @@ def show(context: click.Context, /, model: str, **values: Any) -> None:
 
 
 def _architecture(family: str, architecture: Architecture) -> None:
-    from ..describing import parameters, weights
+    from ..inspect.architectures import parameters, weights
 
     keys, rows = parameters(architecture), weights(architecture)
     out = current()
     _head(family, architecture)
     out.say()
-    cells = [[row["name"], " | ".join(row["hf"]), " | ".join(row["gguf"]), "required" if row["required"] else ""] for row in keys]
-    out.table(("parameter", "config.json", f"GGUF, {architecture.gguf[0]}." if architecture.gguf else "GGUF", ""), cells)
+    cells = [
+        [row["name"], " | ".join(row["hf"]), " | ".join(row["gguf"]), "required" if row["required"] else ""]
+        for row in keys
+    ]
+    out.table(
+        ("parameter", "config.json", f"GGUF, {architecture.gguf[0]}." if architecture.gguf else "GGUF", ""), cells
+    )
     out.say()
-    cells = [[row["name"], " | ".join(row["hf"]), " | ".join(row["gguf"]), _shape(row["shape"]), _said(row)] for row in rows]
+    cells = [
+        [row["name"], " | ".join(row["hf"]), " | ".join(row["gguf"]), _shape(row["shape"]), _said(row)] for row in rows
+    ]
     out.table(("weight", "Hugging Face", "GGUF", "shape", ""), cells)
     out.emit({"model": _facts(family, architecture), "parameters": keys, "weights": rows})
 
@@ -98,11 +115,11 @@ def _architecture(family: str, architecture: Architecture) -> None:
 def _head(family: str, architecture: Architecture) -> None:
     types = f" · model_type {', '.join(architecture.model_types)}" if architecture.model_types else ""
     gguf = f" · GGUF {', '.join(architecture.gguf)}" if architecture.gguf else ""
-    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · models/{family}.py")
+    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · {family}")
 
 
 def _facts(family: str, architecture: Architecture) -> dict[str, Any]:
-    return {"name": architecture.name, "title": architecture.title, "family": f"models/{family}.py",
+    return {"name": architecture.name, "title": architecture.title, "family": family,
             "model_types": list(architecture.model_types), "gguf": list(architecture.gguf)}  # fmt: skip
 
 
@@ -113,17 +130,19 @@ def _shape(shape: list[str | int] | None) -> str:
 def _said(row: dict[str, Any]) -> str:
     said = ["optional"] if row["optional"] else []
     said += ["some layers"] if row["some_layers"] else []
-    return ", ".join([*said, *(f"{names}: {' or '.join(dict.fromkeys(kinds))}" for names, kinds in row["layouts"].items())])
+    return ", ".join(
+        [*said, *(f"{names}: {' or '.join(dict.fromkeys(kinds))}" for names, kinds in row["layouts"].items())]
+    )
 
 
 def _file(path: str, values: dict[str, Any]) -> bool:
     """Whether every weight of a model is there and fits."""
-    from ...runtime.binding import bind
-    from ..describing import families, parameters, plain
-    from ..legacy import modern
-    from ..modelling import identified
+    from ...runtime.contract.weight_binding import bind
+    from ..inspect.architectures import families, parameters, plain
+    from ..load.legacy_llama import modern
+    from ..load.native_model import identified
 
-    graph = modern(arguments.open_input(path, values))
+    graph = modern(shared_options.open_input(path, values))
     architecture, names, config = identified(graph)
     wrong: FormatError | None = None
     bound = {}
@@ -133,23 +152,34 @@ def _file(path: str, values: dict[str, Any]) -> bool:
         wrong = error
     family = next(family for family, each in families() if each is architecture)
     rows = [
-        {"name": row["name"], "keys": row[names], "value": plain(config.values.get(row["name"]))} for row in parameters(architecture)
+        {"name": row["name"], "keys": row[names], "value": plain(config.values.get(row["name"]))}
+        for row in parameters(architecture)
     ]
     count = sum(tensor.count for tensor in bound.values())
     out = current()
     _head(family, architecture)
     out.say()
-    out.table(("parameter", "value", "keys"), [[row["name"], _value(row["value"]), " | ".join(row["keys"])] for row in rows])
+    out.table(
+        ("parameter", "value", "keys"), [[row["name"], _value(row["value"]), " | ".join(row["keys"])] for row in rows]
+    )
     out.say()
     if wrong is None:
         out.say(f"✓ {counted(len(bound), 'weight')}, {count:,} parameters: all weights are present")
     else:
         out.say(f"✗ {wrong}")
     out.emit(
-        {"inputs": [path], "model": _facts(family, architecture), "names": names, "parameters": rows, "weights": len(bound), "count": count,
-         "whole": wrong is None, "problem": None if wrong is None else wrong.to_json()},
+        {
+            "inputs": [path],
+            "model": _facts(family, architecture),
+            "names": names,
+            "parameters": rows,
+            "weights": len(bound),
+            "count": count,
+            "whole": wrong is None,
+            "problem": None if wrong is None else wrong.to_json(),
+        },
         ok=wrong is None,
-    )  # fmt: skip
+    )
     return wrong is None
 
 

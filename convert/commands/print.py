@@ -1,4 +1,4 @@
-"""``print``: the values of a tensor or a part of it, with statistics and a histogram."""
+"""``print``: values of a tensor or of a slice of it, with statistics and a histogram."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import printable
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import printable
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...runtime.graph import Graph
-    from ..selection import Selection
-    from ..statistics import Statistics
+    from ...runtime.ir.graph import Graph
+    from ..inspect.selection import Selection
+    from ..inspect.statistics import Statistics
 
 EPILOG = """\b
 Examples
@@ -32,21 +32,27 @@ BAR = 30
 
 
 @click.command("print", epilog=EPILOG)
-@click.argument("path", metavar="FILE|DIR|hf://...", type=arguments.PATH)
+@click.argument("path", metavar="FILE|DIR|hf://...", type=shared_options.PATH)
 @click.argument("tensor", metavar="TENSOR[slice]")
-@click.option("--full", is_flag=True, help=f"All values, however many (default: edges beyond {SHOWN}).")
-@click.option("--precision", type=click.IntRange(0, 20), metavar="N", default=4, help="Digits after the point (default 4).")
-@click.option("--no-stats", is_flag=True, help="Values only; reads nothing else.")
-@click.option("--save", metavar="OUT.npy", type=arguments.TEXT_OUT, help="Write the values to a numpy file.")
+@click.option("--full", is_flag=True, help=f"Print all values (default: only the edges, beyond {SHOWN}).")
+@click.option(
+    "--precision",
+    type=click.IntRange(0, 20),
+    metavar="N",
+    default=4,
+    help="Digits after the decimal point (default 4).",
+)
+@click.option("--no-stats", is_flag=True, help="Values only, without statistics.")
+@click.option("--save", metavar="OUT.npy", type=shared_options.TEXT_OUT, help="Write the values to a numpy file.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing file.")
-@arguments.options(arguments.READING, arguments.PROGRESS)
+@shared_options.options(shared_options.READING, shared_options.PROGRESS)
 def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Show values of a tensor: statistics, a histogram, the numbers.
+    """Show values of a tensor, with statistics and a histogram.
 
-    The slice is numpy's: [0], [0:3,:5], [..., -1], [::2]. Only the rows asked for are read. Quantized values are decoded; of models
-    in GPTQ, AWQ, bitsandbytes ... both weights and the tensors that make them have names.
+    The slice is numpy's: [0], [0:3,:5], [..., -1], [::2]. Only the selected rows are read. Quantized values are
+    decoded. For GPTQ, AWQ, bitsandbytes ..., both the weights and the tensors that store them can be named.
     """
-    from ..selection import select
+    from ..inspect.selection import select
 
     selection = select(_opened(path, tensor, values), tensor)
     selection.plain()
@@ -69,9 +75,9 @@ def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the n
 
 def _opened(path: str, tensor: str, values: dict[str, Any]) -> Graph:
     """The model with its weights as numbers, unless a tensor is meant that only makes such a weight."""
-    from ..prequantized import unpack
+    from ..open.prequantized import unpack
 
-    graph = arguments.open_input(path, values, dequantized=False)
+    graph = shared_options.open_input(path, values, dequantized=False)
     stored = dict(graph.weights)
     if unpack(graph) and not {tensor, tensor.partition("[")[0]} & graph.weights.keys():
         graph.weights |= stored
@@ -79,9 +85,9 @@ def _opened(path: str, tensor: str, values: dict[str, Any]) -> Graph:
 
 
 def _statistics(selection: Selection, values: dict[str, Any]) -> Statistics:
-    from ..statistics import statistics
+    from ..inspect.statistics import statistics
 
-    progress = arguments.progress(values)
+    progress = shared_options.progress(values)
     progress.phase("reading")
     progress.start(2 * selection.count * selection.plain().dtype.as_numpy().itemsize)
     try:
@@ -92,8 +98,15 @@ def _statistics(selection: Selection, values: dict[str, Any]) -> Statistics:
 
 def _show_statistics(found: Statistics) -> None:
     say = current().say
-    numbers = ", ".join(f"{name} {getattr(found, name):.6g}" for name in ("min", "max", "mean", "std") if getattr(found, name) is not None)
-    say(f"{numbers or 'no finite values'}  ({found.count:,} values: {found.nan:,} NaN, {found.inf:,} Inf, {found.zeros:,} zeros)")
+    numbers = ", ".join(
+        f"{name} {getattr(found, name):.6g}"
+        for name in ("min", "max", "mean", "std")
+        if getattr(found, name) is not None
+    )
+    say(
+        f"{numbers or 'no finite values'}  ({found.count:,} values: {found.nan:,} NaN, {found.inf:,} Inf, "
+        f"{found.zeros:,} zeros)"
+    )
     most = max(found.counts, default=0)
     for low, high, count in zip(found.edges, found.edges[1:], found.counts, strict=False):
         bar = "█" * -(-count * BAR // most)
@@ -106,14 +119,16 @@ def _text(values: np.ndarray, precision: int, *, full: bool) -> str:
     if values.dtype.kind not in "biufc" or values.dtype.name == "float16":
         values = values.astype(numpy.float32)
     width = shutil.get_terminal_size().columns
-    return numpy.array2string(values, precision=precision, threshold=sys.maxsize if full else 0, edgeitems=3, max_line_width=width)
+    return numpy.array2string(
+        values, precision=precision, threshold=sys.maxsize if full else 0, edgeitems=3, max_line_width=width
+    )
 
 
 def _save(selection: Selection, path: str, force: bool) -> None:
     """Write a .npy file; types that numpy itself lacks are widened to float32."""
     import numpy
 
-    from ..replacing import replacing
+    from ..console.atomic_replace import replacing
 
     values = selection.values()
     native = values.dtype.kind in "biufc" and values.dtype.name in numpy.sctypeDict

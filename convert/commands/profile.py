@@ -1,4 +1,4 @@
-"""``profile``: which nodes of a model take its time."""
+"""``profile``: time of a model by node and by operator."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError, printable
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ..running.profiling import Row
+    from ..run.profile import Row
 
 EPILOG = """\b
 Examples
@@ -24,38 +24,65 @@ WIDEST = 60
 
 
 @click.command("profile", epilog=EPILOG)
-@click.argument("model", metavar="MODEL", type=arguments.PATH)
-@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default: one that fits).")
-@click.option("--runs", type=click.IntRange(1), default=10, metavar="N", help="Timed runs (default 10); medians are shown.")
-@click.option("--warmup", type=click.IntRange(0), default=3, metavar="N", help="Runs before that (default 3).")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
-@click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Nodes that the table shows (default 20); --json has all.")
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.option(
-    "-o", "--output", "--outfile", metavar="TRACE.json", type=arguments.TEXT_OUT, help="Write a trace for chrome://tracing or ui.perfetto.dev."
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.",
+)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=N",
+    help="Length of a symbolic dimension of random inputs (default: one that fits).",
+)
+@click.option(
+    "--runs", type=click.IntRange(1), default=10, metavar="N", help="Timed runs (default 10); medians are shown."
+)
+@click.option(
+    "--warmup", type=click.IntRange(0), default=3, metavar="N", help="Untimed runs before the timed ones (default 3)."
+)
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=20,
+    metavar="N",
+    help="Number of nodes in the table (default 20); --json has all.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "--outfile",
+    metavar="TRACE.json",
+    type=shared_options.TEXT_OUT,
+    help="Write a trace for chrome://tracing or ui.perfetto.dev.",
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing trace.")
-@arguments.options(arguments.DEVICE, arguments.READING)
+@shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Show where the time of MODEL goes, by operator and by node.
+    """Show the time MODEL spends by operator and by node.
 
-    Nodes are those of the simplified graph that runs. Times are of whole steps, on all threads; GFLOP/s counts a product and its sum as two. On
-    a card every launch and copy is waited for, so that a run takes longer than it does without being timed.
+    Nodes are those of the simplified graph. Times are wall-clock times per step, with all threads; GFLOP/s counts a
+    multiply-add as two operations. On a GPU every launch and copy is synchronized, so a profiled run is slower.
     """
     from ...runtime.session import Session
-    from ..running.feeds import dims, feeds, hinting
-    from ..running.profiling import profile
+    from ..run.feeds import dims, feeds, hint_at_shapes
+    from ..run.profile import profile
 
-    placed = arguments.device(values)
-    graph = arguments.open_input(model, values)
+    placed = shared_options.device(values)
+    graph = shared_options.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
     session = Session(graph, threads=values["threads"], **placed)
-    fed, told = feeds(graph, values["inputs"], 0, dims(values["dims"]))
-    with hinting(graph, told):
+    fed, generated = feeds(graph, values["inputs"], 0, dims(values["dims"]))
+    with hint_at_shapes(graph, generated):
         made = profile(session, fed, runs=values["runs"], warmup=values["warmup"])
     out = current()
-    for line in told:
+    for line in generated:
         out.say(f"input {printable(line)}")
     columns = ("ms", "share", "GFLOP/s", "GB/s", "how")
     rows = [(*_figures(row), row.nodes, row.operator) for row in made.operators]
@@ -65,14 +92,24 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     cells = [(*_figures(row), row.operator, _short(row.types), _short(row.name)) for row in shown]
     out.table((*columns, "operator", "types", "node"), cells, right=(0, 1, 2, 3))
     left = f", {len(made.nodes) - len(shown)} more nodes with --top" if len(shown) < len(made.nodes) else ""
-    out.say(f"{made.seconds * 1e3:.3f} ms a run, {made.outside * 1e3:.3f} ms of it outside of nodes, {session.threads} threads{left}")
+    out.say(
+        f"{made.seconds * 1e3:.3f} ms per run, {made.outside * 1e3:.3f} ms of it outside nodes, {session.threads} "
+        f"threads{left}"
+    )
     if values["output"] is not None:
         _write(made, model, values["output"], values["force"])
     out.emit(
         {
-            "inputs": [model], "outputs": [values["output"]] if values["output"] else [], "threads": session.threads, "runs": values["runs"],
-            "device": session.device, "seconds": made.seconds, "outside": made.outside, "lost": made.lost,
-            "operators": [row.to_json() for row in made.operators], "nodes": [row.to_json() for row in made.nodes],
+            "inputs": [model],
+            "outputs": [values["output"]] if values["output"] else [],
+            "threads": session.threads,
+            "runs": values["runs"],
+            "device": session.device,
+            "seconds": made.seconds,
+            "outside": made.outside,
+            "lost": made.lost,
+            "operators": [row.to_json() for row in made.operators],
+            "nodes": [row.to_json() for row in made.nodes],
         }
     )
 
@@ -89,8 +126,8 @@ def _short(text: str) -> str:
 def _write(made: Any, model: str, path: str, force: bool) -> None:
     import json
 
-    from ..replacing import replacing
-    from ..running.profiling import trace
+    from ..console.atomic_replace import replacing
+    from ..run.profile import trace
 
     with replacing(path, force=force) as file:
         file.write(json.dumps(trace(made, model)).encode())

@@ -1,4 +1,4 @@
-"""``quantize``: a model becomes one whose weights take fewer bits."""
+"""``quantize``: quantizes the weights of a model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import arguments, destination
-from ..output import current, notes_json
-from ..quantizing import network_options
-from .convert import plan_json, report_json, show_plan, show_report
+from ..cli import output_path, shared_options
+from ..console.output import current, notes_json
+from ..quantize.network import network_options
+from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
-    from ..quantizing.plan import Quantized
-    from ..quantizing.request import Quantization
+    from ..quantize.plan import Quantized
+    from ..quantize.recipe.request import Quantization
 
 EPILOG = """\b
 Examples
@@ -26,97 +26,155 @@ Examples
 
 
 def _types() -> list[str]:
-    from ...runtime.dtype import BLOCK_TYPES
-    from ..quantizing.filetypes import ALIASES, COPY, FILE_TYPES
+    from ...runtime.tensor.dtype import BLOCK_TYPES
+    from ..translate.gguf_file_type import ALIASES, COPY, FILE_TYPES
 
     plain = (each.name for each in FILE_TYPES), (dtype.name for dtype in BLOCK_TYPES)
     return list(dict.fromkeys((*plain[0], *ALIASES, *plain[1], COPY, "auto", *network_options.TYPES)))
 
 
 def _recipes() -> list[str]:
-    from ..quantizing.recipe import built_in
+    from ..quantize.recipe.recipe import built_in
 
     return built_in()
 
 
-TYPE = arguments.Names("type", _types)
-RECIPE = arguments.Names("recipe", _recipes)
+TYPE = shared_options.Names("type", _types)
+RECIPE = shared_options.Names("recipe", _recipes)
 TYPES = (
-    click.option("--tensor-type", multiple=True, metavar="RE=TYPE", help="Type for tensors whose name matches; the first match wins."),
-    click.option("--tensor-type-file", metavar="FILE", type=arguments.PATH, help="Such pairs, separated by spaces or lines."),
+    click.option(
+        "--tensor-type",
+        multiple=True,
+        metavar="RE=TYPE",
+        help="Type for tensors whose name matches; the first match wins.",
+    ),
+    click.option(
+        "--tensor-type-file",
+        metavar="FILE",
+        type=shared_options.PATH,
+        help="File of RE=TYPE pairs, separated by white space.",
+    ),
     click.option("--recipe", metavar="FILE|NAME", type=RECIPE, help="Rules in TOML; see candle-convert recipes."),
-    click.option("--pure", is_flag=True, help="The same type for all tensors that are quantized."),
-    click.option("--leave-output-tensor", is_flag=True, help="output.weight stays as it is."),
-    click.option("--output-tensor-type", metavar="TYPE", type=arguments.DTYPE, help="Type of output.weight."),
-    click.option("--token-embedding-type", metavar="TYPE", type=arguments.DTYPE, help="Type of the token embedding."),
-    click.option("--target-bpw", type=click.FloatRange(min=0.5), metavar="N", help="Bits a weight that the types together keep to."),
-    click.option("--target-size", metavar="SIZE", help="Bytes that the output keeps to: 6GiB."),
-    click.option("--save-recipe", metavar="FILE.toml", type=arguments.TEXT_OUT, help="Save the rules that decided, as a recipe."),
+    click.option("--pure", is_flag=True, help="Use one type for all quantized tensors."),
+    click.option("--leave-output-tensor", is_flag=True, help="Do not quantize output.weight."),
+    click.option("--output-tensor-type", metavar="TYPE", type=shared_options.DTYPE, help="Type of output.weight."),
+    click.option(
+        "--token-embedding-type", metavar="TYPE", type=shared_options.DTYPE, help="Type of the token embedding."
+    ),
+    click.option("--target-bpw", type=click.FloatRange(min=0.5), metavar="N", help="Maximum average bits per weight."),
+    click.option("--target-size", metavar="SIZE", help="Maximum size of the output: 6GiB."),
+    click.option(
+        "--save-recipe", metavar="FILE.toml", type=shared_options.TEXT_OUT, help="Save the rules used as a recipe."
+    ),
 )
 CARE = (
-    click.option("--imatrix", metavar="FILE", type=arguments.PATH, help="Importance matrix, GGUF or the older .dat."),
-    click.option("--include-weights", multiple=True, metavar="TEXT", help="Importance only for tensors whose name holds this."),
-    click.option("--exclude-weights", multiple=True, metavar="TEXT", help="No importance for tensors whose name holds this."),
-    click.option("--no-fallback", is_flag=True, help="Fail when a shape cannot hold its type (exit 5)."),
-    click.option("--allow-requantize", is_flag=True, help="Quantize again what is quantized already; it gets worse each time."),
-    click.option("--nan", default="error", type=click.Choice(["error", "warn", "keep"]), help="What a NaN does; kept ones make their block NaN."),
-    arguments.ALLOW_OVERFLOW,
-    arguments.WEIGHTS_ONLY,
-    click.option("--measure/--no-measure", default=None, help="Compute the error of all tensors (default: with --report)."),
-    click.option("--device", metavar="DEVICE", default="cpu", help="Where blocks are encoded, with the same bytes: cpu (default), cuda or cuda:N."),
-    click.option("--max-device-memory", metavar="SIZE", help="The most bytes that encoding holds on the card (default: what is free there)."),
+    click.option(
+        "--imatrix", metavar="FILE", type=shared_options.PATH, help="Importance matrix, GGUF or the older .dat."
+    ),
+    click.option(
+        "--include-weights",
+        multiple=True,
+        metavar="TEXT",
+        help="Use importance only for tensors whose name contains TEXT.",
+    ),
+    click.option(
+        "--exclude-weights",
+        multiple=True,
+        metavar="TEXT",
+        help="Use no importance for tensors whose name contains TEXT.",
+    ),
+    click.option("--no-fallback", is_flag=True, help="Fail if the shape of a tensor does not fit its type (exit 5)."),
+    click.option(
+        "--allow-requantize", is_flag=True, help="Quantize weights that are already quantized, which loses quality."
+    ),
+    click.option(
+        "--nan",
+        default="error",
+        type=click.Choice(["error", "warn", "keep"]),
+        help="How to treat NaN in a weight; keep makes the whole block NaN.",
+    ),
+    shared_options.ALLOW_OVERFLOW,
+    shared_options.WEIGHTS_ONLY,
+    click.option(
+        "--measure/--no-measure", default=None, help="Measure the error of all tensors (default: with --report)."
+    ),
+    click.option(
+        "--device",
+        metavar="DEVICE",
+        default="cpu",
+        help="Device that encodes blocks: cpu (default), cuda or cuda:N. The bytes are the same.",
+    ),
+    click.option(
+        "--max-device-memory", metavar="SIZE", help="Maximum GPU memory for encoding (default: what is free)."
+    ),
 )
 SHAPE = (
-    click.option("--prune-layers", metavar="N,N...", help="Leave out these blocks."),
-    click.option("--keep-split", is_flag=True, help="As many files as the input has, with the same tensors."),
-    click.option("--override-kv", multiple=True, metavar="K=TYPE:V", help="Set a metadata key; TYPE: int, float, bool, str."),
+    click.option("--prune-layers", metavar="N,N...", help="Remove these layers."),
+    click.option("--keep-split", is_flag=True, help="Write the same shards as the input."),
+    click.option(
+        "--override-kv", multiple=True, metavar="K=TYPE:V", help="Set a metadata key; TYPE: int, float, bool, str."
+    ),
 )
 
 
-@click.command("quantize", cls=destination.Writing, epilog=EPILOG)
-@click.argument("source", metavar="IN", type=arguments.PATH)
-@destination.output
+@click.command("quantize", cls=output_path.Writing, epilog=EPILOG)
+@click.argument("source", metavar="IN", type=shared_options.PATH)
+@output_path.output
 @click.argument("type_name", metavar="[TYPE]", type=TYPE, required=False)
-@arguments.options(
-    TYPES, CARE, network_options.OPTIONS, SHAPE, arguments.OUTPUT, arguments.GRAPHS, arguments.MERGING, arguments.CHOOSING, arguments.SHARDING,
-    arguments.CARRYING,
-    arguments.PLACING, arguments.READING,
+@shared_options.options(
+    TYPES,
+    CARE,
+    network_options.OPTIONS,
+    SHAPE,
+    shared_options.OUTPUT,
+    shared_options.GRAPHS,
+    shared_options.MERGING,
+    shared_options.CHOOSING,
+    shared_options.SHARDING,
+    shared_options.CARRYING,
+    shared_options.PLACING,
+    shared_options.READING,
 )
 def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Quantize the model IN to OUT.
 
-    TYPE is a file type of llama.cpp (Q4_K_M, IQ4_XS, MXFP4_MOE, COPY ...) whose choice of types for single tensors is that of llama-quantize,
-    a type for all tensors (see candle-convert types), or auto with --target-bpw or --target-size. OUT is GGUF, or safetensors for plain types.
+    TYPE is a file type of llama.cpp (Q4_K_M, IQ4_XS, MXFP4_MOE, COPY ...) with the per-tensor types of llama-quantize,
+    one type for all tensors (see candle-convert types), or auto with --target-bpw or --target-size. OUT is GGUF, or
+    safetensors for float types.
 
-    Networks (ONNX to ONNX) take int8 or uint8 (activations too, as they come or with --calib by ranges), int4 or fp8 (weights alone), fp16, bf16.
+    Networks (ONNX to ONNX) take int8 or uint8 (weights and activations: dynamic ranges, or static ranges with --calib),
+    int4 or fp8 (weights only), fp16, bf16.
     """
-    from ..plan import target_format
-    from ..quantizing.plan import plan
-    from ..sharding import refuse_inputs
-    from ..spelling import refuse_order
+    from ..cli.suggest import refuse_order
+    from ..quantize.plan import plan
+    from ..write.plan import target_format
+    from ..write.shard import refuse_inputs
 
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
-    graph = arguments.open_input(source, values)
-    if graph.nodes and target_format(output, arguments.convert_options({**values, "tensor_type": ()})).graphs:
-        from ..quantizing.network_command import quantize
+    graph = shared_options.open_input(source, values)
+    if graph.nodes and target_format(output, shared_options.convert_options({**values, "tensor_type": ()})).graphs:
+        from .quantize_network import quantize
 
         quantize(graph, source, output, type_name, values)
         return
     network_options.refuse_network_options(values)
     request = _request(type_name, values)
     if _is_automatic(values):
-        current().say(" choosing by what each type loses; on a machine's first run their encoders are compiled, which takes a minute")
+        current().say(
+            " measuring the error of each type; the first run on a machine also compiles the encoders, which takes a "
+            "minute"
+        )
     noted = len(graph.notes)
-    made = plan(graph, output, request, arguments.convert_options({**values, "tensor_type": ()}), [source])
+    made = plan(graph, output, request, shared_options.convert_options({**values, "tensor_type": ()}), [source])
     refuse_inputs(made.plan)
     _save_recipe(made, values)
-    carry_out(made, values, noted)
+    run_plan(made, values, noted)
 
 
-def carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
+def run_plan(made: Quantized, values: dict[str, Any], noted: int) -> None:
     """Show a plan with its types, and unless it is a dry run, carry it out."""
-    from ..pipeline import execute
-    from ..quantizing.compiling import prepare
+    from ..quantize.compile_encoders import prepare
+    from ..write.pipeline import execute
 
     show_plan(made.plan)
     if values.get("device", "cpu") == "cpu":
@@ -131,9 +189,9 @@ def carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
         return
     if _is_automatic(values):
         _show_table(made, made.sampled())
-    arguments.refuse_report(values)
+    shared_options.refuse_report(values)
     current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
-    report = execute(made.plan, arguments.progress(values))
+    report = execute(made.plan, shared_options.progress(values))
     report.notes += made.block_notes()
     show_report(report, made.plan)
     measured = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}
@@ -141,12 +199,12 @@ def carry_out(made: Quantized, values: dict[str, Any], noted: int) -> None:
     if wanted:
         made.settle()
     payload = {**report_json(report, made.plan), **_types_json(made, measured)} if wanted else {}
-    arguments.write_report(values["report"], payload)
+    shared_options.write_report(values["report"], payload)
     current().emit(payload)
 
 
 def _compiling(names: list[str]) -> None:
-    current().say(f" compile  {', '.join(names)}: once on this machine, some seconds for each")
+    current().say(f" compile  {', '.join(names)}: once per machine, a few seconds each")
 
 
 def _is_automatic(values: dict[str, Any]) -> bool:
@@ -154,21 +212,25 @@ def _is_automatic(values: dict[str, Any]) -> bool:
 
 
 def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
-    from ...runtime.limits import size
-    from ..quantizing import imatrix, wording
-    from ..quantizing.choosing import Wishes
-    from ..quantizing.request import AUTO, Quantization
+    from ...runtime.base.limits import size
+    from ..quantize import llama_options
+    from ..quantize.recipe import imatrix
+    from ..quantize.recipe.choose_type import Wishes
+    from ..quantize.recipe.request import AUTO, Quantization
 
-    pairs = [arguments.pair(text, "RE=TYPE") for text in values["tensor_type"]]
+    pairs = [shared_options.pair(text, "RE=TYPE") for text in values["tensor_type"]]
     if values["tensor_type_file"] is not None:
-        pairs += wording.pairs_in(values["tensor_type_file"])
+        pairs += llama_options.pairs_in(values["tensor_type_file"])
     importance = None
     if values["imatrix"] is not None:
         importance = imatrix.read(values["imatrix"]).limited(values["include_weights"], values["exclude_weights"])
     measure = values["measure"] if values["measure"] is not None else values["report"] is not None
     wishes = Wishes(
-        tuple((wording.pattern(left), right) for left, right in pairs), values["output_tensor_type"], values["token_embedding_type"],
-        values["leave_output_tensor"], values["pure"],
+        tuple((llama_options.pattern(left), right) for left, right in pairs),
+        values["output_tensor_type"],
+        values["token_embedding_type"],
+        values["leave_output_tensor"],
+        values["pure"],
     )
     return Quantization(
         type=type_name if type_name is not None or not _is_automatic(values) else AUTO,
@@ -177,9 +239,9 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
         importance=importance,
         allow_requantize=values["allow_requantize"],
         no_fallback=values["no_fallback"],
-        prune=wording.layers(values["prune_layers"]),
+        prune=llama_options.layers(values["prune_layers"]),
         keep_split=values["keep_split"],
-        overrides=tuple(wording.override(text) for text in values["override_kv"]),
+        overrides=tuple(llama_options.override(text) for text in values["override_kv"]),
         target_bpw=values["target_bpw"],
         target_size=None if values["target_size"] is None else size(values["target_size"]),
         measure=measure,
@@ -191,22 +253,30 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
 def _save_recipe(made: Quantized, values: dict[str, Any]) -> None:
     path = values["save_recipe"]
     if path is not None:
-        from ..quantizing.recipe import to_toml
-        from ..replacing import replacing
+        from ..console.atomic_replace import replacing
+        from ..quantize.recipe.recipe import to_toml
 
         with replacing(path, force=values["force"]) as file:
-            file.write(to_toml(made.recipe, f"Made by candle-convert quantize for {made.plan.inputs[0]}".replace("\n", " ")).encode())
+            file.write(
+                to_toml(
+                    made.recipe, f"Made by candle-convert quantize for {made.plan.inputs[0]}".replace("\n", " ")
+                ).encode()
+            )
 
 
 def _show_table(made: Quantized, errors: dict[str, Any]) -> None:
     """Tensors by the rule that decided and the type they get."""
-    from ..quantizing.table import text
+    from ..quantize.table import text
 
     for line in text(made.choices, errors):
         current().say(line)
 
 
 def _types_json(made: Quantized, errors: dict[str, Any]) -> dict[str, Any]:
-    from ..quantizing.table import tensors_json, total
+    from ..quantize.table import tensors_json, total
 
-    return {"recipe": made.recipe.name, "bits_per_weight": total(made.choices).bits, "types": tensors_json(made.choices, errors)}
+    return {
+        "recipe": made.recipe.name,
+        "bits_per_weight": total(made.choices).bits,
+        "types": tensors_json(made.choices, errors),
+    }

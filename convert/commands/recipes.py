@@ -1,12 +1,12 @@
-"""``recipes``: the mixes of types that come with the package, and their rules as TOML."""
+"""``recipes``: quantization recipes of the package, and their rules as TOML."""
 
 from __future__ import annotations
 
 import click
 
-from ...runtime.errors import printable
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import printable
+from ..cli import shared_options
+from ..console.output import current
 
 EPILOG = """\b
 Examples
@@ -29,52 +29,68 @@ Examples
 
 
 def _names() -> list[str]:
-    from ..quantizing.filetypes import FILE_TYPES
-    from ..quantizing.recipe import built_in
+    from ..quantize.recipe.recipe import built_in
+    from ..translate.gguf_file_type import FILE_TYPES
 
     return [*built_in(), *(each.name for each in FILE_TYPES)]
 
 
-RECIPE = arguments.Names("recipe", _names)
+RECIPE = shared_options.Names("recipe", _names)
 
 
 @click.group("recipes", epilog=EPILOG)
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
-    """List and show rules for quantizing.
+    """List and show quantization recipes.
 
-    A recipe is a TOML file with a base type and rules, of which the first that matches a tensor decides; quantize takes it with --recipe.
+    A recipe is a TOML file with a base type and rules; the first rule that matches a tensor decides its type. Use it
+    with quantize --recipe.
     """
 
 
 @COMMAND.command("list", epilog=LIST_EPILOG)
-@arguments.options()
+@shared_options.options()
 def list_recipes() -> None:
     """List the mixes of llama.cpp's file types, and the recipes that come with the package."""
-    from ..quantizing import recipe as recipes
-    from ..quantizing.filetypes import FILE_TYPES
-    from ..quantizing.mixes import mix
+    from ..quantize.recipe import recipe as recipes
+    from ..quantize.recipe.mix import mix
+    from ..translate.gguf_file_type import FILE_TYPES
 
     named = [(name, recipes.find(name), recipes.title(name)) for name in recipes.built_in()]
     named += [(each.name, mix(each), each.title) for each in FILE_TYPES]
     rows = [
-        {"name": name, "file_type": found.file_type, "base": found.base and found.base.name, "rules": len(found.rules), "title": title}
+        {
+            "name": name,
+            "file_type": found.file_type,
+            "base": found.base and found.base.name,
+            "rules": len(found.rules),
+            "title": title,
+        }
         for name, found, title in named
     ]
-    lines = [[row["name"], "" if row["file_type"] is None else row["file_type"], row["base"] or "", row["rules"], row["title"]] for row in rows]
+    lines = [
+        [
+            row["name"],
+            "" if row["file_type"] is None else row["file_type"],
+            row["base"] or "",
+            row["rules"],
+            row["title"],
+        ]
+        for row in rows
+    ]
     current().table(("recipe", "file type", "base", "rules", "what it is"), lines, right=(1, 3), prose=(4,))
     current().emit({"recipes": rows})
 
 
 @COMMAND.command("show", epilog=SHOW_EPILOG)
 @click.argument("name", metavar="NAME", type=RECIPE)
-@arguments.options()
+@shared_options.options()
 def show(name: str) -> None:
-    """Show the recipe NAME, or the one in a file, as TOML.
+    """Show a recipe as TOML, by name or file.
 
-    Conditions can use: layer and n (blocks), index and count (of the tensors that the rule's pattern matches), depth, experts, gqa, arch, imatrix,
-    tied, columns, rows, matrices, block (of the base type) and dtype.
+    Conditions can use: layer and n (blocks), index and count (of the tensors that the rule's pattern matches), depth,
+    experts, gqa, arch, imatrix, tied, columns, rows, matrices, block (of the base type) and dtype.
     """
-    from ..quantizing import recipe as recipes
+    from ..quantize.recipe import recipe as recipes
 
     found = recipes.find(name)
     text = recipes.source(name, found)
@@ -82,4 +98,13 @@ def show(name: str) -> None:
         current().say(printable(line))
     rules = [{"match": rule.match, "when": rule.when, "type": rule.type} for rule in found.rules]
     base = None if found.base is None else found.base.name
-    current().emit({"name": found.name, "base": base, "on_fallback": found.on_fallback, "file_type": found.file_type, "rules": rules, "toml": text})
+    current().emit(
+        {
+            "name": found.name,
+            "base": base,
+            "on_fallback": found.on_fallback,
+            "file_type": found.file_type,
+            "rules": rules,
+            "toml": text,
+        }
+    )

@@ -1,4 +1,4 @@
-"""``run``: compute a model's outputs."""
+"""``run``: computes the outputs of a model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError, printable
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,61 +23,97 @@ Examples
 
 
 @click.command("run", epilog=EPILOG)
-@click.argument("model", metavar="MODEL", type=arguments.PATH)
-@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of made-up inputs (default: one that fits).")
-@click.option("--seed", type=int, default=0, metavar="N", help="Of random inputs (default 0).")
-@click.option("-o", "--output", "--outfile", metavar="OUT.npz", type=arguments.PATH, help="Write the outputs to a file, in any weights format.")
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.",
+)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=N",
+    help="Length of a symbolic dimension of random inputs (default: one that fits).",
+)
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of random inputs (default 0).")
+@click.option(
+    "-o",
+    "--output",
+    "--outfile",
+    metavar="OUT.npz",
+    type=shared_options.PATH,
+    help="Write the outputs to a file, in any format for weights.",
+)
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the cores).")
-@click.option("--max-memory", metavar="SIZE", expose_value=False, callback=arguments.memory, help="Bytes, weights included (default: what is free).")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    expose_value=False,
+    callback=shared_options.memory,
+    help="Maximum memory, weights included (default: what is free).",
+)
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@arguments.options(arguments.DEVICE, arguments.READING)
+@shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
     """Compute the outputs of MODEL.
 
-    Inputs that are not given are made up, and told. Shows dtype, shape and statistics of every output.
+    Inputs that are not given are random. Shows dtype, shape and statistics of every output.
     """
     from ...runtime.session import Session
-    from ..replacing import refuse_existing
-    from ..running.feeds import dims, feeds, hinting
-    from ..streams import refuse_stream
+    from ..console.atomic_replace import refuse_existing
+    from ..console.stdio import refuse_stream
+    from ..run.feeds import dims, feeds, hint_at_shapes
 
     if values["output"] is not None:
         refuse_stream(values["output"], "outputs")
         refuse_existing(values["output"], force=values["force"])
-    placed = arguments.device(values)
-    graph = arguments.open_input(model, values)
+    placed = shared_options.device(values)
+    graph = shared_options.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
     session = Session(graph, threads=values["threads"], **placed)
-    fed, told = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
+    fed, generated = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
     out = current()
-    for line in told:
+    for line in generated:
         out.say(f"input {printable(line)}")
     rows: list[dict[str, Any]] = []
     start = time.perf_counter()
-    with hinting(graph, told):
+    with hint_at_shapes(graph, generated):
         if values["taps"] is None:
             results = session.run(None, fed)
         else:
-            results = session.run_with_taps(fed, taps=values["taps"], on_tap=lambda name, array: rows.append(_row(name, array)))
+            results = session.run_with_taps(
+                fed, taps=values["taps"], on_tap=lambda name, array: rows.append(_row(name, array))
+            )
     seconds = time.perf_counter() - start
     named = dict(zip((value.name for value in graph.outputs), results, strict=True))
     rows += [_row(name, result) for name, result in named.items()]
-    out.table(("min", "max", "mean", "NaN", "dtype", "shape", "value"), [_cells(row) for row in rows], right=(0, 1, 2, 3))
+    out.table(
+        ("min", "max", "mean", "NaN", "dtype", "shape", "value"), [_cells(row) for row in rows], right=(0, 1, 2, 3)
+    )
     out.say(f"{seconds:.3f} s")
     placement = None
-    if values["device"] != "cpu":
-        from ...runtime.cuda.report import placement_of
+    if session.on_device:
+        from ...runtime.cuda.execute.placement_report import placement_of
 
         placement = placement_of(session.program)
         for line in placement.lines():
             out.say(line)
     if values["output"] is not None:
         _save(named, values["output"])
-    out.emit({"inputs": [model], "values": rows, "outputs": [values["output"]] if values["output"] else [], "timings": {"run": seconds}, **(
-        {} if placement is None else {"placement": placement.to_json()})})
+    out.emit(
+        {
+            "inputs": [model],
+            "values": rows,
+            "outputs": [values["output"]] if values["output"] else [],
+            "timings": {"run": seconds},
+            **({} if placement is None else {"placement": placement.to_json()}),
+        }
+    )
 
 
 def _row(name: str, value: Any) -> dict[str, Any]:
@@ -98,16 +134,30 @@ def _row(name: str, value: Any) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     numbers = [f"{row[key]:.6g}" if key in row else "" for key in ("min", "max", "mean")]
-    return [*numbers, str(row.get("nan", "")), row["dtype"], "x".join(map(str, row["shape"] or [])) or "scalar", row["name"]]
+    return [
+        *numbers,
+        str(row.get("nan", "")),
+        row["dtype"],
+        "x".join(map(str, row["shape"] or [])) or "scalar",
+        row["name"],
+    ]
 
 
 def _save(named: dict[str, Any], path: str) -> None:
-    from .. import api
+    from ..api import convert
 
     arrays: dict[str, np.ndarray] = {}
     for name, value in named.items():
-        items = {f"{name}[{index}]": item for index, item in enumerate(value)} if isinstance(value, list) else {name: value}
-        arrays.update({key: item for key, item in items.items() if getattr(item, "dtype", None) is not None and item.dtype.kind != "O"})
-    api.save_file(arrays, path)
+        items = (
+            {f"{name}[{index}]": item for index, item in enumerate(value)} if isinstance(value, list) else {name: value}
+        )
+        arrays.update(
+            {
+                key: item
+                for key, item in items.items()
+                if getattr(item, "dtype", None) is not None and item.dtype.kind != "O"
+            }
+        )
+    convert.save_file(arrays, path)
     left = len(named) - len(arrays)
-    current().say(f"saved to {printable(path)}" + (f", without {left} outputs that are not numeric" if left > 0 else ""))
+    current().say(f"saved to {printable(path)}" + (f", except {left} non-numeric outputs" if left > 0 else ""))

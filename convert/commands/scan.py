@@ -1,4 +1,4 @@
-"""``scan``: whether files are safe to open with other programs."""
+"""``scan``: security scan of files before other programs open them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ...runtime.errors import UsageError
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError
+from ..cli import shared_options
+from ..console.output import current
 
 EPILOG = """\b
 Examples
@@ -19,23 +19,23 @@ Examples
 
 
 @click.command("scan", epilog=EPILOG)
-@click.argument("paths", metavar="PATH...", nargs=-1, type=arguments.PATH)
-@click.option("--strict", is_flag=True, help="Warnings too make it fail, with 1.")
-@click.option("--names", is_flag=True, help="List the names that a pickle may hold.")
+@click.argument("paths", metavar="PATH...", nargs=-1, type=shared_options.PATH)
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings.")
+@click.option("--names", is_flag=True, help="List the names allowed in pickles.")
 @click.option("--allow-global", multiple=True, metavar="NAME", help="Further pickle names to accept: 'omegaconf.*'.")
 @click.option("--revision", metavar="REV", help="Revision of an hf:// repository.")
 @click.option("--offline", is_flag=True, help="hf:// from the cache only.")
-@arguments.options(arguments.PROGRESS)
+@shared_options.options(shared_options.PROGRESS)
 def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
-    """Look for code in files: pickles, archives, templates.
+    """Scan files for code: pickles, archives, templates.
 
-    Every file below PATH is read, whatever its name; nothing is executed, but chat templates are rendered, in a sandboxed process with limits.
-    Exits with 0 when all was read and nothing is dangerous, with 5 when something is, with 3 (or the error's code) when a file could not be read
-    whole.
+    Every file below PATH is read, whatever its name. Nothing is executed, except that chat templates are rendered in a
+    sandboxed process with limits. Exits with 0 if all files were read and nothing is dangerous, with 5 if something is,
+    with 3 (or the code of the error) if a file could not be read completely.
     """
     out = current()
     if names:
-        from ...formats.containers.pickle_names import ACCEPTED
+        from ...formats.containers.torch.allowed_names import ACCEPTED
 
         for name in sorted(ACCEPTED):
             out.say(name)
@@ -43,10 +43,14 @@ def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) ->
         return 0
     if not paths:
         raise UsageError("E-OPTION", None, "missing argument PATH", hint="candle-convert scan --help")
-    from ..scan import scan
+    from ..check.scan import scan
 
     found = scan(
-        paths, allow_globals=values["allow_global"], revision=values["revision"], offline=values["offline"], progress=arguments.progress(values)
+        paths,
+        allow_globals=values["allow_global"],
+        revision=values["revision"],
+        offline=values["offline"],
+        progress=shared_options.progress(values),
     )
     code = found.exit_code or int(strict and any(finding.severity == "warning" for finding in found.findings))
     out.lines(found.table())

@@ -1,4 +1,4 @@
-"""``split``: one model in several files."""
+"""``split``: splits a model into shards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .. import arguments, destination
-from .convert import carry_out
+from ..cli import output_path, shared_options
+from .convert import run_plan
 
 EPILOG = """\b
 Examples
@@ -18,18 +18,24 @@ Examples
 """
 
 
-@click.command("split", cls=destination.Writing, epilog=EPILOG)
-@click.argument("path", metavar="IN", type=arguments.PATH)
-@destination.output
-@arguments.options(arguments.SHARDING, arguments.OUTPUT, arguments.CARRYING, arguments.PLACING, arguments.READING)
+@click.command("split", cls=output_path.Writing, epilog=EPILOG)
+@click.argument("path", metavar="IN", type=shared_options.PATH)
+@output_path.output
+@shared_options.options(
+    shared_options.SHARDING,
+    shared_options.OUTPUT,
+    shared_options.CARRYING,
+    shared_options.PLACING,
+    shared_options.READING,
+)
 def COMMAND(path: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
-    """Cut model IN into shards of --shard-size or --shard-tensors.
+    """Split model IN into shards of --shard-size or --shard-tensors.
 
-    OUT is a directory, or a name such as out/model.gguf that becomes out/model-00001-of-00003.gguf. The format stays that of IN unless
-    --to names another.
+    OUT is a directory, or a name such as out/model.gguf for shards out/model-00001-of-00003.gguf. The format is that of
+    IN unless --to is given.
     """
-    from .. import sharding
+    from ..write import shard
 
-    graph = arguments.open_input(path, values, dequantized=False)
-    options = dataclasses.replace(arguments.convert_options(values), to=values["to"] or graph.format)
-    carry_out(sharding.split(graph, path, output, options), values)
+    graph = shared_options.open_input(path, values, dequantized=False)
+    options = dataclasses.replace(shared_options.convert_options(values), to=values["to"] or graph.format)
+    run_plan(shard.split(graph, path, output, options), values)

@@ -1,4 +1,4 @@
-"""``template``: chat templates, rendered in a sandboxed process with limits."""
+"""``template``: renders chat templates in a sandboxed process with limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FormatError, UsageError
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import FormatError, UsageError
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ...models.language.tokenizer import Tokenizer
+    from ...models.tokenizer import Tokenizer
 
 EPILOG = """\b
 Examples
@@ -36,52 +36,75 @@ def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
 
 
 @COMMAND.command("render", epilog=RENDER_EPILOG)
-@click.argument("path", metavar="FILE", type=arguments.PATH)
-@click.option("--messages", metavar="FILE.json", type=arguments.PATH, help="A list of messages, each with role and content; - is standard input.")
-@click.option("--system", metavar="TEXT", help="A message of the system before the others.")
-@click.option("--user", multiple=True, metavar="TEXT", help="A message of the user (repeatable).")
-@click.option("--tools", metavar="FILE.json", type=arguments.PATH, help="A list of functions that the model may call.")
-@click.option("--chat-template", "own", metavar="FILE.jinja", type=arguments.PATH, help="Another template than the model's.")
-@click.option("--name", default="default", metavar="NAME", help="Which template, if there are several.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=JSON", help="What else the template asks for.")
-@click.option("--answer/--no-answer", default=True, help="End with what begins the model's answer (default: yes).")
-@arguments.options(arguments.READING)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
+@click.option(
+    "--messages",
+    metavar="FILE.json",
+    type=shared_options.PATH,
+    help="A list of messages, each with role and content; - is standard input.",
+)
+@click.option("--system", metavar="TEXT", help="System message.")
+@click.option("--user", multiple=True, metavar="TEXT", help="User message (repeatable).")
+@click.option(
+    "--tools", metavar="FILE.json", type=shared_options.PATH, help="A list of functions that the model may call."
+)
+@click.option(
+    "--chat-template",
+    "own",
+    metavar="FILE.jinja",
+    type=shared_options.PATH,
+    help="Chat template to use instead of the model's.",
+)
+@click.option("--name", default="default", metavar="NAME", help="Name of the template, if there are several.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=JSON", help="Other template variable.")
+@click.option("--answer/--no-answer", default=True, help="End with the start of the model's answer (default: yes).")
+@shared_options.options(shared_options.READING)
 def render(
-    path: str, messages: str | None, system: str | None, user: tuple[str, ...], tools: str | None, own: str | None, name: str,
-    settings: tuple[str, ...], answer: bool, **values: Any,
-) -> None:  # fmt: skip
-    """Print the prompt that a chat becomes.
+    path: str,
+    messages: str | None,
+    system: str | None,
+    user: tuple[str, ...],
+    tools: str | None,
+    own: str | None,
+    name: str,
+    settings: tuple[str, ...],
+    answer: bool,
+    **values: Any,
+) -> None:
+    """Print the prompt of a chat.
 
-    FILE is a GGUF file, a model directory or a template's own file. Messages come from a file, or from --system and --user.
+    FILE is a GGUF file, a model directory or a template file. Messages come from a file, or from --system and --user.
     """
-    from ...models.language.chat import prompt, rendered_with
+    from ...models.generation.chat_template import prompt, rendered_with
 
     chat = [*([{"role": "system", "content": system}] if system is not None else []), *_messages(messages)]
     chat += [{"role": "user", "content": text} for text in user]
     if not chat:
         raise UsageError("E-TEMPLATE-MESSAGES", None, "no messages", hint="Give --user TEXT or --messages FILE.json")
-    given = {key: _value(text) for key, text in (arguments.pair(item, "--set NAME=JSON") for item in settings)}
+    given = {key: _value(text) for key, text in (shared_options.pair(item, "--set NAME=JSON") for item in settings)}
     functions = None if tools is None else _list(tools, "tools")
     tokenizer: Tokenizer | None = None
     if path.lower().endswith(JINJA):
-        text = rendered_with(arguments.template(path), None, chat, tools=functions, answer=answer, path=path, **given)
+        text = rendered_with(
+            shared_options.template(path), None, chat, tools=functions, answer=answer, path=path, **given
+        )
     else:
         tokenizer = _tokenizer(path, values)
         if own is not None:
-            tokenizer.templates[name] = arguments.template(own)
+            tokenizer.templates[name] = shared_options.template(own)
         text = prompt(tokenizer, chat, name=name, tools=functions, answer=answer, path=path, **given)
     unknown = [] if tokenizer is None else tokenizer.unknown_markers(text)
     out = current()
     if unknown:
-        out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens that are not in the vocabulary")
+        out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens but are not in the vocabulary")
     out.content(text)
     out.emit({"inputs": [path], "template": name, "messages": chat, "text": text, "unknown_markers": unknown})
 
 
 def _tokenizer(path: str, values: dict[str, Any]) -> Tokenizer:
-    from ..tokenizing import open_tokenizer
+    from ..translate.open_tokenizer import open_tokenizer
 
-    reading = {"options": arguments.read_options(values), "format": values["source_format"]}
+    reading = {"options": shared_options.read_options(values), "format": values["source_format"]}
     return open_tokenizer(path, **reading, revision=values["revision"], offline=values["offline"])[1]
 
 
@@ -91,8 +114,8 @@ def _messages(path: str | None) -> list[Any]:
 
 def _list(path: str, what: str) -> list[Any]:
     """A list in a JSON file, or under its name in an object, as requests to servers have it."""
-    from ...runtime.json import parse
-    from ...runtime.source import Source
+    from ...runtime.base.untrusted.json import parse
+    from ...runtime.tensor.file import Source
 
     if path == "-":
         try:

@@ -1,4 +1,4 @@
-"""``tokenizer``: what a model's tokenizer is, what it makes of a text, and its files for other programs."""
+"""``tokenizer``: shows, runs, checks and exports the tokenizer of a model."""
 
 from __future__ import annotations
 
@@ -9,22 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import FileAccessError, UnsupportedError, printable
-from ...runtime.units import counted
-from .. import arguments, destination
-from ..output import current
-from ..streams import STREAM
+from ...runtime.base.errors import FileAccessError, UnsupportedError, printable
+from ...runtime.base.units import counted
+from ..cli import output_path, shared_options
+from ..console.output import current
+from ..console.stdio import STREAM
 
 if TYPE_CHECKING:
-    from ...models.language.tokenizer import Tokenizer
-    from ...runtime.graph import Graph
+    from ...models.tokenizer import Tokenizer
+    from ...runtime.ir.graph import Graph
 
 EXAMPLES = {
     "": ("show model.gguf", "encode model-dir/ 'Hello, world'", "export model.gguf files/"),
     "show": ("show model.gguf", "show tokenizer.json --tokens '^<'", "show model-dir/ --json"),
-    "encode": ("encode model.gguf 'Hello <|im_end|>'", "encode tokenizer.model 'a b' --no-special --bos", "encode model-dir/ --file text.txt --json"),
-    "decode": ("decode model.gguf 1 15043 3186", "decode tokenizer.json 9906,1917 --special", "decode model-dir/ 1 2 3 --json"),
-    "roundtrip": ("roundtrip model.gguf", "roundtrip model-dir/ --against model.gguf", "roundtrip tokenizer.model --json"),
+    "encode": (
+        "encode model.gguf 'Hello <|im_end|>'",
+        "encode tokenizer.model 'a b' --no-special --bos",
+        "encode model-dir/ --file text.txt --json",
+    ),
+    "decode": (
+        "decode model.gguf 1 15043 3186",
+        "decode tokenizer.json 9906,1917 --special",
+        "decode model-dir/ 1 2 3 --json",
+    ),
+    "roundtrip": (
+        "roundtrip model.gguf",
+        "roundtrip model-dir/ --against model.gguf",
+        "roundtrip tokenizer.model --json",
+    ),
     "export": ("export model.gguf files/", "export model-dir/ vocab.gguf", "export tokenizer.model files/ --force"),
 }
 
@@ -35,18 +47,23 @@ def _examples(command: str) -> str:
 
 @click.group("tokenizer", epilog=_examples(""))
 def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
-    """Show, try, check and export the tokenizer of a model.
+    """Show, run, check and export the tokenizer of a model.
 
-    FILE is a GGUF file, a model directory, or a tokenizer's own file: tokenizer.json, tokenizer.model, vocab.json, vocab.txt, *.tiktoken ...
+    FILE is a GGUF file, a model directory, or a tokenizer file: tokenizer.json, tokenizer.model, vocab.json,
+    vocab.txt, *.tiktoken ...
     """
 
 
 def _opened(path: str, values: dict[str, Any]) -> tuple[Graph, Tokenizer]:
-    from ..tokenizing import mismatch, open_tokenizer
+    from ..translate.open_tokenizer import mismatch, open_tokenizer
 
     graph, tokenizer = open_tokenizer(
-        path, options=arguments.read_options(values), format=values["source_format"], revision=values["revision"], offline=values["offline"],
-    )  # fmt: skip
+        path,
+        options=shared_options.read_options(values),
+        format=values["source_format"],
+        revision=values["revision"],
+        offline=values["offline"],
+    )
     wrong = mismatch(graph, tokenizer)
     if wrong is not None:
         graph.note("W-TOKENIZER-ROWS", wrong)
@@ -55,17 +72,21 @@ def _opened(path: str, values: dict[str, Any]) -> tuple[Graph, Tokenizer]:
 
 
 @COMMAND.command("show", epilog=_examples("show"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
 @click.option("--tokens", metavar="RE", help="List the tokens whose text matches.")
-@click.option("--template", "template", is_flag=True, help="Print the chat templates whole.")
-@arguments.options(arguments.READING)
+@click.option("--template", "template", is_flag=True, help="Print the chat templates in full.")
+@shared_options.options(shared_options.READING)
 def show(path: str, tokens: str | None, template: bool, **values: Any) -> None:
-    """Say what kind of tokenizer it is, its special tokens and templates."""
+    """Show the kind of tokenizer, its special tokens and chat templates."""
     graph, tokenizer = _opened(path, values)
     facts = _facts(graph, tokenizer)
     out = current()
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in facts["kinds"].items())
-    rows = [("kind", facts["kind"]), ("tokens", f"{facts['tokens']:,} ({kinds})"), ("embedding", facts["embedding_rows"] or "unknown")]
+    rows = [
+        ("kind", facts["kind"]),
+        ("tokens", f"{facts['tokens']:,} ({kinds})"),
+        ("embedding", facts["embedding_rows"] or "unknown"),
+    ]
     rows += [(role, f"{said['id']} {said['text']!r}") for role, said in facts["roles"].items()]
     rows += [("ends a text", " ".join(map(str, facts["ends"])) or "none")]
     rows += [("added", f"{facts['opening']} before a text, {facts['closing']} after it")]
@@ -81,12 +102,14 @@ def show(path: str, tokens: str | None, template: bool, **values: Any) -> None:
             out.say()
             out.say(f"{name}:")
             out.content(text)
-    out.emit({"inputs": [path], **facts, "listed": listed, **({"template_texts": tokenizer.templates} if template else {})})
+    out.emit(
+        {"inputs": [path], **facts, "listed": listed, **({"template_texts": tokenizer.templates} if template else {})}
+    )
 
 
 def _facts(graph: Graph, tokenizer: Tokenizer) -> dict[str, Any]:
-    from ...models.language.tokenizer.vocabulary import KINDS
-    from ..tokenizing import embedding_rows
+    from ...models.tokenizer.core.vocabulary import KINDS
+    from ..translate.open_tokenizer import embedding_rows
 
     vocabulary = tokenizer.vocabulary
     return {
@@ -99,40 +122,56 @@ def _facts(graph: Graph, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _matching(tokenizer: Tokenizer, pattern: str) -> list[dict[str, Any]]:
-    from ...models.language.tokenizer.vocabulary import KINDS
-    from ...runtime.regex import compiled
+    from ...models.tokenizer.core.vocabulary import KINDS
+    from ...runtime.base.untrusted.regex import compiled
 
     vocabulary, wanted = tokenizer.vocabulary, compiled(pattern)
     scores = vocabulary.scores or [0.0] * len(vocabulary)
     return [
         {"id": token, "type": KINDS[vocabulary.kinds[token]], "score": float(scores[token]), "text": text}
-        for token, (text, listed) in enumerate(zip(vocabulary.texts, wanted.among(vocabulary.texts), strict=True)) if listed
-    ]  # fmt: skip
+        for token, (text, listed) in enumerate(zip(vocabulary.texts, wanted.among(vocabulary.texts), strict=True))
+        if listed
+    ]
 
 
 @COMMAND.command("encode", epilog=_examples("encode"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
 @click.argument("text", required=False)
-@click.option("--file", "file", metavar="TEXT", type=arguments.PATH, help="Encode a file instead; - is standard input.")
-@click.option("--special/--no-special", default=True, help="Whether special tokens in the text are taken for such (default: yes).")
-@click.option("--bos/--no-bos", default=None, help="Begin with BOS (default: as the model was trained).")
-@click.option("--eos/--no-eos", default=None, help="End with EOS (default: as the model was trained).")
-@click.option("--ids", is_flag=True, help="Print the ids alone, in a line.")
-@arguments.options(arguments.READING)
-def encode(path: str, text: str | None, file: str | None, special: bool, bos: bool | None, eos: bool | None, ids: bool, **values: Any) -> None:
-    """Turn TEXT into ids."""
+@click.option(
+    "--file", "file", metavar="TEXT", type=shared_options.PATH, help="Encode a file instead; - is standard input."
+)
+@click.option("--special/--no-special", default=True, help="Parse special tokens in the text (default: yes).")
+@click.option("--bos/--no-bos", default=None, help="Add BOS at the start (default: as the model was trained).")
+@click.option("--eos/--no-eos", default=None, help="Add EOS at the end (default: as the model was trained).")
+@click.option("--ids", is_flag=True, help="Print only the ids, on one line.")
+@shared_options.options(shared_options.READING)
+def encode(
+    path: str,
+    text: str | None,
+    file: str | None,
+    special: bool,
+    bos: bool | None,
+    eos: bool | None,
+    ids: bool,
+    **values: Any,
+) -> None:
+    """Encode TEXT to token ids."""
     _, tokenizer = _opened(path, values)
     content = _content(text, file)
     found = tokenizer.encode(content, special=special, add_bos=bos, add_eos=eos)
     out = current()
     unknown = tokenizer.unknown_markers(content) if special else []
     if unknown:
-        out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens that are not in the vocabulary")
+        out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens but are not in the vocabulary")
     texts = [tokenizer.vocabulary.texts[token] for token in found]
     if ids:
         out.say(" ".join(map(str, found)))
     else:
-        out.table(("id", "token"), [(token, printable(repr(text))) for token, text in zip(found, texts, strict=True)], right=(0,))
+        out.table(
+            ("id", "token"),
+            [(token, printable(repr(text))) for token, text in zip(found, texts, strict=True)],
+            right=(0,),
+        )
         out.say(f"{counted(len(found), 'token')}")
     out.emit({"inputs": [path], "ids": found, "tokens": texts, "unknown_markers": unknown})
 
@@ -144,7 +183,7 @@ def _content(text: str | None, file: str | None) -> str:
         return text
     if file == "-":
         return sys.stdin.read()
-    from ...runtime.source import Source
+    from ...runtime.tensor.file import Source
 
     source = Source(str(file))
     source.budget.charge(source.size, "the text")
@@ -152,32 +191,35 @@ def _content(text: str | None, file: str | None) -> str:
 
 
 @COMMAND.command("decode", epilog=_examples("decode"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--special", is_flag=True, help="Show special tokens too.")
-@arguments.options(arguments.READING)
+@click.option("--special", is_flag=True, help="Include special tokens.")
+@shared_options.options(shared_options.READING)
 def decode(path: str, ids: tuple[str, ...], special: bool, **values: Any) -> None:
-    """Turn ids into text."""
-    from ..tokenizing import parsed_ids
+    """Decode token ids to text."""
+    from ..translate.open_tokenizer import parse_ids
 
     _, tokenizer = _opened(path, values)
-    numbers = parsed_ids(ids)
+    numbers = parse_ids(ids)
     text = tokenizer.decode(numbers, special=special)
     current().content(text)
     current().emit({"inputs": [path], "ids": numbers, "text": text})
 
 
 @COMMAND.command("roundtrip", epilog=_examples("roundtrip"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
-@click.option("--against", metavar="OTHER", type=arguments.PATH, help="Compare the ids with those of another tokenizer.")
-@arguments.options(arguments.READING)
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
+@click.option(
+    "--against", metavar="OTHER", type=shared_options.PATH, help="Also compare the ids with those of another tokenizer."
+)
+@shared_options.options(shared_options.READING)
 def roundtrip(path: str, against: str | None, **values: Any) -> int:
-    """Check that texts come back from ids, and that GGUF and tokenizer.json keep the ids; exits with 1 where not.
+    """Check that encoding and decoding restores texts, and that GGUF and tokenizer.json give equal ids; exits with 1 if
+    not.
 
-    The texts are of many scripts, with emoji, marks, code and odd white space.
+    The test texts cover many scripts, emoji, combining marks, code and unusual white space.
     """
-    from ...models.language.tokenizer.keys import differing
-    from ..tokenizing import round_trips
+    from ...models.tokenizer.writers.gguf_keys import differing
+    from ..translate.open_tokenizer import round_trips
 
     graph, tokenizer = _opened(path, values)
     found = [] if against is not None else round_trips(graph, tokenizer)
@@ -189,20 +231,21 @@ def roundtrip(path: str, against: str | None, **values: Any) -> int:
         came = "gives other ids" if row["back"] is None else f"came back as {row['back']!r}"
         out.say(f"✗ {row['through']}: {printable(repr(row['text'][:60]))} {printable(came)}")
     if not found:
-        out.say("✓ the same ids" if against is not None else "✓ texts round-trip; GGUF and tokenizer.json keep the ids")
+        out.say("✓ equal ids" if against is not None else "✓ texts round-trip; GGUF and tokenizer.json give equal ids")
     out.emit({"inputs": [path] if against is None else [path, against], "differences": found}, ok=not found)
     return 1 if found else 0
 
 
-@COMMAND.command("export", cls=destination.Writing, epilog=_examples("export"))
-@click.argument("path", metavar="FILE", type=arguments.PATH)
-@destination.output
+@COMMAND.command("export", cls=output_path.Writing, epilog=_examples("export"))
+@click.argument("path", metavar="FILE", type=shared_options.PATH)
+@output_path.output
 @click.option("-f", "--force", is_flag=True, help="Replace existing files.")
-@arguments.options(arguments.READING)
+@shared_options.options(shared_options.READING)
 def export(path: str, output: str, force: bool, **values: Any) -> None:
-    """Write the tokenizer alone: OUT is a directory for transformers' files, a .gguf file, or - for tokenizer.json alone."""
-    from ..replacing import replacing
-    from ..tokenizing import as_files, as_gguf
+    """Write only the tokenizer: OUT is a directory for transformers' files, a .gguf file, or - for tokenizer.json on
+    standard output."""
+    from ..console.atomic_replace import replacing
+    from ..translate.open_tokenizer import as_files, as_gguf
 
     graph, _ = _opened(path, values)
     told = len(graph.notes)
@@ -218,26 +261,38 @@ def export(path: str, output: str, force: bool, **values: Any) -> None:
         written = _write_files(as_files(graph), Path(output), force)
     out.warn(graph.notes[told:])
     out.say(f"✓ {printable(', '.join(written))}")
-    out.emit({"inputs": [path], "outputs": written, "warnings": [{"code": note.code, "message": note.message} for note in graph.notes]})
+    out.emit(
+        {
+            "inputs": [path],
+            "outputs": written,
+            "warnings": [{"code": note.code, "message": note.message} for note in graph.notes],
+        }
+    )
 
 
 def _json(files: dict[str, bytes], path: str) -> bytes:
     """The tokenizer.json among a tokenizer's files."""
     if "tokenizer.json" not in files:
-        raise UnsupportedError("E-OUT-STREAM", path, "its tokenizer takes several files", found=", ".join(files), hint="Use a directory")
+        raise UnsupportedError(
+            "E-OUT-STREAM",
+            path,
+            "its tokenizer consists of several files",
+            found=", ".join(files),
+            hint="Use a directory",
+        )
     return files["tokenizer.json"]
 
 
 def _write_gguf(graph: Graph, output: str, force: bool) -> None:
-    from .. import pipeline
-    from ..options import Options
-    from ..plan import plan_graph
+    from ..write import pipeline
+    from ..write.conversion_options import Options
+    from ..write.plan import plan_graph
 
     pipeline.execute(plan_graph(graph, Path(output), Options(to="gguf", weights_only=True, force=force)))
 
 
 def _write_files(files: dict[str, bytes], folder: Path, force: bool) -> list[str]:
-    from ..replacing import refuse_existing, replacing
+    from ..console.atomic_replace import refuse_existing, replacing
 
     for name in sorted(files):
         refuse_existing(folder / name, force=force)

@@ -1,4 +1,4 @@
-"""``types``: the dtypes and block types, what they cost, and which format holds them."""
+"""``types``: dtypes and block types, their size and error, and the formats that can hold them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import arguments
-from ..output import current
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ...runtime.dtype import DType
+    from ...runtime.tensor.dtype import DType
 
 EPILOG = """\b
 Examples
@@ -22,21 +22,23 @@ Examples
 
 
 @click.command("types", epilog=EPILOG)
-@click.argument("names", metavar="[TYPE]...", nargs=-1, type=arguments.DTYPE)
-@click.option("--format", "held_by", metavar="FMT", type=arguments.FORMAT, help="Only types that this format is written with.")
-@arguments.options()
+@click.argument("names", metavar="[TYPE]...", nargs=-1, type=shared_options.DTYPE)
+@click.option(
+    "--format", "held_by", metavar="FMT", type=shared_options.FORMAT, help="Only types that this format can hold."
+)
+@shared_options.options()
 def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 (the name that the registry looks for)
     """List dtypes and quantized block types.
 
-    Bits are per weight, exactly; a block type packs a run of weights of one row into a fixed number of bytes. SNR is what normally distributed
-    numbers keep of their signal, measured; 6 dB more is half the error.
+    Bits are exact, per weight. A block type packs a run of weights of one row into a fixed number of bytes. SNR is
+    measured on normally distributed values; 6 dB more is half the error.
     """
-    from ...ops.quants import codecs
-    from ...runtime.dtype import DTYPES, dtype_named
-    from .. import recognise
+    from ...runtime.tensor.block_codec import codecs
+    from ...runtime.tensor.dtype import DTYPES, dtype_named
+    from ..open import detect_format
 
-    writers = {format.name: format.dtypes for format in recognise.formats() if format.layout is not None}
-    wanted = {recognise.by_name(held_by).name} if held_by is not None else set()
+    writers = {format.name: format.dtypes for format in detect_format.formats() if format.layout is not None}
+    wanted = {detect_format.by_name(held_by).name} if held_by is not None else set()
     rows = []
     for dtype in map(dtype_named, names) if names else DTYPES.values():
         holders = [name for name, dtypes in writers.items() if dtype in dtypes]
@@ -44,12 +46,14 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 
             rows.append(_row(dtype, holders, dtype.kind != "block" or dtype in codecs()))
     columns = ("type", "bits", "SNR dB", "block", "bytes", "numpy", "torch", "safetensors", "ggml", "written by")
     out = current()
-    out.table(columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3, 4), optional=(5, 6, 7))
+    out.table(
+        columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3, 4), optional=(5, 6, 7)
+    )
     out.emit({"types": rows})
 
 
 def _row(dtype: DType, formats: list[str], decodes: bool) -> dict[str, Any]:
-    from ..quantizing.quality import SNR_DB
+    from ..quantize.recipe.type_quality import SNR_DB
 
     bits = Fraction(dtype.block_nbytes * 8, dtype.block)
     return {
@@ -73,4 +77,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
     bits = f"{row['bits_per_weight']:g}"
     ggml = "" if row["ggml"] is None else f"{row['ggml']['name']} ({row['ggml']['id']})"
     quality = "" if row["snr_db"] is None else f"{row['snr_db']:.1f}"
-    return [row["name"], bits, quality, row["block"], row["block_bytes"], *(row[name] or "" for name in ("numpy", "torch", "safetensors")), ggml]
+    return [
+        row["name"],
+        bits,
+        quality,
+        row["block"],
+        row["block_bytes"],
+        *(row[name] or "" for name in ("numpy", "torch", "safetensors")),
+        ggml,
+    ]

@@ -1,4 +1,4 @@
-"""``verify``: whether a model is a faithful conversion of another, with a certificate."""
+"""``verify``: checks that a model is a faithful conversion of another, and writes a certificate."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.errors import UsageError, printable
-from ...runtime.units import counted
-from .. import arguments
-from ..output import current
+from ...runtime.base.errors import UsageError, printable
+from ...runtime.base.units import counted
+from ..cli import shared_options
+from ..console.output import current
 
 if TYPE_CHECKING:
-    from ...runtime.graph import Graph
-    from ..certifying import Verification
+    from ...runtime.ir.graph import Graph
+    from ..compare.certificate import Verification
 
 EPILOG = """\b
 Examples
@@ -26,44 +26,68 @@ SHOWN, FEW = 20, 5
 
 
 NETWORKS = (
-    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Networks: FILE.npy, 1x3x48x320, random ..."),
-    click.option("--rtol", type=float, default=1e-4, metavar="X", help="Networks: difference allowed, relative to the greatest magnitude."),
-    click.option("--atol", type=float, default=1e-6, metavar="X", help="Networks: difference allowed besides."),
-    click.option("--nodes", is_flag=True, help="Networks: find the first value that differs."),
-    click.option("--device", metavar="DEVICE", default="cpu", help="Networks: where DST runs, cpu (default), cuda or cuda:N; SRC runs on the CPU."),
-    *arguments.DEVICE[1:],
+    click.option(
+        "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Networks: FILE.npy, 1x3x48x320, random ..."
+    ),
+    click.option(
+        "--rtol", type=float, default=1e-4, metavar="X", help="Networks: relative tolerance, by the largest magnitude."
+    ),
+    click.option("--atol", type=float, default=1e-6, metavar="X", help="Networks: absolute tolerance."),
+    click.option("--nodes", is_flag=True, help="Networks: show the first value that differs."),
+    click.option(
+        "--device",
+        metavar="DEVICE",
+        default="cpu",
+        help="Networks: device of DST: cpu (default), cuda or cuda:N; SRC runs on the CPU.",
+    ),
+    *shared_options.DEVICE[1:],
 )
 
 
 @click.command("verify", epilog=EPILOG)
-@click.argument("source", metavar="SRC", type=arguments.PATH)
-@click.argument("made", metavar="DST", type=arguments.PATH)
-@click.option("--level", default="full", type=click.Choice(["full", "sample"]), help="All values, or parts of each tensor.")
-@click.option("--certificate", metavar="FILE.json", type=arguments.TEXT_OUT, help="Write the verdict, with the SHA-256 of all files.")
+@click.argument("source", metavar="SRC", type=shared_options.PATH)
+@click.argument("made", metavar="DST", type=shared_options.PATH)
+@click.option(
+    "--level",
+    default="full",
+    type=click.Choice(["full", "sample"]),
+    help="Compare all values, or samples of each tensor.",
+)
+@click.option(
+    "--certificate",
+    metavar="FILE.json",
+    type=shared_options.TEXT_OUT,
+    help="Write a certificate with the SHA-256 of all files.",
+)
 @click.option("-f", "--force", is_flag=True, help="Replace an existing certificate.")
-@click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only the worst.")
-@click.option("--threads", type=click.IntRange(1), help="Comparing threads (default: the cores, at most 4).")
-@click.option("--from-dst", metavar="FMT", type=arguments.FORMAT, help="Format of DST; --from is that of SRC.")
-@arguments.options(NETWORKS, arguments.CHOOSING, arguments.PROGRESS, arguments.READING)
+@click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only those with the largest errors.")
+@click.option("--threads", type=click.IntRange(1), help="Comparison threads (default: the number of cores, at most 4).")
+@click.option("--from-dst", metavar="FMT", type=shared_options.FORMAT, help="Format of DST; --from is that of SRC.")
+@shared_options.options(NETWORKS, shared_options.CHOOSING, shared_options.PROGRESS, shared_options.READING)
 def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
-    """Check that DST holds the tensors of SRC, each within its type.
+    """Check that DST matches SRC within the error of its types.
 
-    Plain values may be rounded to their type; quantized blocks have bounds for the error of each block and of the whole
-    tensor. Where names follow two conventions, as in a Hugging Face directory and a GGUF file, tensors are compared by
-    the architecture that both models are of. Two networks are run on the same inputs, and their outputs compared. Exits
-    with 1 when a tensor is missing, changed or further off, or when the names cannot be brought together.
+    Floats may be rounded to their dtype; quantized types have error bounds per block and per tensor. If names follow
+    two conventions, as in a Hugging Face directory and a GGUF file, tensors are matched by the architecture of both
+    models. Two networks are run on the same inputs, and their outputs compared. Exits with 1 if a tensor is missing,
+    changed or beyond its bound, or if the names cannot be matched.
     """
-    from ..certifying import verify
+    from ..compare.certificate import verify
 
-    placed = arguments.device(values)
-    before = arguments.open_input(source, values)
-    after = arguments.open_input(made, values | {"source_format": values["from_dst"]})
+    placed = shared_options.device(values)
+    before = shared_options.open_input(source, values)
+    after = shared_options.open_input(made, values | {"source_format": values["from_dst"]})
     if before.outputs and after.outputs:
         return _networks(before, after, [source, made], values, placed)
     if placed["device"] != "cpu":
-        raise UsageError("E-OPTION", None, "--device is for networks; tensors are compared on the CPU")
+        raise UsageError("E-OPTION", None, "--device only applies to networks; tensors are compared on the CPU")
     found = verify(
-        before, after, level=values["level"], select=arguments.selection(values), threads=values["threads"], progress=arguments.progress(values)
+        before,
+        after,
+        level=values["level"],
+        select=shared_options.selection(values),
+        threads=values["threads"],
+        progress=shared_options.progress(values),
     )
     show(found, all_rows=values["all_rows"])
     _write(found, values)
@@ -73,18 +97,28 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the na
 
 def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any], placed: dict[str, Any]) -> int:
     """Run both and compare outputs, and on request the values between."""
-    from ..running.comparing import first_difference, outputs
-    from ..running.feeds import feeds, hinting
+    from ..run.compare_outputs import first_difference, outputs
+    from ..run.feeds import feeds, hint_at_shapes
 
-    fed, told = feeds(before, values["inputs"])
+    fed, generated = feeds(before, values["inputs"])
     allowed = {"rtol": values["rtol"], "atol": values["atol"], "threads": values["threads"], "placed": placed}
-    with hinting(before, told):
+    with hint_at_shapes(before, generated):
         rows = outputs(before, after, fed, **allowed)
     out = current()
-    for line in told:
+    for line in generated:
         out.say(f"input {printable(line)}")
     marks = ("✗", "✓")
-    cells = [(marks[row.same], f"{row.max_abs:.3g}", f"{row.max_rel:.3g}", f"{row.snr_db:.1f}", f"{row.cosine:.6f}", row.name) for row in rows]
+    cells = [
+        (
+            marks[row.same],
+            f"{row.max_abs:.3g}",
+            f"{row.max_rel:.3g}",
+            f"{row.snr_db:.1f}",
+            f"{row.cosine:.6f}",
+            row.name,
+        )
+        for row in rows
+    ]
     out.table(("", "max abs", "max rel", "SNR dB", "cosine", "output"), cells, right=(1, 2, 3, 4))
     ok = all(row.same for row in rows)
     first = first_difference(before, after, fed, **allowed) if values["nodes"] and not ok else None
@@ -101,10 +135,13 @@ def _write(found: Verification, values: dict[str, Any]) -> None:
     if path is not None:
         import json
 
-        from ..replacing import replacing
+        from ..console.atomic_replace import replacing
 
         with replacing(path, force=values["force"]) as file:
-            file.write(json.dumps(found.certificate(), indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+            file.write(
+                json.dumps(found.certificate(), indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace")
+                + b"\n"
+            )
         current().say(f"  certificate {path}")
 
 
@@ -120,5 +157,7 @@ def show(found: Verification, *, all_rows: bool) -> None:
     looked = "" if found.level == "full" else ", by samples"
     failed = f", {len(found.failed)} failed" if found.failed else ""
     by = "" if found.architecture is None else f", by the names of the architecture {found.architecture}"
-    verdict = f"{counted(count, 'tensor')}: {equal} equal, {within} within the bounds of their type{failed}{looked}{by}"
+    verdict = (
+        f"{counted(count, 'tensor')}: {equal} equal, {within} within the bounds of their types{failed}{looked}{by}"
+    )
     current().say(f"{'✓' if found.ok else '✗'} {verdict}")

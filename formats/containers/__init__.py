@@ -1,1 +1,1 @@
-"""What model files are packed in, read defensively: zip archives, tar archives, pickles, JSON."""
+"""Containers of model files, read defensively: zip and tar archives, pickles, protocol buffers, GGUF."""

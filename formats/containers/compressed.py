@@ -1,4 +1,5 @@
-"""Compressed streams: zlib, gzip, bzip2, xz, lzma and lz4, and joblib's older form of zlib, unpacked into a nameless file within limits."""
+"""Compressed streams: zlib, gzip, bzip2, xz, lzma, lz4 and joblib's legacy zlib, decompressed into a temporary file
+within limits."""
 
 from __future__ import annotations
 
@@ -9,22 +10,22 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from ...runtime.errors import FormatError, LimitError
-from ...runtime.record import dataclass
-from ...runtime.source import Source
-from .inner import Inner, put_aside
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import FormatError, LimitError
+from ...runtime.tensor.file import Source
 from .lz4_frame import MAGIC, Lz4Decompressor
+from .nested_file import Inner, spool
 
 CHUNK = 1 << 16
 FREE_RATIO = 1 << 20
-"""Unpacked bytes up to which any compression ratio is accepted."""
+"""Decompressed bytes up to which any compression ratio is accepted."""
 LZMA_MEMORY = 64 * 2**20
-"""The largest dictionary of xz and lzma streams."""
+"""Limit of the dictionary of xz and lzma streams."""
 TRIAL = 512
 
 
 class Decompressor(Protocol):
-    """What the standard library's decompressors have in common."""
+    """Common interface of the standard library's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -36,7 +37,7 @@ class Decompressor(Protocol):
 
 
 class _Zlib:
-    """zlib's decompressor, which keeps its own input as the others do."""
+    """zlib's decompressor, buffering its own input as the others do."""
 
     def __init__(self, window: int) -> None:
         self._inflate = zlib.decompressobj(window)
@@ -62,7 +63,8 @@ class _Zlib:
 
 @dataclass(frozen=True)
 class Compression:
-    """A kind of stream: its name, how it begins, how it is unpacked, the bytes before it, and whether several may follow one another."""
+    """A compression format: name, magic pattern, decompressor, bytes to skip before the stream, and whether streams may
+    be concatenated."""
 
     name: str
     pattern: re.Pattern[bytes]
@@ -71,11 +73,13 @@ class Compression:
     repeats: bool = False
 
 
-def _kind(name: str, pattern: bytes, decompressor: Callable[[], Decompressor], header: int = 0, *, repeats: bool = False) -> Compression:
+def _kind(
+    name: str, pattern: bytes, decompressor: Callable[[], Decompressor], header: int = 0, *, repeats: bool = False
+) -> Compression:
     return Compression(name, re.compile(pattern, re.DOTALL), decompressor, header, repeats)
 
 
-KINDS = (
+COMPRESSIONS = (
     _kind("gzip", rb"\x1f\x8b\x08", lambda: _Zlib(zlib.MAX_WBITS | 16), repeats=True),
     _kind("bzip2", rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.BZ2Decompressor, repeats=True),
     _kind("xz", rb"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, LZMA_MEMORY), repeats=True),
@@ -88,15 +92,16 @@ FAULTS = (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError)
 
 
 def compression(head: bytes) -> Compression | None:
-    """The kind of stream that a file's first bytes begin, None when they begin none."""
-    for kind in KINDS:
+    """The compression format whose magic a file's first bytes match, or None."""
+    for kind in COMPRESSIONS:
         if kind.pattern.match(head) and (kind.name != "zlib" or _begins_zlib(head)):
             return kind
     return None
 
 
 def _begins_zlib(head: bytes) -> bool:
-    """Whether the two bytes of a zlib header check, and what follows unpacks: they are short enough to begin any file."""
+    """Whether the two bytes of a zlib header are consistent and some data after them decompresses: the header alone is
+    too short to decide."""
     if int.from_bytes(head[:2], "big") % 31 or head[1] & 0x20:
         return False
     trial = zlib.decompressobj()
@@ -108,31 +113,34 @@ def _begins_zlib(head: bytes) -> bool:
 
 
 def unpacked(source: Source, kind: Compression, member: str) -> Inner:
-    """The content of a stream, as a source named after `member`.
+    """The decompressed content, as a source named after `member`.
 
     Raises:
-        FormatError: the stream is damaged, cut short, or something follows it.
-        LimitError: it is larger than the limit of header memory, or far larger than its compressed form.
-        FileAccessError: there is no room for it.
+        FormatError: the stream is damaged, truncated, or followed by other bytes.
+        LimitError: it exceeds the limit of header memory, or the compression ratio.
+        FileAccessError: the disk is full.
     """
-    return put_aside(source, member, _limited(source, kind))
+    return spool(source, member, _limited(source, kind))
 
 
 def _limited(source: Source, kind: Compression) -> Iterator[bytes]:
     limits = source.budget.limits
     by_ratio = max(FREE_RATIO, source.size * limits.zip_ratio)
-    size, most = 0, min(limits.header, by_ratio)
+    size, limit = 0, min(limits.header, by_ratio)
     for piece in _content(source, kind):
         size += len(piece)
         source.budget.entry(1, "pieces of a compressed file")
-        if size > most:
-            hint = f"If you trust the file, raise it with --limit {'zip-ratio=1100' if most == by_ratio else 'header=1GB'}"
-            raise LimitError("E-ZIP-RATIO", source.path, f"{source.size:,} bytes unpack to more than {most:,}", hint=hint)
+        if size > limit:
+            option = "zip-ratio=1100" if limit == by_ratio else "header=1GB"
+            hint = f"If you trust the file, raise it with --limit {option}"
+            raise LimitError(
+                "E-ZIP-RATIO", source.path, f"{source.size:,} bytes unpack to more than {limit:,}", hint=hint
+            )
         yield piece
 
 
 def _content(source: Source, kind: Compression) -> Iterator[bytes]:
-    """What a file unpacks to, in small pieces."""
+    """The decompressed content in small pieces."""
     at, data, engine = kind.header, b"", kind.decompressor()
     while True:
         if engine.eof:
@@ -158,4 +166,6 @@ def _content(source: Source, kind: Compression) -> Iterator[bytes]:
 
 
 def _damaged(source: Source, kind: Compression, why: str, at: int) -> FormatError:
-    return FormatError("E-FILE-COMPRESSED", source.path, f"is a {kind.name} stream that cannot be unpacked: {why}", at=max(0, at))
+    return FormatError(
+        "E-FILE-COMPRESSED", source.path, f"is a {kind.name} stream that cannot be unpacked: {why}", at=max(0, at)
+    )

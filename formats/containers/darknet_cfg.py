@@ -1,7 +1,8 @@
-"""Darknet's ``.cfg``: sections of ``key=value`` lines, the first for the network, one for each layer; and the weights those layers have.
+"""Darknet ``.cfg`` files: sections of ``key=value`` lines, one for the network and one per layer, and the weight shapes
+they imply.
 
-Only what decides the shapes of weights is understood: the other keys are free. Source: darknet's parser.c and the layers' make functions,
-in both the original and AlexeyAB's version.
+Only keys that determine shapes are interpreted. Source: darknet's parser.c and the layers' make functions, in both the
+original and AlexeyAB's version.
 """
 
 from __future__ import annotations
@@ -10,51 +11,53 @@ import math
 import re
 from collections.abc import Callable
 
-from ...runtime.errors import FormatError, LimitError, UnsupportedError
-from ...runtime.record import dataclass
-from ...runtime.source import Source
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import FormatError, LimitError, UnsupportedError
+from ...runtime.tensor.file import Source
 
 MAX_CFG = 1 << 18
-LARGEST = 1 << 24
-"""No size in a configuration is larger."""
+MAX_SIZE = 1 << 24
+"""Limit of every size in a configuration."""
 UNUSUAL = ("flipped", "dontload", "numload", "dontloadscales", "share_index", "antialiasing", "xnor")
 """Options that change which weights are stored, or how."""
 _INTEGER = re.compile(r"[-+]?\d{1,9}")
 
 Size = tuple[int, int, int]
-"""Height, width and channels of what a layer puts out."""
+"""Height, width and channels of a layer's output."""
 Weights = list[tuple[str, tuple[int, ...]]]
 """Names and shapes in the order of the file."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its kind, its options, and the number of its first line."""
+    """A section: its layer type, its options, and the number of its first line."""
 
     kind: str
     options: dict[str, str]
     line: int
     source: Source
 
-    def refuse(self, why: str) -> FormatError:
-        """The error for something wrong with the section."""
+    def malformed(self, why: str) -> FormatError:
+        """A FormatError about the section."""
         return FormatError("E-DARKNET-CFG", self.source.path, f"[{self.kind}] in line {self.line:,} {why}")
 
-    def integer(self, key: str, default: int, least: int = 0) -> int:
+    def integer(self, key: str, default: int, minimum: int = 0) -> int:
         """The value of an option."""
         text = self.options.get(key, str(default))
-        if _INTEGER.fullmatch(text) is None or not least <= int(text) <= LARGEST:
-            raise self.refuse(f"has {key}={text[:40]}, which is not an integer from {least} to {LARGEST}")
+        if _INTEGER.fullmatch(text) is None or not minimum <= int(text) <= MAX_SIZE:
+            raise self.malformed(f"has {key}={text[:40]}, which is not an integer from {minimum} to {MAX_SIZE}")
         return int(text)
 
     def layers(self, key: str, index: int) -> list[int]:
-        """The numbers of earlier layers that an option names, negative ones counted back from layer `index`."""
+        """Indices of earlier layers that an option names; negative ones count back from layer `index`."""
         found = []
         for word in self.options.get(key, "").removesuffix(",").split(","):
             number = int(word) if _INTEGER.fullmatch(word) else index
             number += index if number < 0 else 0
             if not 0 <= number < index:
-                raise self.refuse(f"has {key}={self.options.get(key, '')[:40]}, which names no layer before it")
+                raise self.malformed(
+                    f"has {key}={self.options.get(key, '')[:40]}, which does not name an earlier layer"
+                )
             found.append(number)
         return found
 
@@ -62,7 +65,12 @@ class Section:
 def parse(source: Source) -> list[Section]:
     """The sections of a configuration file."""
     if source.size > MAX_CFG:
-        raise LimitError("E-LIMIT-HEADER", source.path, f"is a configuration of {source.size:,} bytes", expected=f"at most {MAX_CFG:,}")
+        raise LimitError(
+            "E-LIMIT-HEADER",
+            source.path,
+            f"is a configuration of {source.size:,} bytes",
+            expected=f"at most {MAX_CFG:,}",
+        )
     source.budget.charge(8 * source.size, "the configuration")
     sections: list[Section] = []
     for number, line in enumerate(source.read(0, source.size).decode("utf-8", "replace").splitlines(), 1):
@@ -75,10 +83,19 @@ def parse(source: Source) -> list[Section]:
         elif sections and key and equals:
             sections[-1].options.setdefault(key, value)
         else:
-            raise FormatError("E-DARKNET-CFG", source.path, f"line {number:,} is neither [section] nor key=value: {line.strip()[:60]!r}")
+            raise FormatError(
+                "E-DARKNET-CFG",
+                source.path,
+                f"line {number:,} is neither [section] nor key=value: {line.strip()[:60]!r}",
+            )
     source.budget.entry(len(sections), "layers")
     if not sections or sections[0].kind not in ("net", "network"):
-        raise FormatError("E-DARKNET-CFG", source.path, "does not begin with [net]", hint="Move it away to read the weights as one flat tensor")
+        raise FormatError(
+            "E-DARKNET-CFG",
+            source.path,
+            "does not begin with [net]",
+            hint="Move it away to read the weights as one flat tensor",
+        )
     return sections
 
 
@@ -86,23 +103,28 @@ def weights_of(sections: list[Section]) -> list[Weights]:
     """The stored weights of every layer.
 
     Raises:
-        FormatError: options that make no sense.
-        UnsupportedError: a kind of layer whose weights or output are not known here.
+        FormatError: inconsistent options.
+        UnsupportedError: a layer type whose weights or output shape are unknown.
     """
     net = sections[0]
     sizes: list[Size] = []
     found = []
     size = (net.integer("height", 0), net.integer("width", 0), net.integer("channels", 0))
     for section in sections[1:]:
-        kind = KINDS.get(section.kind)
+        kind = LAYER_TYPES.get(section.kind)
         unusual = [key for key in UNUSUAL if section.options.get(key, "0") != "0"]
         if kind is None or unusual or section.options.get("weights_type", "none") != "none":
             what = f"has {unusual[0]}={section.options[unusual[0]][:40]}" if unusual else "is a layer"
             why = f"[{section.kind}] in line {section.line:,} {what} whose weights are not understood"
-            raise UnsupportedError("E-DARKNET-LAYER", section.source.path, why, hint="Move the .cfg away to read the weights as one flat tensor")
+            raise UnsupportedError(
+                "E-DARKNET-LAYER",
+                section.source.path,
+                why,
+                hint="Move the .cfg away to read the weights as one flat tensor",
+            )
         size, weights = kind(section, size, sizes)
-        if min(size) < 0 or math.prod(size) > LARGEST << 16:
-            raise section.refuse(f"puts out {size[0]} x {size[1]} x {size[2]}")
+        if min(size) < 0 or math.prod(size) > MAX_SIZE << 16:
+            raise section.malformed(f"puts out {size[0]} x {size[1]} x {size[2]}")
         sizes.append(size)
         found.append(weights)
     return found
@@ -110,9 +132,13 @@ def weights_of(sections: list[Section]) -> list[Weights]:
 
 def _convolutional(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
     height, width, channels = size
-    filters, side, groups = section.integer("filters", 1, 1), section.integer("size", 1, 1), max(1, section.integer("groups", 1))
+    filters, side, groups = (
+        section.integer("filters", 1, 1),
+        section.integer("size", 1, 1),
+        max(1, section.integer("groups", 1)),
+    )
     if not channels or channels % groups:
-        raise section.refuse(f"has {groups} groups for {channels} channels")
+        raise section.malformed(f"has {groups} groups for {channels} channels")
     padding = side // 2 if section.integer("pad", 0) else section.integer("padding", 0)
     down, across = _strides(section)
     out = ((height + 2 * padding - side) // down + 1, (width + 2 * padding - side) // across + 1, filters)
@@ -121,16 +147,23 @@ def _convolutional(section: Section, size: Size, before: list[Size]) -> tuple[Si
 
 
 def _local(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
-    filters, side, stride = section.integer("filters", 1, 1), section.integer("size", 1, 1), section.integer("stride", 1, 1)
+    filters, side, stride = (
+        section.integer("filters", 1, 1),
+        section.integer("size", 1, 1),
+        section.integer("stride", 1, 1),
+    )
     lost = 1 if section.integer("pad", 0) else side
     height, width = (size[0] - lost) // stride + 1, (size[1] - lost) // stride + 1
-    return (height, width, filters), [("biases", (filters * height * width,)), ("weights", (height * width, filters, size[2], side, side))]
+    return (height, width, filters), [
+        ("biases", (filters * height * width,)),
+        ("weights", (height * width, filters, size[2], side, side)),
+    ]
 
 
 def _connected(section: Section, size: Size, before: list[Size]) -> tuple[Size, Weights]:
     outputs, inputs = section.integer("output", 1, 1), math.prod(size)
     if not inputs:
-        raise section.refuse("does not state the size of the network's input")
+        raise section.malformed("does not state the size of the network's input")
     bias, *normalization = _biases(outputs, section.integer("batch_normalize", 0))
     return (1, 1, outputs), [bias, ("weights", (outputs, inputs)), *normalization]
 
@@ -174,7 +207,7 @@ def _routed(section: Section, size: Size, before: list[Size]) -> tuple[Size, Wei
     inputs = [before[number] for number in section.layers("layers", len(before))]
     groups = section.integer("groups", 1, 1)
     if any(each[:2] != inputs[0][:2] for each in inputs):
-        raise section.refuse("joins layers of different height or width")
+        raise section.malformed("joins layers of different height or width")
     return (*inputs[0][:2], sum(each[2] for each in inputs) // groups), []
 
 
@@ -196,7 +229,7 @@ def _unchanged(section: Section, size: Size, before: list[Size]) -> tuple[Size, 
 
 
 Kind = Callable[[Section, Size, list[Size]], tuple[Size, Weights]]
-KINDS: dict[str, Kind] = {
+LAYER_TYPES: dict[str, Kind] = {
     **dict.fromkeys(("convolutional", "conv"), _convolutional),
     "local": _local,
     **dict.fromkeys(("connected", "conn"), _connected),
@@ -208,7 +241,11 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("shortcut", "sam"), _added),
     "scale_channels": _scaled,
     "crop": _cropped,
-    **dict.fromkeys(("dropout", "cost", "softmax", "soft", "logistic", "activation", "l2norm", "lrn", "normalization"), _unchanged),
-    **dict.fromkeys(("yolo", "gaussian_yolo", "region", "detection", "iseg", "contrastive", "empty", "silence"), _unchanged),
+    **dict.fromkeys(
+        ("dropout", "cost", "softmax", "soft", "logistic", "activation", "l2norm", "lrn", "normalization"), _unchanged
+    ),
+    **dict.fromkeys(
+        ("yolo", "gaussian_yolo", "region", "detection", "iseg", "contrastive", "empty", "silence"), _unchanged
+    ),
 }
-"""What every kind of layer puts out, given its input and what the layers before it put out, and its weights."""
+"""Output size and weights by layer type, from the input size and the outputs of earlier layers."""

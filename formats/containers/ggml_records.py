@@ -1,7 +1,7 @@
-"""GGML files before GGUF: the vocabulary and the tensor records that the llama and the whisper files share, and how to tell the two apart.
+"""Pre-GGUF records that llama and whisper files share: vocabulary and tensors, and detection of the two families.
 
-A tensor record is three int32 (dimensions, length of the name, type), one int32 for each dimension, fastest first, the name, and the
-data as it lies in memory. Sources: the loaders and converters of llama.cpp and whisper.cpp, March to June 2023.
+A tensor record is three int32 (rank, length of the name, type), one int32 per dimension, fastest first, the name, and
+the data. Sources: the loaders and converters of llama.cpp and whisper.cpp, March to June 2023.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ...runtime.dtype import BY_GGML, DTYPES, F16, F32, DType
-from ...runtime.errors import Error, FormatError, UnsupportedError
-from ...runtime.record import dataclass
-from ...runtime.source import Source
-from ...runtime.storage import Region
-from ...runtime.tensor import Tensor, nbytes
-from .fields import Fields
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import Error, FormatError, UnsupportedError
+from ...runtime.tensor.dtype import BY_GGML, DTYPES, F16, F32, DType
+from ...runtime.tensor.element_packing import nbytes
+from ...runtime.tensor.file import Source
+from ...runtime.tensor.storage import Region
+from ...runtime.tensor.tensor import Tensor
+from .binary_fields import Fields
 
 if TYPE_CHECKING:
     import numpy as np
 
 UNVERSIONED = b"lmgg"
-"""The magic number 0x67676d6c ("ggml") as it stands in the file."""
+"""The magic number 0x67676d6c ("ggml") in little-endian order."""
 LLAMA = ("n_vocab", "n_embd", "n_mult", "n_head", "n_layer", "n_rot", "ftype")
 WHISPER = (
     "n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer",
     "n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels", "ftype",
 )  # fmt: skip
 FTYPES = range(19)
-"""Kinds of file that were ever written, 0 (all f32) to 18 (mostly q6_k)."""
+"""All file types ever written, 0 (all f32) to 18 (mostly q6_k)."""
 MAX_NAME = 4096
 PLAIN = {0: F32, 1: F16}
 TYPES: tuple[Mapping[int, DType], ...] = (
@@ -37,12 +38,12 @@ TYPES: tuple[Mapping[int, DType], ...] = (
     PLAIN | {2: DTYPES["q4_0_v2"], 3: DTYPES["q4_1_v2"], 6: DTYPES["q5_0"], 7: DTYPES["q5_1"], 8: DTYPES["q8_0_v1"]},
     PLAIN | {number: BY_GGML[number] for number in (2, 3, 6, 7, 8, 10, 11, 12, 13, 14)},
 )  # fmt: skip
-"""Type numbers of tensors by quantization version: before May 14, before May 20 2023, and since."""
+"""Tensor types by quantization version: before May 14, before May 20 2023, and since."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A tensor of a file: where its data begins, and the tensor."""
+    """A tensor of a file and the offset of its data."""
 
     name: str
     offset: int
@@ -55,7 +56,7 @@ def magic(source: Source) -> bytes:
 
 
 def family(source: Source) -> str | None:
-    """Whose hyper-parameters an unversioned file has: "llama", "whisper", or None when neither or both would fit."""
+    """The family whose hyper-parameters an unversioned file has: "llama", "whisper", or None if neither or both fit."""
     head = source.head(4 + 4 * len(WHISPER) + 8)
     values = [int.from_bytes(head[at : at + 4], "little", signed=True) for at in range(4, len(head) - 3, 4)]
     fits = [name for name, test in (("llama", fits_llama), ("whisper", fits_whisper)) if test(values)]
@@ -63,7 +64,7 @@ def family(source: Source) -> str | None:
 
 
 def fits_llama(values: list[int]) -> bool:
-    """Whether int32 values are positive sizes and the rotated dimensions are those of one head."""
+    """Whether int32 values are positive sizes and n_rot is the size of one head."""
     if len(values) < len(LLAMA) or min(values[:6]) <= 0:
         return False
     _, embd, _, head, _, rot = values[:6]
@@ -71,7 +72,8 @@ def fits_llama(values: list[int]) -> bool:
 
 
 def fits_whisper(values: list[int]) -> bool:
-    """Whether int32 values are positive sizes, encoder and decoder are equally wide, and the mel filters are as many as announced."""
+    """Whether int32 values are positive sizes, encoder and decoder have the same width, and the number of mel filters
+    matches."""
     if len(values) < len(WHISPER) + 2 or min(values[:10]) <= 0 or values[12] <= 0:
         return False
     _, _, audio_state, audio_head, _, _, text_state, text_head, _, mels = values[:10]
@@ -79,7 +81,7 @@ def fits_whisper(values: list[int]) -> bool:
 
 
 def vocabulary(fields: Fields, count: int, scored: bool) -> tuple[list[str | bytes], np.ndarray | None]:
-    """`count` tokens (bytes where they are not UTF-8), and for scored ones their scores as float32 ``[count]``."""
+    """`count` tokens (bytes if not UTF-8), and their scores as float32 [count] if `scored`."""
     import numpy
 
     source, entry = fields.source, 8 if scored else 4
@@ -92,7 +94,7 @@ def vocabulary(fields: Fields, count: int, scored: bool) -> tuple[list[str | byt
         (length,) = fields.ints(1, "the length of a token")
         if not 0 <= length <= fields.left:
             why = f"token {index:,} claims {length:,} bytes, {fields.left:,} are left"
-            raise _refuse(source, "E-GGML-TOKEN", why, fields.at - 4)
+            raise _malformed(source, "E-GGML-TOKEN", why, fields.at - 4)
         source.budget.charge(length, "the vocabulary", at=fields.at)
         tokens.append(_text(fields.bytes(length, "a token")))
         if scored:
@@ -101,23 +103,25 @@ def vocabulary(fields: Fields, count: int, scored: bool) -> tuple[list[str | byt
 
 
 def records(fields: Fields, types: Mapping[int, DType], max_dims: int, alignment: int) -> Iterator[Record]:
-    """The tensors up to the end of the file, with their data at multiples of `alignment`."""
+    """The tensors up to the end of the file, with data aligned to `alignment`."""
     source, seen = fields.source, set()
     while fields.left:
         at = fields.at
         source.budget.entry(1, "tensors", at=at)
         dims, length, kind = fields.ints(3, "the record of a tensor")
         if not 1 <= dims <= max_dims:
-            raise _refuse(source, "E-GGML-DIMS", f"a tensor has {dims} dimensions", at, expected=f"1 to {max_dims}")
+            raise _malformed(source, "E-GGML-DIMS", f"a tensor has {dims} dimensions", at, expected=f"1 to {max_dims}")
         if not 1 <= length <= MAX_NAME:
-            raise _refuse(source, "E-GGML-NAME", f"the name of a tensor has {length:,} bytes", at, expected=f"1 to {MAX_NAME:,}")
+            raise _malformed(
+                source, "E-GGML-NAME", f"the name of a tensor has {length:,} bytes", at, expected=f"1 to {MAX_NAME:,}"
+            )
         shape = fields.ints(dims, "the shape of a tensor")[::-1]
         name = _text(fields.bytes(length, "the name of a tensor"))
         source.budget.charge(length + 256, "the tensor records", at=at)
         if isinstance(name, bytes):
-            raise _refuse(source, "E-GGML-NAME", f"the name {name[:80]!r} of a tensor is not UTF-8", at)
+            raise _malformed(source, "E-GGML-NAME", f"the name {name[:80]!r} of a tensor is not UTF-8", at)
         if name in seen:
-            raise _refuse(source, "E-GGML-TWICE", f"tensor {name!r} appears twice in the file", at)
+            raise _malformed(source, "E-GGML-TWICE", f"tensor {name!r} appears twice in the file", at)
         seen.add(name)
         dtype = _dtype(source, types, kind, name, at)
         yield Record(name, at, _tensor(fields, name, dtype, shape, alignment))
@@ -126,15 +130,18 @@ def records(fields: Fields, types: Mapping[int, DType], max_dims: int, alignment
 def _tensor(fields: Fields, name: str, dtype: DType, shape: tuple[int, ...], alignment: int) -> Tensor:
     source = fields.source
     if min(shape) < 1:
-        raise _refuse(source, "E-GGML-DIMS", f"tensor {name!r} has the shape {list(shape)}", fields.at)
+        raise _malformed(source, "E-GGML-DIMS", f"tensor {name!r} has the shape {list(shape)}", fields.at)
     size = nbytes(dtype, shape)
     if size is None:
         why = f"a row of tensor {name!r} is not made of whole {dtype} blocks of {dtype.block}"
-        raise _refuse(source, "E-GGML-BLOCK", why, fields.at, found=shape[-1])
+        raise _malformed(source, "E-GGML-BLOCK", why, fields.at, found=shape[-1])
     padding = fields.at
     if any(fields.bytes(-padding % alignment, f"the padding before tensor {name!r}")):
-        raise _refuse(
-            source, "E-GGML-ALIGNMENT", f"the data of tensor {name!r} is not at a multiple of {alignment}: its padding is not zero", padding,
+        raise _malformed(
+            source,
+            "E-GGML-ALIGNMENT",
+            f"the data of tensor {name!r} is not at a multiple of {alignment}: its padding is not zero",
+            padding,
             hint="The file was written without padding, or is damaged",
         )
     return Tensor(dtype, shape, Region(source, fields.skip(size, f"tensor {name!r}, {dtype} {list(shape)},"), size))
@@ -143,7 +150,10 @@ def _tensor(fields: Fields, name: str, dtype: DType, shape: tuple[int, ...], ali
 def _dtype(source: Source, types: Mapping[int, DType], kind: int, name: str, at: int) -> DType:
     if kind not in types:
         raise UnsupportedError(
-            "E-GGML-TYPE", source.path, f"tensor {name!r} has the type {kind}, which files of this version cannot have", at=at,
+            "E-GGML-TYPE",
+            source.path,
+            f"tensor {name!r} has the type {kind}, which files of this version cannot have",
+            at=at,
             expected=", ".join(f"{number} ({dtype})" for number, dtype in types.items()),
         )
     return types[kind]
@@ -156,5 +166,22 @@ def _text(data: bytes) -> str | bytes:
         return data
 
 
-def _refuse(source: Source, code: str, why: str, at: int, *, expected: object = None, found: object = None, hint: str | None = None) -> Error:
-    return FormatError(code, source.path, why, at=at, expected=expected, found=found, hint=hint or "The file is damaged, or of another model family")
+def _malformed(
+    source: Source,
+    code: str,
+    why: str,
+    at: int,
+    *,
+    expected: object = None,
+    found: object = None,
+    hint: str | None = None,
+) -> Error:
+    return FormatError(
+        code,
+        source.path,
+        why,
+        at=at,
+        expected=expected,
+        found=found,
+        hint=hint or "The file is damaged, or of another model family",
+    )

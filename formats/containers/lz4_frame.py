@@ -1,4 +1,4 @@
-"""LZ4 frames, unpacked in order.
+"""LZ4 frame decompression.
 
 Source: the LZ4 frame format 1.6.2 and the LZ4 block format of lz4.github.io.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 MAGIC = b"\x04\x22\x4d\x18"
 HISTORY = 1 << 16
-"""Bytes before a block that its matches may reach."""
+"""Maximum distance of a match before its block, in bytes."""
 _STORED = 1 << 31
 _END, _CHECK = 4, 4
 
 
 class Lz4Error(ValueError):
-    """The frame breaks its format."""
+    """The frame violates the format."""
 
 
 class Lz4Decompressor:
-    """One frame, fed piece by piece; checksums are passed over, since what is unpacked is looked at and not used."""
+    """Incremental decompressor of one frame; checksums are skipped."""
 
     def __init__(self) -> None:
         self.eof = False
@@ -34,7 +34,7 @@ class Lz4Decompressor:
         return not self._output and not self.eof and not self._complete()
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """At most `max_length` bytes more."""
+        """At most `max_length` further bytes."""
         self._input += data
         while not self._output and not self.eof and self._complete():
             self._step()
@@ -43,11 +43,11 @@ class Lz4Decompressor:
         return made
 
     def _complete(self) -> bool:
-        """Whether the header or the block that comes next is there whole."""
+        """Whether the next header or block is complete."""
         return len(self._input) >= self._size()
 
     def _size(self) -> int:
-        """Bytes of what comes next, as far as is known."""
+        """Bytes needed for the next header or block, as far as known."""
         if self._header:
             return 7 if len(self._input) < 7 else 7 + 8 * bool(self._input[4] & 8) + 4 * bool(self._input[4] & 1)
         if len(self._input) < _END:
@@ -84,7 +84,7 @@ class Lz4Decompressor:
 
 
 def _block(data: bytes, before: bytes, largest: int) -> bytes:
-    """The bytes of one block; `before` are those that its matches may reach."""
+    """The bytes of one block; `before` are those its matches may refer to."""
     out, at, end = bytearray(before), 0, len(data)
     most = len(before) + largest
     try:
@@ -112,7 +112,7 @@ def _block(data: bytes, before: bytes, largest: int) -> bytes:
 
 
 def _length(data: bytes, at: int, count: int) -> tuple[int, int]:
-    """A length that begins with four bits of a token, and where what follows begins."""
+    """A length that starts in four bits of a token, and the offset after it."""
     if count == 15:
         while data[at] == 255:
             count += 255

@@ -1,4 +1,4 @@
-"""Spools: bytes that only come in order, put aside once so that they can be read in any order."""
+"""Spools: sequential streams copied once to a temporary file for random access."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import tempfile
 import threading
 from typing import IO
 
-from ...runtime.errors import FileAccessError
-from ...runtime.storage import Stream
+from ...runtime.base.errors import FileAccessError
+from ...runtime.tensor.storage import Stream
 
 CHUNK = 1 << 20
 
 
 class Spool:
-    """The bytes of a stream, inflated at the first read into a file that has no name and is gone when nobody needs it."""
+    """A stream, inflated at the first read into an unlinked file that is freed with the storage."""
 
     step = 1
     sequential = False
@@ -43,6 +43,8 @@ class Spool:
                 file.write(self._stream.read(start, min(self.nbytes, start + CHUNK)))
             file.flush()
         except OSError as error:
-            why = f"{self.nbytes:,} bytes cannot be put aside: {error.strerror}"
-            raise FileAccessError("E-SPOOL", tempfile.gettempdir(), why, hint="Set TMPDIR to a folder with more room") from error
+            why = f"{self.nbytes:,} bytes cannot be spooled: {error.strerror}"
+            raise FileAccessError(
+                "E-SPOOL", tempfile.gettempdir(), why, hint="Set TMPDIR to a folder with more free space"
+            ) from error
         return file

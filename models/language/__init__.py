@@ -1,1 +1,1 @@
-"""Language models at work: caches from run to run, sampling, tokens to text."""
+"""Language model families, one module each."""

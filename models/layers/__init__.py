@@ -1,1 +1,1 @@
-"""What families share: attention, rotary embedding, norms, feed-forward networks, caches, and how formats lay out their weights."""
+"""Layers that model families share: attention, rotary embedding, norms, feed-forward networks, KV caches."""

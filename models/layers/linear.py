@@ -1,24 +1,24 @@
-"""Linear layers, embeddings and the head, with weights of any stored type."""
+"""Linear layers, embeddings and the language-model head, for weights of any dtype or block type."""
 
 from __future__ import annotations
 
-from ...runtime.graph import Value
+from ...runtime.ir.graph import Value
 from .net import STORAGE_ONLY, Net
 
 
 def linear(net: Net, x: Value, name: str) -> Value:
-    """x W^T + b, with the weight ``NAME.weight`` [out, in] and, where the model has it, ``NAME.bias`` [out]."""
+    """x W^T + b with ``NAME.weight`` [out, in] and, if the model has it, ``NAME.bias`` [out]."""
     y: Value = net.MatMul(x, net.Transpose(net.matrix(f"{name}.weight"), perm=[1, 0]))
     return net.Add(y, net.vector(f"{name}.bias")) if net.has(f"{name}.bias") else y
 
 
 def embedding(net: Net, ids: Value, name: str) -> Value:
-    """Rows ``NAME.weight`` [count, width] at `ids`, as f32."""
+    """Rows of ``NAME.weight`` [count, width] at `ids`, as f32."""
     weight = net.matrix(f"{name}.weight")
     rows: Value = net.Gather(weight, ids)
     return net.Cast(rows, to=1) if weight.dtype is not None and weight.dtype.name in STORAGE_ONLY else rows
 
 
 def head(net: Net, x: Value, name: str = "head", tied: str = "embed") -> Value:
-    """Logits: a linear layer, or the embedding's rows where the model has no weight of its own for them."""
+    """Logits: a linear layer, or the tied embedding if the model has no separate head."""
     return linear(net, x, name if net.has(f"{name}.weight") else tied)

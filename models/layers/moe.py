@@ -1,29 +1,30 @@
-"""Mixtures of experts (Shazeer et al. 2017, arXiv:1701.06538): each token is sent to a few of many feed-forward networks."""
+"""Mixtures of experts (Shazeer et al. 2017, arXiv:1701.06538): each token is routed to a few feed-forward networks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...runtime.graph import Value
+from ...runtime.ir.graph import Value
 from .linear import linear
 from .mlp import ACTIVATIONS
 from .net import Net
 
 
 def matmul_experts(net: Net, x: Value, name: str, ids: Value, *, each: bool) -> Value:
-    """Rows of `x` times the matrices ``NAME.weight`` [experts, out, in] of the experts `ids` [tokens, k], plus ``NAME.bias`` [experts, out]."""
+    """Rows of `x` times ``NAME.weight`` [experts, out, in] of the experts `ids` [tokens, k], plus ``NAME.bias``
+    [experts, out]."""
     y: Value = net.MatMulExperts(x, net.matrix(f"{name}.weight"), ids, domain="candle", each=int(each))
     return net.Add(y, net.Gather(net.vector(f"{name}.bias"), ids)) if net.has(f"{name}.bias") else y
 
 
 def top(net: Net, scores: Value, count: int) -> tuple[Value, Value]:
-    """The largest `count` of each row, and where they are."""
+    """The largest `count` elements of each row and their indices."""
     values, places = net.TopK(scores, [count], outputs=2)
     return values, places
 
 
 def softmax_router(net: Net, logits: Value, count: int, *, normalize: bool) -> tuple[Value, Value]:
-    """Weights [tokens, k] and experts: the likeliest ones, with probabilities that add up to one where `normalize`."""
+    """Weights and experts [tokens, k]: the k most probable; weights sum to one if `normalize`."""
     weights, ids = top(net, net.Softmax(logits, axis=-1), count)
     return (net.Div(weights, net.ReduceSum(weights, [1])) if normalize else weights), ids
 
@@ -31,12 +32,12 @@ def softmax_router(net: Net, logits: Value, count: int, *, normalize: bool) -> t
 def gated_experts(
     net: Net, x: Value, name: str, route: Callable[[Value], tuple[Value, Value]], *, hidden: int, act: str = "silu"
 ) -> Value:
-    """Sum over the chosen experts of weight times down(act(gate(x)) * up(x)).
+    """Sum over the routed experts of weight times down(act(gate(x)) * up(x)).
 
     Args:
         x: [batch, length, hidden].
-        name: weights ``NAME.router`` [experts, hidden] and ``NAME.experts.{gate,up,down}`` [experts, out, in].
-        route: weights and experts [tokens, k] from the router's logits [tokens, experts].
+        name: prefix of ``NAME.router`` [experts, hidden] and ``NAME.experts.{gate,up,down}`` [experts, out, in].
+        route: returns weights and experts [tokens, k] for router logits [tokens, experts].
     """
     tokens = net.Reshape(x, [-1, hidden])
     weights, ids = route(linear(net, tokens, f"{name}.router"))

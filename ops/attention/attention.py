@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.dtype import BF16, BY_ONNX, F16, F32, F64
-from ...runtime.graph import Dim
-from ...runtime.infer import Inference, Shape
-from ...runtime.op import Call, Tolerance, case, op
-from ..math.elementwise import quiet
-from ..nn.window import refuse
-from ..precision import is_narrow
-from ..term import lowered
-from .lowered import attention_of_terms
-from .scaled_dot import PROBABILITIES, Scoring, Sight, attend
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Dim
+from ...runtime.ir.op import Tolerance, case, op
+from ...runtime.ir.shape_inference import Inference, Shape
+from ...runtime.tensor.dtype import BF16, BY_ONNX, F16, F32, F64
+from ..elementwise.declare import quiet
+from ..rules.expression import lowered
+from ..rules.precision import is_narrow
+from ..rules.shape_rules import refuse
+from .decomposition import attention_of_terms
+from .scaled_dot_product import PROBABILITIES, Scoring, Sight, attend
 
 PRECISIONS = tuple(dtype.onnx for dtype in (F32, F16, F64, BF16))
 
@@ -68,7 +69,12 @@ def in_heads(x: np.ndarray, heads: int | None, name: str) -> np.ndarray:
 
 def checked(q: np.ndarray, k: np.ndarray, v: np.ndarray, what: str) -> None:
     """FormatError unless queries, keys and values of rank 4 fit together."""
-    alike = q.ndim == k.ndim == v.ndim == 4 and q.shape[0] == k.shape[0] and k.shape[:3] == v.shape[:3] and q.shape[3] == k.shape[3]
+    alike = (
+        q.ndim == k.ndim == v.ndim == 4
+        and q.shape[0] == k.shape[0]
+        and k.shape[:3] == v.shape[:3]
+        and q.shape[3] == k.shape[3]
+    )
     if not alike or not k.shape[1] or q.shape[1] % k.shape[1]:
         raise refuse(what, f"queries, keys and values of shapes {q.shape}, {k.shape} and {v.shape} do not fit together")
 
@@ -88,31 +94,89 @@ def working(q: np.ndarray, precision: np.dtype[Any] | None) -> type[np.floating[
 
 
 @op(
-    "Attention", since=25, infer=_infer, lower=lowered(attention_of_terms), tolerance=Tolerance(1e-5, 1e-5),
+    "Attention",
+    since=25,
+    infer=_infer,
+    lower=lowered(attention_of_terms),
+    tolerance=Tolerance(1e-5, 1e-5),
     examples=[
         case("f32[2,3,4,8]", "f32[2,3,6,8]", "f32[2,3,6,5]", outputs=3),
         case("f32[2,4,24]", "f32[2,6,8]", "f32[2,6,5]", "f32[4,6]", q_num_heads=3, kv_num_heads=1, scale=0.3),
-        case("f32[1,4,3,8]", "f32[1,2,3,8]", "f32[1,2,3,8]", "bool[1,1,3,8]", "f32[1,2,5,8]", "f32[1,2,5,8]", is_causal=1, outputs=3),
-        case("f32[2,2,3,4]", "f32[2,2,6,4]", "f32[2,2,6,4]", None, None, None, np.array([3, 5]), is_causal=1, left_window_size=2),
-        case("f32[1,2,5,4]", "f32[1,2,5,4]", "f32[1,2,5,4]", right_window_size=1, softcap=2.0, qk_matmul_output_mode=1, outputs=4),
-        case("f32[1,2,3,4]", "f32[1,2,5,4]", "f32[1,2,5,4]", "f32[2,3,5]", qk_matmul_output_mode=3, outputs=4, softmax_precision=1),
+        case(
+            "f32[1,4,3,8]",
+            "f32[1,2,3,8]",
+            "f32[1,2,3,8]",
+            "bool[1,1,3,8]",
+            "f32[1,2,5,8]",
+            "f32[1,2,5,8]",
+            is_causal=1,
+            outputs=3,
+        ),
+        case(
+            "f32[2,2,3,4]",
+            "f32[2,2,6,4]",
+            "f32[2,2,6,4]",
+            None,
+            None,
+            None,
+            np.array([3, 5]),
+            is_causal=1,
+            left_window_size=2,
+        ),
+        case(
+            "f32[1,2,5,4]",
+            "f32[1,2,5,4]",
+            "f32[1,2,5,4]",
+            right_window_size=1,
+            softcap=2.0,
+            qk_matmul_output_mode=1,
+            outputs=4,
+        ),
+        case(
+            "f32[1,2,3,4]",
+            "f32[1,2,5,4]",
+            "f32[1,2,5,4]",
+            "f32[2,3,5]",
+            qk_matmul_output_mode=3,
+            outputs=4,
+            softmax_precision=1,
+        ),
         case("f32[0,2,3,4]", "f32[0,2,5,4]", "f32[0,2,5,4]"),
     ],
 )
 @quiet
 def attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, attn_mask: np.ndarray | None = None, past_key: np.ndarray | None = None,
-    past_value: np.ndarray | None = None, nonpad_kv_seqlen: np.ndarray | None = None, *, is_causal: int = 0, kv_num_heads: int | None = None,
-    left_window_size: int = -1, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0, right_window_size: int = -1,
-    scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None, call: Call,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    attn_mask: np.ndarray | None = None,
+    past_key: np.ndarray | None = None,
+    past_value: np.ndarray | None = None,
+    nonpad_kv_seqlen: np.ndarray | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    left_window_size: int = -1,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    call: Call,
 ) -> tuple[np.ndarray | None, ...]:
     """Outputs, keys and values with the past before them, and the scores at the stage `qk_matmul_output_mode`.
 
-    Queries, keys and values are [batch, heads, length, size] or [batch, length, heads x size]; outputs have the form of the queries.
-    Queries of more heads than keys share them. Products and the softmax are computed in f32 (f64 for f64), whatever the inputs are.
+    Queries, keys and values are [batch, heads, length, size] or [batch, length, heads x size]; outputs have the form of
+    the queries. Queries of more heads than keys share them. Products and the softmax are computed in f32 (f64 for f64),
+    whatever the inputs are.
     """
     flat = q.ndim == 3
-    q4, present_k, present_v = in_heads(q, q_num_heads, "Q"), in_heads(k, kv_num_heads, "K"), in_heads(v, kv_num_heads, "V")
+    q4, present_k, present_v = (
+        in_heads(q, q_num_heads, "Q"),
+        in_heads(k, kv_num_heads, "K"),
+        in_heads(v, kv_num_heads, "V"),
+    )
     if (past_key is None) != (past_value is None) or (past_key is not None and nonpad_kv_seqlen is not None):
         raise refuse("Attention", "past_key and past_value are given together, and not with nonpad_kv_seqlen")
     past = 0
@@ -134,8 +198,18 @@ def attention(
     capture = qk_matmul_output_mode if len(call.wanted) > 3 and call.wanted[3] else None
     mask = attn_mask.astype(work) if attn_mask is not None and is_narrow(attn_mask) else attn_mask
     y, scores = attend(
-        q4.astype(work, copy=False), present_k.astype(work, copy=False), present_v.astype(work, copy=False), Scoring(factor, softcap, precision),
-        Sight(offset, bool(is_causal), left_window_size, right_window_size, length), mask, capture,
+        q4.astype(work, copy=False),
+        present_k.astype(work, copy=False),
+        present_v.astype(work, copy=False),
+        Scoring(factor, softcap, precision),
+        Sight(offset, bool(is_causal), left_window_size, right_window_size, length),
+        mask,
+        capture,
     )
     y = y.transpose(0, 2, 1, 3).reshape(*q.shape[:2], y.shape[1] * y.shape[3]) if flat else y
-    return y.astype(q.dtype, copy=False), present_k, present_v, None if scores is None else scores.astype(q.dtype, copy=False)
+    return (
+        y.astype(q.dtype, copy=False),
+        present_k,
+        present_v,
+        None if scores is None else scores.astype(q.dtype, copy=False),
+    )

@@ -1,4 +1,4 @@
-"""Attention and rotary embedding on the device: products of queries and keys, what may be seen, the softmax, products with values."""
+"""Attention and RotaryEmbedding on the device: flash attention if it fits, otherwise products, masks and softmax."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.cuda.fold import Fold, Result, add, folded, larger
-from ...runtime.cuda.kernel import Launch
-from ...runtime.cuda.operand import Lookup, Operand, over
-from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.product import Axes, product
-from ...runtime.cuda.zip import Chain, applied, copied, identical, mapped, zipped
-from ...runtime.launch import Buffer
-from ...runtime.record import dataclass
+from ...runtime.base.dataclass import dataclass
+from ...runtime.cuda.kernel.elementwise import (
+    Chain,
+    chain_step,
+    copy_launch,
+    elementwise_chain,
+    elementwise_launch,
+    unchanged,
+)
+from ...runtime.cuda.kernel.kernel import Launch
+from ...runtime.cuda.kernel.operand import Lookup, Operand, over
+from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows
+from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.plan.kernel_api import Buffer
 from .attention import attention, softmax_dtype, working
 from .flash_cuda import Heads, Rule, fits, flash
-from .prompt_cuda import prompt, tensor_kind
-from .rotary import rotary_embedding
+from .flash_mma_cuda import prompt, tensor_kind
+from .rotary_embedding import rotary_embedding
 
 INF = math.inf
 INT64 = np.dtype(np.int64)
@@ -96,34 +103,65 @@ def _share(x: float, top: float, total: float) -> float:
 FOLDS = (Fold("top", _element, larger, _top), Fold("total", _power, add))
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """How scores are computed.
+
+    Attributes:
+        scale: of the products of queries and keys.
+        dtype: of scores and their softmax.
+        softcap: scores are kept within it by a tanh, where it is not 0.
+        softmax_precision: dtype that scores and shares are rounded to, None for `dtype`.
+    """
+
+    scale: float
+    dtype: np.dtype[Any]
+    softcap: float = 0.0
+    softmax_precision: np.dtype[Any] | None = None
+
+
 def attended(
-    step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scale: float, softcap: float, sight: Sight, work: np.dtype[Any],
-    precision: np.dtype[Any] | None = None,
+    step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scoring: Scoring, sight: Sight
 ) -> list[Launch | Chain]:
     """y = softmax(q k^T scale, over what is seen) v; heads of queries share those of keys."""
+    scale, softcap, work, precision = scoring.scale, scoring.softcap, scoring.dtype, scoring.softmax_precision
     n, heads, queries, size = q.shape
     groups, keys, width = k.shape[1], k.shape[2], v.shape[3]
     each = heads // groups
     if work == np.float32 and precision in (None, work) and not sight.captures and fits(size, width):
-        rule = Rule(scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask, sight.sink)
+        rule = Rule(
+            scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask, sight.sink
+        )
         kind = tensor_kind(q, k, v)
         return [prompt(q, k, v, y, rule, kind)] if kind is not None else [*flash(q, k, v, y, rule)]
     assert sight.sink is None, "sinks are added tile by tile"
     scores = step.temporary(work, (n, heads, queries, keys))
-    launches: list[Launch | Chain] = [product(
-        q.buffer, k.buffer, scores,
-        Axes([n, groups, each], [q.strides[0], each * q.strides[1], q.strides[1]], [k.strides[0], k.strides[1], 0],
-             [scores.strides[0], each * scores.strides[1], scores.strides[1]]),
-        Axes([queries], [q.strides[2]], None, [keys]), Axes([keys], None, [k.strides[2]], [1]), Axes([size], [q.strides[3]], [k.strides[3]], None),
-    )]
+    launches: list[Launch | Chain] = [
+        product(
+            q.buffer,
+            k.buffer,
+            scores,
+            Contraction(
+                stack=Axes(
+                    [n, groups, each],
+                    [q.strides[0], each * q.strides[1], q.strides[1]],
+                    [k.strides[0], k.strides[1], 0],
+                    [scores.strides[0], each * scores.strides[1], scores.strides[1]],
+                ),
+                rows=Axes([queries], [q.strides[2]], None, [keys]),
+                columns=Axes([keys], None, [k.strides[2]], [1]),
+                depth=Axes([size], [q.strides[3]], [k.strides[3]], None),
+            ),
+        )
+    ]
 
     def then(function: Any, *operands: Buffer, numbers: Sequence[float] = ()) -> None:
-        launches.append(mapped(function, [scores, *operands], scores, *numbers, compute=work))
+        launches.append(elementwise_chain(function, [scores, *operands], scores, *numbers, compute=work))
 
     def captured(stage: int) -> None:
         target = sight.captures.get(stage)
         if target is not None:
-            launches.append(Chain((applied(identical, [scores], target.dtype, compute=work),), target))
+            launches.append(Chain((chain_step(unchanged, [scores], target.dtype, compute=work),), target))
 
     then(_scaled, numbers=[scale])
     captured(0)
@@ -134,7 +172,11 @@ def attended(
         mask = _padded(step, sight.mask, keys, launches)
         then(_masked if mask.dtype == np.bool_ else _biased, mask)
     if sight.causal or sight.left >= 0 or sight.right >= 0:
-        places = step.held(np.arange(queries).reshape(-1, 1)), step.held(np.arange(keys)), sight.offset.view((sight.offset.count, 1, 1, 1))
+        places = (
+            step.held(np.arange(queries).reshape(-1, 1)),
+            step.held(np.arange(keys)),
+            sight.offset.view((sight.offset.count, 1, 1, 1)),
+        )
         then(_seen, *places, numbers=[int(sight.causal), sight.left, sight.right])
     if sight.length is not None:
         then(_within, step.held(np.arange(keys)), sight.length.view((n, 1, 1, 1)))
@@ -142,23 +184,38 @@ def attended(
     _round(step, scores, precision, launches)
     flat = scores.view((n * heads * queries, keys))
     whole = over(flat, flat.shape)
-    launches.append(folded(flat.shape[:1], flat.shape[1:], {"x": whole}, FOLDS, [Result(_share, whole)], work))
+    launches.append(reduce_rows(flat.shape[:1], flat.shape[1:], {"x": whole}, FOLDS, [Result(_share, whole)], work))
     _round(step, scores, precision, launches)
     captured(3)
-    launches.append(product(
-        scores, v.buffer, y.buffer,
-        Axes([n, groups, each], [scores.strides[0], each * scores.strides[1], scores.strides[1]], [v.strides[0], v.strides[1], 0],
-             [y.strides[0], each * y.strides[1], y.strides[1]]),
-        Axes([queries], [keys], None, [y.strides[2]]), Axes([width], None, [v.strides[3]], [y.strides[3]]), Axes([keys], [1], [v.strides[2]], None),
-        sums=work,
-    ))
+    launches.append(
+        product(
+            scores,
+            v.buffer,
+            y.buffer,
+            Contraction(
+                stack=Axes(
+                    [n, groups, each],
+                    [scores.strides[0], each * scores.strides[1], scores.strides[1]],
+                    [v.strides[0], v.strides[1], 0],
+                    [y.strides[0], each * y.strides[1], y.strides[1]],
+                ),
+                rows=Axes([queries], [keys], None, [y.strides[2]]),
+                columns=Axes([width], None, [v.strides[3]], [y.strides[3]]),
+                depth=Axes([keys], [1], [v.strides[2]], None),
+            ),
+            sums=work,
+        )
+    )
     return launches
 
 
 def _round(step: Step, scores: Buffer, precision: np.dtype[Any] | None, launches: list[Launch | Chain]) -> None:
     if precision is not None and precision != scores.dtype:
         rounded = step.temporary(precision, scores.shape)
-        launches += [mapped(identical, [scores], rounded, compute=scores.dtype), mapped(identical, [rounded], scores, compute=scores.dtype)]
+        launches += [
+            elementwise_chain(unchanged, [scores], rounded, compute=scores.dtype),
+            elementwise_chain(unchanged, [rounded], scores, compute=scores.dtype),
+        ]
 
 
 def _padded(step: Step, mask: Buffer, keys: int, launches: list[Launch | Chain]) -> Buffer:
@@ -170,8 +227,10 @@ def _padded(step: Step, mask: Buffer, keys: int, launches: list[Launch | Chain])
     table = step.held(np.where(places < mask.shape[-1], places, -1))
     along = (*[0] * (len(mask.shape) - 1), 1)
     fill = 0.0 if mask.dtype == np.bool_ else -INF
-    source = Operand(mask, (*mask.strides[:-1], 0), lookups=(Lookup(table, along, 1, mask.shape[-1], wraps=False),), fill=fill)
-    launches.append(copied(made.shape, source, over(made, made.shape)))
+    source = Operand(
+        mask, (*mask.strides[:-1], 0), lookups=(Lookup(table, along, 1, mask.shape[-1], wraps=False),), fill=fill
+    )
+    launches.append(copy_launch(made.shape, source, over(made, made.shape)))
     return made
 
 
@@ -183,8 +242,8 @@ def joined(step: Step, past: Buffer | None, new: Heads, target: Buffer | None, l
     shape = (new.shape[0], new.shape[1], before + new.shape[2], new.shape[3])
     made = target if target is not None else step.temporary(new.buffer.dtype, shape)
     if past is not None and past.count:
-        launches.append(copied(past.shape, over(past, past.shape), Operand(made, made.strides)))
-    launches.append(copied(new.shape, new.operand, Operand(made, made.strides, before * shape[3])))
+        launches.append(copy_launch(past.shape, over(past, past.shape), Operand(made, made.strides)))
+    launches.append(copy_launch(new.shape, new.operand, Operand(made, made.strides, before * shape[3])))
     return in_heads(made, None)
 
 
@@ -209,30 +268,38 @@ def attention_on_device(step: Step) -> Planned:
     if lengths is not None:
         length = lengths.view((lengths.count,))
         offset = step.temporary(INT64, length.shape)
-        launches.append(mapped(_difference, [length], offset, q.shape[2], compute=INT64))
+        launches.append(elementwise_chain(_difference, [length], offset, q.shape[2], compute=INT64))
     precision = softmax_dtype(attributes["softmax_precision"], "Attention")
     work = np.dtype(working(np.empty(0, q.buffer.dtype), precision))
     y = in_heads(step.output(), q.shape[1]) if len(step.output().shape) == 3 else in_heads(step.output(), None)
-    sight = Sight(offset, bool(attributes["is_causal"]), attributes["left_window_size"], attributes["right_window_size"], length, step.given(3))
+    sight = Sight(
+        offset,
+        bool(attributes["is_causal"]),
+        attributes["left_window_size"],
+        attributes["right_window_size"],
+        length,
+        step.given(3),
+    )
     if step.wanted(3):
         sight.captures[attributes["qk_matmul_output_mode"]] = step.output(3)
     scale = attributes["scale"]
     factor = scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5
-    return [*launches, *attended(step, q, k, v, y, factor, attributes["softcap"], sight, work, precision)]
+    return [*launches, *attended(step, q, k, v, y, Scoring(factor, work, attributes["softcap"], precision), sight)]
 
 
-def _turned(one: float, two: float, cos: float, sin: float) -> float:
+def _rotate_first(one: float, two: float, cos: float, sin: float) -> float:
     return cos * one - sin * two
 
 
-def _turned_too(one: float, two: float, cos: float, sin: float) -> float:
+def _rotate_second(one: float, two: float, cos: float, sin: float) -> float:
     return sin * one + cos * two
 
 
 def rotated(
-    step: Step, x: Heads, y: Heads, cos: Buffer, sin: Buffer, positions: Buffer | None, interleaved: bool, size: int,
+    step: Step, x: Heads, y: Heads, cos: Buffer, sin: Buffer, positions: Buffer | None, interleaved: bool, size: int
 ) -> list[Launch | Chain]:
-    """Pairs of the first `size` elements of each head turned; caches are [positions, half], or [batch, length, half] without positions."""
+    """Pairs of the first `size` elements of each head rotated; caches are [positions, half], or [batch, length, half]
+    without positions."""
     n, heads, length, width = x.shape
     half = size // 2
     box = (n, heads, length, half)
@@ -241,7 +308,12 @@ def rotated(
         strides, rows = (0, 0, 0, 1), cos.shape[0]
         table = (0, 0, positions.strides[-1] if positions.count > 1 else 0, 0)
         if len(positions.shape) == 2:
-            table = (positions.strides[0] if positions.shape[0] > 1 else 0, 0, positions.strides[1] if positions.shape[1] > 1 else 0, 0)
+            table = (
+                positions.strides[0] if positions.shape[0] > 1 else 0,
+                0,
+                positions.strides[1] if positions.shape[1] > 1 else 0,
+                0,
+            )
         flag = step.flag(f"a position of {step.node.op.name} is outside of its caches")
         lookups: tuple[Lookup, ...] = (Lookup(positions, table, cos.shape[-1], rows, flag=flag),)
     else:
@@ -249,13 +321,13 @@ def rotated(
     angles = [Operand(item, strides, lookups=lookups) for item in (cos, sin)]
     pair = [Operand(x.buffer, (*x.strides[:3], step_of), place) for place in (0, apart)]
     launches: list[Launch | Chain] = []
-    for place, function in ((0, _turned), (apart, _turned_too)):
+    for place, function in ((0, _rotate_first), (apart, _rotate_second)):
         target = Operand(y.buffer, (*y.strides[:3], step_of), place)
-        apply = applied(function, [x.buffer, x.buffer, cos, sin], y.buffer.dtype)
-        launches.append(zipped([apply], box, [*pair, *angles], target))
+        apply = chain_step(function, [x.buffer, x.buffer, cos, sin], y.buffer.dtype)
+        launches.append(elementwise_launch([apply], box, [*pair, *angles], target))
     if size < width:
         rest = (n, heads, length, width - size)
-        launches.append(copied(rest, Operand(x.buffer, x.strides, size), Operand(y.buffer, y.strides, size)))
+        launches.append(copy_launch(rest, Operand(x.buffer, x.strides, size), Operand(y.buffer, y.strides, size)))
     return launches
 
 
@@ -265,4 +337,6 @@ def rotary_on_device(step: Step) -> Planned:
     x, heads = step.input(0), step.attributes["num_heads"]
     one, two = in_heads(x, heads), in_heads(step.output(), heads)
     size = step.attributes["rotary_embedding_dim"] or one.shape[3]
-    return rotated(step, one, two, step.input(1), step.input(2), step.given(3), bool(step.attributes["interleaved"]), size)
+    return rotated(
+        step, one, two, step.input(1), step.input(2), step.given(3), bool(step.attributes["interleaved"]), size
+    )

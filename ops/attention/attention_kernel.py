@@ -1,26 +1,28 @@
-"""Native Attention: few queries go over the cache as it lies, many in blocks over packed keys and values."""
+"""Native Attention: flash decoding for few queries, blocks of packed keys and values for many."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...runtime.launch import Buffer, Launch, Planned, Step, native
-from ...runtime.record import dataclass
-from ..math.lane_kernel import KINDS
-from ..math.tile_kernel import PANEL, ROWS
+from ...runtime.base.dataclass import dataclass
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.simd.memory import DTYPE_CODES
+from ..kernels.attention import flash_decode, flash_prefill, grouped_heads
+from ..kernels.attention.score_row import ADDITIVE_MASK, BOOL_MASK, NO_MASK, AttentionArguments, HeadRows
+from ..kernels.gemm.microkernel_f32 import PANEL, ROWS
 from ..shape.layout_kernel import copy
-from . import blocked_kernel, decode_kernel, group_kernel
 from .attention import attention, softmax_dtype
-from .score_kernel import ADDED, HIDING, NO_MASK
 
-FEW = 4
-"""Queries up to which a cache is read as it lies."""
+MAX_DECODE_QUERIES = 4
+"""Maximum number of queries for flash decoding."""
 F32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
 class Heads:
-    """[batch, heads, rows, size] in a buffer, with elements from batch to batch, head to head and row to row."""
+    """[batch, heads, rows, size] in a buffer, with strides in elements of batch, head and row."""
 
     buffer: Buffer
     steps: tuple[int, int, int]
@@ -28,18 +30,18 @@ class Heads:
 
     @property
     def kind(self) -> int:
-        """How numbers are stored, as kernels name it."""
-        return KINDS[self.buffer.dtype.name]
+        """The dtype as the kernels' constant."""
+        return DTYPE_CODES[self.buffer.dtype.name]
 
     @property
-    def arguments(self) -> tuple[Buffer | int, ...]:
-        """Buffer, kind and steps in bytes."""
-        return (self.buffer, self.kind, *(step * self.buffer.dtype.itemsize for step in self.steps))
+    def arguments(self) -> HeadRows:
+        """The kernel arguments."""
+        return HeadRows(self.buffer, self.kind, *(step * self.buffer.dtype.itemsize for step in self.steps))
 
 
 def heads_of(buffer: Buffer, count: int | None) -> Heads | None:
     """Heads of [batch, heads, rows, size] or [batch, rows, heads x size]; None for others."""
-    if buffer.dtype.name not in KINDS:
+    if buffer.dtype.name not in DTYPE_CODES:
         return None
     if len(buffer.shape) == 4:
         batch, heads, rows, size = buffer.shape
@@ -51,14 +53,14 @@ def heads_of(buffer: Buffer, count: int | None) -> Heads | None:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """What happens to products of queries and keys, see `scaled_dot.Scoring` and `Sight`.
+class ScoreOptions:
+    """How attention scores are scaled, masked and limited.
 
     Attributes:
-        mask: truth values or numbers that broadcast to [batch, heads, queries, keys], the last axis as it is.
-        lengths, more: keys of each sequence are these integers, and `more`; all where None.
-        before: position of the first query; where there are lengths, queries are the last positions.
-        sink: a score for each head.
+        mask: bool or f32, broadcast to [batch, heads, queries, keys] except the last axis.
+        lengths, more: sequence i has ``lengths[i] + more`` keys; all keys if None.
+        before: position of the first query; with lengths, queries are the last positions.
+        sink: a sink score per head.
     """
 
     scale: float
@@ -73,28 +75,50 @@ class Scores:
     sink: Buffer | None = None
 
 
-def attend(step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scores: Scores) -> list[Launch] | None:
-    """Launches that compute `y`; None where lengths or dtypes do not fit."""
+def launch_attention(step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scores: ScoreOptions) -> list[Launch] | None:
+    """Launches that compute `y`; None if shapes or dtypes are not supported."""
     batch, heads, queries, size = q.shape
     groups, keys, width = k.shape[1], k.shape[2], v.shape[3]
-    fits = k.shape[0] == v.shape[0] == batch and v.shape[1:3] == (groups, keys) and k.shape[3] == size and y.shape == (batch, heads, queries, width)
+    fits = (
+        k.shape[0] == v.shape[0] == batch
+        and v.shape[1:3] == (groups, keys)
+        and k.shape[3] == size
+        and y.shape == (batch, heads, queries, width)
+    )
     masked = _mask(scores.mask, (batch, heads, queries))
     if not fits or heads % groups or masked is None or min(batch, heads, queries, keys, size, width) < 1:
         return None
     counted = (0, 0) if scores.lengths is None else (scores.lengths, scores.lengths.dtype.itemsize)
-    sink = (0, 0) if scores.sink is None else (scores.sink, KINDS[scores.sink.dtype.name])
-    arguments = (
-        *q.arguments, *y.arguments, batch, heads, groups, queries, keys, size, width, *masked, *counted, scores.more, scores.before,
-        int(scores.causal), scores.left, scores.right, *sink, float(scores.scale), float(scores.softcap),
+    sink = (0, 0) if scores.sink is None else (scores.sink, DTYPE_CODES[scores.sink.dtype.name])
+    problem = AttentionArguments(
+        batch,
+        heads,
+        groups,
+        queries,
+        keys,
+        size,
+        width,
+        *masked,
+        lengths=counted[0],
+        length_width=counted[1],
+        more=scores.more,
+        before=scores.before,
+        causal=int(scores.causal),
+        left=scores.left,
+        right=scores.right,
+        sink=sink[0],
+        sink_kind=sink[1],
+        scale=float(scores.scale),
+        softcap=float(scores.softcap),
     )
     work = batch * heads * queries * keys * (size + width) / 8
-    if queries <= FEW:
-        return _over_cache(step, k, v, arguments, work)
-    return _in_blocks(step, k, v, arguments, work)
+    if queries <= MAX_DECODE_QUERIES:
+        return _flash_decode(step, (q, k, v, y), problem, work)
+    return _flash_prefill(step, (q, k, v, y), problem, work)
 
 
-def _mask(mask: Buffer | None, lengths: tuple[int, int, int]) -> tuple[Buffer | int, ...] | None:
-    """Address, form, steps in bytes and keys of a mask."""
+def _mask(mask: Buffer | None, lengths: tuple[int, int, int]) -> tuple[Any, int, int, int, int, int] | None:
+    """Address, kind, strides in bytes and keys of a mask."""
     if mask is None:
         return (0, NO_MASK, 0, 0, 0, 0)
     if mask.dtype not in (F32, np.bool_) or not 1 <= len(mask.shape) <= 4:
@@ -103,42 +127,75 @@ def _mask(mask: Buffer | None, lengths: tuple[int, int, int]) -> tuple[Buffer | 
     if any(length not in (1, whole) for length, whole in zip(shape, lengths, strict=False)):
         return None
     steps = mask.view(shape).strides
-    spread = (0 if length == 1 else step * mask.dtype.itemsize for length, step in zip(shape[:3], steps, strict=False))
-    return (mask, HIDING if mask.dtype == np.bool_ else ADDED, *spread, shape[3])
+    batch, head, row = (
+        0 if length == 1 else step * mask.dtype.itemsize for length, step in zip(shape[:3], steps, strict=False)
+    )
+    return (mask, BOOL_MASK if mask.dtype == np.bool_ else ADDITIVE_MASK, batch, head, row, shape[3])
 
 
-def _over_cache(step: Step, k: Heads, v: Heads, arguments: tuple[Buffer | int | float, ...], work: float) -> list[Launch]:
-    batch, heads, groups, queries, keys, size, width = (int(item) for item in arguments[10:17])  # type: ignore[arg-type]
-    rows, units = heads // groups * queries, batch * groups * -(-keys // group_kernel.KEYS)
+def _flash_decode(
+    step: Step, tensors: tuple[Heads, Heads, Heads, Heads], problem: AttentionArguments, work: float
+) -> list[Launch]:
+    batch, heads, groups, queries, keys, size, width = problem[:7]
+    q, k, v, y = (heads.arguments for heads in tensors)
+    rows, units = heads // groups * queries, batch * groups * -(-keys // grouped_heads.KEYS)
     parts = step.parts(units, work)
     partial = step.scratch(units * 4 * rows * (width + 2))
-    room = step.scratch(parts * 4 * rows * (size + group_kernel.KEYS))
-    whole = (*arguments, *k.arguments, *v.arguments, partial, room)
+    scratch = step.scratch(parts * 4 * rows * (size + grouped_heads.KEYS))
+    gathering = step.parts(batch * groups * rows, units * rows * width / 4)
     return [
-        Launch(decode_kernel.attended_cache, whole, parts),
-        Launch(decode_kernel.gathered_cache, whole, step.parts(batch * groups * rows, units * rows * width / 4)),
+        Launch(
+            flash_decode.decode_blocks,
+            parts,
+            query_rows=q,
+            key_rows=k,
+            value_rows=v,
+            problem=problem,
+            partial=partial,
+            scratch=scratch,
+        ),
+        Launch(flash_decode.combine_blocks, gathering, output_rows=y, problem=problem, partial=partial),
     ]
 
 
-def _in_blocks(step: Step, k: Heads, v: Heads, arguments: tuple[Buffer | int | float, ...], work: float) -> list[Launch]:
-    batch, heads, groups, queries, keys, size, width = (int(item) for item in arguments[10:17])  # type: ignore[arg-type]
-    panels, blocks, columns = -(-keys // PANEL), -(-keys // blocked_kernel.KEYS), -(-width // PANEL)
+def _flash_prefill(
+    step: Step, tensors: tuple[Heads, Heads, Heads, Heads], problem: AttentionArguments, work: float
+) -> list[Launch]:
+    batch, heads, groups, queries, keys, size, width = problem[:7]
+    q, k, v, y = tensors
+    panels, blocks, columns = -(-keys // PANEL), -(-keys // flash_prefill.KEYS), -(-width // PANEL)
     packed_k = step.scratch(4 * batch * groups * panels * size * PANEL)
-    packed_v = step.scratch(4 * batch * groups * blocks * columns * blocked_kernel.KEYS * PANEL)
+    packed_v = step.scratch(4 * batch * groups * blocks * columns * flash_prefill.KEYS * PANEL)
     zero = step.held(np.zeros(PANEL, np.float32))
-    units = batch * heads * -(-queries // blocked_kernel.QUERIES)
+    units = batch * heads * -(-queries // flash_prefill.QUERIES)
     parts = step.parts(units, work)
-    room = step.scratch(parts * 4 * (blocked_kernel.QUERIES * (size + blocked_kernel.KEYS + 2 * columns * PANEL + 4) + ROWS * PANEL))
-    lengths = (batch, groups, keys)
+    scratch = step.scratch(
+        parts * 4 * (flash_prefill.QUERIES * (size + flash_prefill.KEYS + 2 * columns * PANEL + 4) + ROWS * PANEL)
+    )
+    lengths = {"batch": batch, "heads": groups, "keys": keys}
+    packing_k, packing_v = (
+        step.parts(batch * groups * panels, k.buffer.count),
+        step.parts(batch * groups * blocks, v.buffer.count),
+    )
     return [
-        Launch(blocked_kernel.packed_keys, (*k.arguments, packed_k, *lengths, size), step.parts(batch * groups * panels, k.buffer.count)),
-        Launch(blocked_kernel.packed_values, (*v.arguments, packed_v, *lengths, width), step.parts(batch * groups * blocks, v.buffer.count)),
-        Launch(blocked_kernel.attended_blocks, (*arguments, packed_k, packed_v, zero, room), parts),
+        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, **lengths, size=size),
+        Launch(flash_prefill.pack_values, packing_v, rows=v.arguments, target=packed_v, **lengths, size=width),
+        Launch(
+            flash_prefill.prefill_blocks,
+            parts,
+            query_rows=q.arguments,
+            output_rows=y.arguments,
+            problem=problem,
+            packed_k=packed_k,
+            packed_v=packed_v,
+            zero=zero,
+            scratch=scratch,
+        ),
     ]
 
 
-def appended(step: Step, past: Buffer, new: Heads, whole: Buffer) -> list[Launch]:
-    """Copies that put [batch, heads, past] and then `new` into [batch, heads, past + new, size]."""
+def append_past(step: Step, past: Buffer, new: Heads, whole: Buffer) -> list[Launch]:
+    """Launches that copy `past` and then `new` into `whole` [batch, heads, past + new, size]."""
     batch, heads, rows, size = new.shape
     count, longest = past.shape[2], whole.shape[2]
     steps = (heads * longest * size, longest * size, size, 1)
@@ -151,9 +208,13 @@ def appended(step: Step, past: Buffer, new: Heads, whole: Buffer) -> list[Launch
 
 
 def present(step: Step, index: int, new: Heads, past: Buffer | None) -> tuple[Heads, list[Launch]] | None:
-    """Keys or values with the past before them, as output `index` where it is wanted; None where they do not fit."""
+    """Past and new keys or values joined, in output `index` if it is used; None if shapes do not match."""
     batch, heads, rows, size = new.shape
-    if past is not None and (len(past.shape) != 4 or past.dtype != new.buffer.dtype or (*past.shape[:2], past.shape[3]) != (batch, heads, size)):
+    if past is not None and (
+        len(past.shape) != 4
+        or past.dtype != new.buffer.dtype
+        or (*past.shape[:2], past.shape[3]) != (batch, heads, size)
+    ):
         return None
     shape = (batch, heads, rows + (past.shape[2] if past is not None else 0), size)
     if step.wanted(index):
@@ -168,12 +229,12 @@ def present(step: Step, index: int, new: Heads, past: Buffer | None) -> tuple[He
     assert made is not None
     if past is None:
         past = new.buffer.view((batch, heads, 0, size))
-    return made, appended(step, past, new, whole)
+    return made, append_past(step, past, new, whole)
 
 
 @native(attention)
 def plan_attention(step: Step) -> Planned:
-    """Scores as an output, f64 and other precisions of the softmax are left to NumPy."""
+    """f32 softmax without the scores output; NumPy computes the rest."""
     given = [*step.inputs, *[None] * (7 - len(step.inputs))]
     q, k, v, mask, past_k, past_v, counted = given
     attributes = step.attributes
@@ -193,9 +254,16 @@ def plan_attention(step: Step) -> Planned:
     if keys is None or values is None or y is None:
         return None
     scale = attributes["scale"]
-    scores = Scores(
-        scale if scale is not None else queries.shape[3] ** -0.5, attributes["softcap"], bool(attributes["is_causal"]),
-        attributes["left_window_size"], attributes["right_window_size"], mask, counted, 0, past_k.shape[2] if past_k is not None else 0,
+    scores = ScoreOptions(
+        scale if scale is not None else queries.shape[3] ** -0.5,
+        attributes["softcap"],
+        bool(attributes["is_causal"]),
+        attributes["left_window_size"],
+        attributes["right_window_size"],
+        mask,
+        counted,
+        0,
+        past_k.shape[2] if past_k is not None else 0,
     )
-    launches = attend(step, queries, keys[0], values[0], y, scores)
+    launches = launch_attention(step, queries, keys[0], values[0], y, scores)
     return None if launches is None else [*keys[1], *values[1], *launches]

@@ -1,15 +1,15 @@
-"""Causal depthwise convolution that carries its last inputs from one call to the next, as state-space models use it."""
+"""Causal depthwise convolution that carries its last inputs to the next call, as in state-space models."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.infer import Inference
-from ...runtime.op import case, op
-from ..math.elementwise import quiet
-from ..math.sigmoid import sigmoid_of
-from ..nn.window import refuse
-from ..precision import widened
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ..elementwise.declare import quiet
+from ..elementwise.exponential_activation import sigmoid_of
+from ..rules.precision import widened
+from ..rules.shape_rules import refuse
 
 ACTIVATIONS = ("none", "silu", "swish")
 
@@ -27,29 +27,50 @@ def _infer(node: Inference) -> None:
 
 
 @op(
-    "CausalConvWithState", since=27, infer=_infer,
+    "CausalConvWithState",
+    since=27,
+    infer=_infer,
     examples=[
-        case("f32[2,3,7]", "f32[3,1,4]", "f32[3]", "f32[2,3,3]", outputs=2), case("f32[2,3,2]", "f32[3,1,5]", activation="silu", outputs=2),
-        case("f32[1,4,6]", "f32[4,1,1]", activation="swish", outputs=2), case("f32[0,3,4]", "f32[3,1,2]"),
+        case("f32[2,3,7]", "f32[3,1,4]", "f32[3]", "f32[2,3,3]", outputs=2),
+        case("f32[2,3,2]", "f32[3,1,5]", activation="silu", outputs=2),
+        case("f32[1,4,6]", "f32[4,1,1]", activation="swish", outputs=2),
+        case("f32[0,3,4]", "f32[3,1,2]"),
     ],
 )
 @quiet
 @widened
 def causal_conv_with_state(
-    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, past_state: np.ndarray | None = None, *, activation: str = "none"
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None = None,
+    past_state: np.ndarray | None = None,
+    *,
+    activation: str = "none",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each channel of [batch, channels, length] under its kernel of [channels, 1, taps], the state before it, and the state after it.
+    """Each channel of [batch, channels, length] under its kernel of [channels, 1, taps], the state before it, and the
+    state after it.
 
     A state is the taps - 1 elements that come before the next input.
     """
-    if x.ndim != 3 or weight.ndim != 3 or weight.shape[:2] != (x.shape[1], 1) or not weight.shape[2] or activation not in ACTIVATIONS:
-        raise refuse("CausalConvWithState", f"an input of shape {x.shape}, a kernel of shape {weight.shape} and {activation!r} do not fit together")
+    if (
+        x.ndim != 3
+        or weight.ndim != 3
+        or weight.shape[:2] != (x.shape[1], 1)
+        or not weight.shape[2]
+        or activation not in ACTIVATIONS
+    ):
+        raise refuse(
+            "CausalConvWithState",
+            f"an input of shape {x.shape}, a kernel of shape {weight.shape} and {activation!r} do not fit together",
+        )
     if bias is not None and bias.shape != x.shape[1:2]:
         raise refuse("CausalConvWithState", f"a bias of shape {bias.shape} does not match {x.shape[1]} channels")
     carried, length = weight.shape[2] - 1, x.shape[2]
     state = np.zeros((*x.shape[:2], carried), x.dtype) if past_state is None else past_state
     if state.shape != (*x.shape[:2], carried):
-        raise refuse("CausalConvWithState", f"a state of shape {state.shape} does not go before an input of shape {x.shape}")
+        raise refuse(
+            "CausalConvWithState", f"a state of shape {state.shape} does not go before an input of shape {x.shape}"
+        )
     whole = np.concatenate((state, x), 2)
     y = np.zeros(x.shape, x.dtype)
     for tap in range(carried + 1):

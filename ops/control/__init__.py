@@ -1,1 +1,1 @@
-"""Control flow: subgraphs that run on condition or repeatedly."""
+"""Control flow: If, Loop and Scan."""

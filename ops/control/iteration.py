@@ -1,4 +1,4 @@
-"""Iterations: what Loop, Scan and SequenceMap share, which is a budget and the collecting of what bodies give."""
+"""Shared parts of Loop, Scan and SequenceMap: the iteration limit, and collecting outputs of the bodies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import LimitError, UnsupportedError
-from ...runtime.graph import Value
-from ...runtime.limits import current
-from ...runtime.op import Call
-from ..shape.axes import refused
+from ...runtime.base.errors import LimitError, UnsupportedError
+from ...runtime.base.limits import current
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Value
+from ..rules.axes import refused
 
 
 class Iterations:
@@ -38,30 +38,61 @@ class Iterations:
             why = f"{self.operator} collects more than {current().memory:,} bytes"
             raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
         if any(isinstance(item, list) and len(item) > current().entries for item in state):
-            raise LimitError("E-RUN-MEMORY", None, f"{self.operator} makes a sequence of more than {current().entries:,} tensors",
-                             hint="Raise it with --limit entries=10000000")
+            raise LimitError(
+                "E-RUN-MEMORY",
+                None,
+                f"{self.operator} makes a sequence of more than {current().entries:,} tensors",
+                hint="Raise it with --limit entries=10000000",
+            )
         if time.monotonic() > self.deadline:
-            raise LimitError("E-RUN-TIME", None, f"{self.operator} runs for more than {current().time:g} s", hint="Raise it with --limit time=30m")
+            raise LimitError(
+                "E-RUN-TIME",
+                None,
+                f"{self.operator} runs for more than {current().time:g} s",
+                hint="Raise it with --limit time=30m",
+            )
 
     def stacked(self, call: Call, axes: Sequence[int], backwards: Sequence[int]) -> list[Any]:
-        """The tensors of all iterations as one, along an axis for each output, the last iteration first where it goes backwards."""
-        return [self._stacked(call, index, axis, bool(reverse)) for index, (axis, reverse) in enumerate(zip(axes, backwards, strict=True))]
+        """The tensors of all iterations as one, along an axis for each output, the last iteration first where it goes
+        backwards."""
+        return [
+            self._stacked(call, index, axis, bool(reverse))
+            for index, (axis, reverse) in enumerate(zip(axes, backwards, strict=True))
+        ]
 
     def _stacked(self, call: Call, index: int, axis: int, reverse: bool) -> Any:
         items, value = self.kept[index], self.outputs[index]
         if not items:
             return self._nothing(value, axis)
-        if any(item is None or isinstance(item, list | dict) or item.shape != items[0].shape or item.dtype != items[0].dtype for item in items):
-            raise refused(self.operator, f"output {value.name!r} of its body changes its shape or dtype between iterations")
+        if any(
+            item is None
+            or isinstance(item, list | dict)
+            or item.shape != items[0].shape
+            or item.dtype != items[0].dtype
+            for item in items
+        ):
+            raise refused(
+                self.operator, f"output {value.name!r} of its body changes its shape or dtype between iterations"
+            )
         if not -items[0].ndim - 1 <= axis <= items[0].ndim:
-            raise refused(self.operator, "the axis to collect along does not exist", "E-OP-AXIS", expected=f"below {items[0].ndim + 1}", found=axis)
+            raise refused(
+                self.operator,
+                "the axis to collect along does not exist",
+                "E-OP-AXIS",
+                expected=f"below {items[0].ndim + 1}",
+                found=axis,
+            )
         return call.stacked(items[::-1] if reverse else items, axis)
 
     def _nothing(self, value: Value, axis: int) -> np.ndarray:
         """What no iteration gives: length zero along the axis, unknown lengths are zero, too."""
         if value.dtype is None:
-            raise UnsupportedError("E-OP-DTYPE", None, f"{self.operator} does not iterate, and the dtype of its output {value.name!r} is unknown",
-                                   hint="Give the outputs of its body types")
+            raise UnsupportedError(
+                "E-OP-DTYPE",
+                None,
+                f"{self.operator} does not iterate, and the dtype of its output {value.name!r} is unknown",
+                hint="Give the outputs of its body types",
+            )
         lengths = [dim if isinstance(dim, int) else 0 for dim in value.shape or ()]
         lengths.insert(axis + len(lengths) + 1 if axis < 0 else axis, 0)
         return np.zeros(lengths, value.dtype.as_numpy())
@@ -70,7 +101,12 @@ class Iterations:
 def outputs_of(operator: str, call: Call, found: Sequence[Any], count: int) -> list[Any]:
     """The outputs that a body gave; UsageError where their number is not the node's."""
     if len(found) != count:
-        raise refused(operator, f"its body and the node {call.node.name!r} differ in their outputs", expected=count, found=len(found))
+        raise refused(
+            operator,
+            f"its body and the node {call.node.name!r} differ in their outputs",
+            expected=count,
+            found=len(found),
+        )
     return list(found)
 
 

@@ -1,4 +1,4 @@
-"""Loop: a subgraph again and again, for a number of times or while a condition holds."""
+"""Loop: runs a subgraph for a number of iterations or while a condition holds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runtime.control import control
-from ...runtime.dtype import BOOL, I64
-from ...runtime.errors import LimitError
-from ...runtime.graph import Graph, Value
-from ...runtime.infer import Inference
-from ...runtime.limits import current
-from ...runtime.op import Call, op
-from ..shape.axes import refused
-from .branch import either
+from ...runtime.base.errors import LimitError
+from ...runtime.base.limits import current
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Graph, Value
+from ...runtime.ir.op import op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.control_flow import control
+from ...runtime.tensor.dtype import BOOL, I64
+from ..rules.axes import refused
+from .if_else import either
 from .iteration import Iterations, outputs_of, taken_over
 
 if TYPE_CHECKING:
-    from ...runtime.planner import Planner, Task
+    from ...runtime.plan.planner import Planner, Task
 
 
 def iterated(node: Inference) -> None:
-    """State has the dtype that it begins with, and its shape where no iteration changes it; scan outputs have one more dim."""
+    """State has the dtype that it begins with, and its shape where no iteration changes it; scan outputs have one more
+    dim."""
     body = node.subgraph("body")
     count = max(len(node) - 2, 0)
-    if len(body.inputs) != count + 2 or len(body.outputs) != len(node.node.outputs) + 1 or len(node.node.outputs) < count:
-        node.refuse(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node")
+    if (
+        len(body.inputs) != count + 2
+        or len(body.outputs) != len(node.node.outputs) + 1
+        or len(node.node.outputs) < count
+    ):
+        node.refuse(
+            f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
+        )
     for value, dtype in zip(body.inputs, (I64, BOOL), strict=False):
         value.dtype, value.shape = value.dtype or dtype, () if value.shape is None else value.shape
     for index in range(count):
@@ -63,10 +71,13 @@ def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
 
 
 @op("Loop", since=25, infer=iterated)
-def loop(trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call) -> tuple[Any, ...]:
+def loop(
+    trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call
+) -> tuple[Any, ...]:
     """Final state, then what each iteration gave beyond it, stacked along a new first axis.
 
-    The body takes the iteration, the condition and the state; it gives the condition for the next iteration, the state, and tensors to stack.
+    The body takes the iteration, the condition and the state; it gives the condition for the next iteration, the state,
+    and tensors to stack.
     """
     for name, item in (("trip count", trip_count), ("condition", condition)):
         if item is not None and item.size != 1:
@@ -91,11 +102,12 @@ def loop(trip_count: np.ndarray | None, condition: np.ndarray | None, *state: An
 
 @control(loop)
 def plan_loop(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
-    """The body is part of the plan while its state keeps its shape, and tensors are collected for a number of iterations known ahead."""
+    """The body is part of the plan while its state keeps its shape, and tensors are collected for a number of
+    iterations known ahead."""
     if not planner.native:
         return False
-    from .counting import iterations
-    from .repeat_kernel import Along, Repeated, length_of, plan_repeated
+    from .control_flow_kernel import Along, Repeated, length_of, plan_repeated
+    from .trip_count import iterations
 
     node = task.node
     trips, condition, *states = [*node.inputs, None, None][: max(len(node.inputs), 2)]
@@ -104,5 +116,7 @@ def plan_loop(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
     body = task.original.attributes["body"]
     count = iterations(planner, node, body)
     limit = length_of(planner, trips) if count is None else count
-    repeated = Repeated(body, path, states, trips, condition, limit, exact=count is not None, stores=stores, counted=True)
+    repeated = Repeated(
+        body, path, states, trips, condition, limit, exact=count is not None, stores=stores, counted=True
+    )
     return limit != 0 and plan_repeated(planner, task, repeated)

@@ -1,4 +1,4 @@
-"""Scan: a subgraph over the entries of tensors along an axis, with state."""
+"""Scan: runs a subgraph over slices of tensors along an axis, with carried states."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.build import Builder
-from ...runtime.control import control
-from ...runtime.graph import Dim, Graph, Node, Value
-from ...runtime.infer import Inference, Shape
-from ...runtime.op import Call, op, upgrade
-from ..shape.axes import axis_in, axis_of, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Dim, Graph, Node, Value
+from ...runtime.ir.op import op, upgrade
+from ...runtime.ir.shape_inference import Inference, Shape
+from ...runtime.plan.control_flow import control
+from ..rules.axes import axis_in, axis_of, refused
 from .iteration import Iterations, outputs_of, taken_over
 
 if TYPE_CHECKING:
-    from ...runtime.planner import Planner, Task
+    from ...runtime.plan.planner import Planner, Task
 
 
 def scanned(node: Inference) -> None:
     """State keeps its dtype and shape; scan inputs lose the axis, scan outputs gain it."""
     body, scans = node.subgraph("body"), int(node.attributes["num_scan_inputs"])
     states = len(node) - scans
-    if not 0 < scans <= len(node) or len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs) or len(body.outputs) < states:
-        node.refuse(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node")
+    if (
+        not 0 < scans <= len(node)
+        or len(body.inputs) != len(node)
+        or len(body.outputs) != len(node.node.outputs)
+        or len(body.outputs) < states
+    ):
+        node.refuse(
+            f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
+        )
     axes = _given(node.attributes["scan_input_axes"], scans)
     length: Dim = None
     for index, inner in enumerate(body.inputs):
@@ -56,14 +64,29 @@ def _given(numbers: Sequence[int] | None, count: int) -> list[int]:
 
 @op("Scan", since=25, infer=scanned)
 def scan(
-    *inputs: Any, body: Graph, num_scan_inputs: int, scan_input_axes: Sequence[int] | None = None, scan_input_directions: Sequence[int] | None = None,
-    scan_output_axes: Sequence[int] | None = None, scan_output_directions: Sequence[int] | None = None, call: Call,
+    *inputs: Any,
+    body: Graph,
+    num_scan_inputs: int,
+    scan_input_axes: Sequence[int] | None = None,
+    scan_input_directions: Sequence[int] | None = None,
+    scan_output_axes: Sequence[int] | None = None,
+    scan_output_directions: Sequence[int] | None = None,
+    call: Call,
 ) -> tuple[Any, ...]:
-    """Final state, then what the body gave for each entry, stacked along an axis; directions are 1 for from the last entry to the first."""
+    """Final state, then what the body gave for each entry, stacked along an axis; directions are 1 for from the last
+    entry to the first."""
     states = len(inputs) - num_scan_inputs
     if not 0 < num_scan_inputs <= len(inputs):
-        raise refused("Scan", "the number of scan inputs is not among its inputs", expected=f"up to {len(inputs)}", found=num_scan_inputs)
-    axes = [axis_in("Scan", axis, item.ndim) for axis, item in zip(_given(scan_input_axes, num_scan_inputs), inputs[states:], strict=True)]
+        raise refused(
+            "Scan",
+            "the number of scan inputs is not among its inputs",
+            expected=f"up to {len(inputs)}",
+            found=num_scan_inputs,
+        )
+    axes = [
+        axis_in("Scan", axis, item.ndim)
+        for axis, item in zip(_given(scan_input_axes, num_scan_inputs), inputs[states:], strict=True)
+    ]
     entries = [call.entries(item, axis) for axis, item in zip(axes, inputs[states:], strict=True)]
     backwards = _given(scan_input_directions, num_scan_inputs)
     entries = [item[::-1] if reverse else item for reverse, item in zip(backwards, entries, strict=True)]
@@ -72,7 +95,9 @@ def scan(
     values = list(inputs[:states])
     collected = Iterations("Scan", body.outputs[states:])
     for step in range(len(entries[0])):
-        found = outputs_of("Scan", call, call.run(body, [*values, *(item[step] for item in entries)]), len(body.outputs))
+        found = outputs_of(
+            "Scan", call, call.run(body, [*values, *(item[step] for item in entries)]), len(body.outputs)
+        )
         values = found[:states]
         collected.add(found[states:], values)
     count = len(collected.kept)
@@ -84,7 +109,7 @@ def plan_scan(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
     """The body is part of the plan while its state keeps its shape."""
     if not planner.native:
         return False
-    from .repeat_kernel import Along, Repeated, plan_repeated
+    from .control_flow_kernel import Along, Repeated, plan_repeated
 
     node = task.node
     attributes = {**node.op.defaults, **node.attributes}
@@ -102,14 +127,20 @@ def plan_scan(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
         return False
     path = f"{task.path}{node.name or node.outputs[0].name}/body/"
     stores = along("output", len(node.outputs) - len(states))
-    return plan_repeated(planner, task, Repeated(task.original.attributes["body"], path, states, limit=length, loads=loads, stores=stores))
+    return plan_repeated(
+        planner,
+        task,
+        Repeated(task.original.attributes["body"], path, states, limit=length, loads=loads, stores=stores),
+    )
 
 
 @upgrade(scan, below=9)
 def with_a_batch_axis(node: Node, build: Builder) -> None:
-    """Before opset 9 the first axis of all inputs was that of a batch, the second that of the sequence, whose lengths could be given.
+    """Before opset 9 the first axis of all inputs was that of a batch, the second that of the sequence, whose lengths
+    could be given.
 
-    A Scan over the batch does the same, whose body is the Scan over one sequence, cut to its length; outputs are filled up with zeros.
+    A Scan over the batch does the same, whose body is the Scan over one sequence, cut to its length; outputs are filled
+    up with zeros.
     """
     lengths, *rest = node.inputs
     body, scans = node.attributes["body"], node.attributes["num_scan_inputs"]
@@ -126,11 +157,18 @@ def with_a_batch_axis(node: Node, build: Builder) -> None:
         end = inner.add("Reshape", [length, inner.constant([1])])
         sequences = [inner.add("Slice", [item, inner.constant([0]), end, inner.constant([0])]) for item in sequences]
     attributes = {"body": body, "num_scan_inputs": scans, "scan_input_directions": node.attributes.get("directions")}
-    made = inner.node(scan, [*entries[:states], *sequences], {k: v for k, v in attributes.items() if v is not None}, outputs=len(node.outputs))
+    made = inner.node(
+        scan,
+        [*entries[:states], *sequences],
+        {k: v for k, v in attributes.items() if v is not None},
+        outputs=len(node.outputs),
+    )
     outer.outputs = list(made.outputs)
     if lengths is not None:
         whole = inner.add("Shape", [entries[states]], {"start": 0, "end": 1})
         missing = inner.add("Concat", [inner.constant([0]), inner.add("Sub", [whole, end])], {"axis": 0})
-        outer.outputs[states:] = [inner.add("Pad", [item, missing, None, inner.constant([0])]) for item in made.outputs[states:]]
+        outer.outputs[states:] = [
+            inner.add("Pad", [item, missing, None, inner.constant([0])]) for item in made.outputs[states:]
+        ]
     inputs = [*rest, lengths] if lengths is not None else rest
     build.add(scan, inputs, {"body": outer, "num_scan_inputs": len(inputs)}, outputs=node.outputs)

@@ -1,14 +1,14 @@
-"""AffineGrid: positions of an image's elements, from -1 to 1 along each axis, moved by an affine matrix."""
+"""AffineGrid: sampling positions from -1 to 1 along each axis, transformed by an affine matrix."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.errors import FormatError
-from ...runtime.infer import CHECK, Inference
-from ...runtime.op import case, op
-from ..allocation import allowed
-from ..precision import widened
+from ...runtime.base.errors import FormatError
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import CHECK, Inference
+from ..rules.output_limit import allowed
+from ..rules.precision import widened
 
 
 def _infer(node: Inference) -> None:
@@ -24,19 +24,28 @@ def _infer(node: Inference) -> None:
 
 
 @op(
-    "AffineGrid", since=20, infer=_infer,
+    "AffineGrid",
+    since=20,
+    infer=_infer,
     examples=[
-        case("f32[2,2,3]", np.array([2, 3, 4, 5])), case("f32[1,3,4]", np.array([1, 2, 3, 4, 5]), align_corners=1),
+        case("f32[2,2,3]", np.array([2, 3, 4, 5])),
+        case("f32[1,3,4]", np.array([1, 2, 3, 4, 5]), align_corners=1),
         case("f32[0,2,3]", np.array([0, 1, 2, 2])),
     ],
 )
 @widened
 def affine_grid(theta: np.ndarray, size: np.ndarray, *, align_corners: int = 0) -> np.ndarray:
-    """From matrices [n, r, r + 1] and the shape [n, channels, spatial...] to positions [n, spatial..., r], innermost axis first."""
+    """From matrices [n, r, r + 1] and the shape [n, channels, spatial...] to positions [n, spatial..., r], innermost
+    axis first."""
     lengths = [int(length) for length in size[2:]]
     rank = len(lengths)
     if theta.shape != (int(size[0]), rank, rank + 1) or min(lengths) < 0:
-        raise FormatError("E-OP-SHAPE", None, f"AffineGrid: matrices of shape {theta.shape} do not fit the size {size.tolist()}", hint=CHECK)
+        raise FormatError(
+            "E-OP-SHAPE",
+            None,
+            f"AffineGrid: matrices of shape {theta.shape} do not fit the size {size.tolist()}",
+            hint=CHECK,
+        )
     allowed((len(theta), *lengths, rank + 1), theta.itemsize, "AffineGrid")
     allowed((sum(lengths),), 16, "AffineGrid")
     axes = [_positions(length, bool(align_corners)) for length in lengths]

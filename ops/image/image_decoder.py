@@ -1,4 +1,4 @@
-"""ImageDecoder: pixels of a picture in a byte stream, by Pillow."""
+"""ImageDecoder: pixels of an encoded image, decoded by Pillow."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...runtime.dtype import U8
-from ...runtime.errors import FormatError, LimitError, UnsupportedError
-from ...runtime.infer import CHECK, Inference
-from ...runtime.op import case, op
-from ..allocation import allowed
+from ...runtime.base.errors import FormatError, LimitError, UnsupportedError
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.tensor.dtype import U8
+from ..rules.output_limit import allowed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 CHANNELS = {"RGB": 3, "BGR": 3, "Grayscale": 1}
-DAMAGE = (OSError, SyntaxError, ValueError, struct.error, EOFError, IndexError, KeyError, TypeError, OverflowError, ZeroDivisionError)
-"""What Pillow's parsers raise for streams that are no picture."""
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    struct.error,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    ZeroDivisionError,
+)
+"""What Pillow's parsers raise for streams that are not images."""
 
 
 def _infer(node: Inference) -> None:
@@ -29,7 +40,9 @@ def _infer(node: Inference) -> None:
 
 
 @op(
-    "ImageDecoder", since=20, infer=_infer,
+    "ImageDecoder",
+    since=20,
+    infer=_infer,
     examples=[
         case(np.frombuffer(b"P6 3 2 255\n" + bytes(range(18)), np.uint8)),
         case(np.frombuffer(b"P6 3 2 255\n" + bytes(range(0, 180, 10)), np.uint8), pixel_format="BGR"),
@@ -37,13 +50,22 @@ def _infer(node: Inference) -> None:
     ],
 )
 def image_decoder(encoded_stream: np.ndarray, *, pixel_format: str = "RGB") -> np.ndarray:
-    """Pixels [height, width, channels]; an empty array where the stream is no picture. Pictures beyond the memory limit raise LimitError."""
+    """Pixels [height, width, channels]; an empty array if the stream is not an image. Pictures beyond the memory limit
+    raise LimitError."""
     if pixel_format not in CHANNELS:
-        raise FormatError("E-OP-VALUE", None, f"ImageDecoder: pixel_format is {pixel_format!r}", expected=f"one of {', '.join(CHANNELS)}", hint=CHECK)
+        raise FormatError(
+            "E-OP-VALUE",
+            None,
+            f"ImageDecoder: pixel_format is {pixel_format!r}",
+            expected=f"one of {', '.join(CHANNELS)}",
+            hint=CHECK,
+        )
     try:
         from PIL import Image, ImageFile
     except ModuleNotFoundError as cause:
-        raise UnsupportedError("E-OP-PILLOW", None, "ImageDecoder needs Pillow", hint="pip install candle-convert[image]") from cause
+        raise UnsupportedError(
+            "E-OP-PILLOW", None, "ImageDecoder needs Pillow", hint="pip install candle-convert[image]"
+        ) from cause
     truncated, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
     try:
         with warnings.catch_warnings():
@@ -52,7 +74,9 @@ def image_decoder(encoded_stream: np.ndarray, *, pixel_format: str = "RGB") -> n
                 allowed((picture.height, picture.width, 4), 1, "ImageDecoder: the picture")
                 pixels = _pixels(picture, "L" if pixel_format == "Grayscale" else "RGB")
     except Image.DecompressionBombError as cause:
-        raise LimitError("E-RUN-MEMORY", None, f"ImageDecoder: {cause}", hint="Raise it with --limit memory=8GiB") from cause
+        raise LimitError(
+            "E-RUN-MEMORY", None, f"ImageDecoder: {cause}", hint="Raise it with --limit memory=8GiB"
+        ) from cause
     except DAMAGE:
         return np.zeros((0, 0, CHANNELS[pixel_format]), np.uint8)
     finally:

@@ -1,16 +1,27 @@
-"""NonMaxSuppression: the best boxes of each class, without those that overlap a better one too much."""
+"""NonMaxSuppression: the best boxes of each class, without boxes that overlap a better one."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.dtype import I64
-from ...runtime.errors import FormatError
-from ...runtime.infer import CHECK, Inference
-from ...runtime.op import case, op
+from ...runtime.base.errors import FormatError
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.tensor.dtype import I64
 
 BOXES = np.array(
-    [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [1, 1.1, 0, 0.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], np.float32
+    [
+        [
+            [0, 0, 1, 1],
+            [0, 0.1, 1, 1.1],
+            [1, 1.1, 0, 0.1],
+            [0, -0.1, 1, 0.9],
+            [0, 10, 1, 11],
+            [0, 10.1, 1, 11.1],
+            [0, 100, 1, 101],
+        ]
+    ],
+    np.float32,
 )
 SCORES = np.array([[[0.9, 0.75, 0.75, 0.6, 0.95, 0.5, 0.3], [0.1, 0.2, 0.3, 0.8, 0.7, 0.75, 0.05]]], np.float32)
 
@@ -20,21 +31,37 @@ def _infer(node: Inference) -> None:
 
 
 @op(
-    "NonMaxSuppression", since=11, infer=_infer,
+    "NonMaxSuppression",
+    since=11,
+    infer=_infer,
     examples=[
         case(BOXES, SCORES, np.array([3]), np.array([0.5], np.float32), np.array([0.1], np.float32)),
-        case(BOXES, SCORES, np.array([9]), np.array([0.5], np.float32), center_point_box=1), case(BOXES, SCORES),
+        case(BOXES, SCORES, np.array([9]), np.array([0.5], np.float32), center_point_box=1),
+        case(BOXES, SCORES),
         case(BOXES, SCORES, np.array([2]), None, np.array([0.7], np.float32)),
         case(np.zeros((1, 0, 4), np.float32), np.zeros((1, 2, 0), np.float32), np.array([3])),
     ],
 )
 def non_max_suppression(
-    boxes: np.ndarray, scores: np.ndarray, max_output_boxes_per_class: np.ndarray | None = None, iou_threshold: np.ndarray | None = None,
-    score_threshold: np.ndarray | None = None, *, center_point_box: int = 0,
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    max_output_boxes_per_class: np.ndarray | None = None,
+    iou_threshold: np.ndarray | None = None,
+    score_threshold: np.ndarray | None = None,
+    *,
+    center_point_box: int = 0,
 ) -> np.ndarray:
-    """From boxes [n, count, 4] and scores [n, classes, count] to rows (image, class, box), best first; of equal scores the first box."""
-    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4 or (len(boxes), boxes.shape[1]) != (len(scores), scores.shape[2]):
-        raise FormatError("E-OP-SHAPE", None, f"NonMaxSuppression: boxes {boxes.shape} do not fit scores {scores.shape}", hint=CHECK)
+    """From boxes [n, count, 4] and scores [n, classes, count] to rows (image, class, box), best first; of equal scores
+    the first box."""
+    if (
+        boxes.ndim != 3
+        or scores.ndim != 3
+        or boxes.shape[2] != 4
+        or (len(boxes), boxes.shape[1]) != (len(scores), scores.shape[2])
+    ):
+        raise FormatError(
+            "E-OP-SHAPE", None, f"NonMaxSuppression: boxes {boxes.shape} do not fit scores {scores.shape}", hint=CHECK
+        )
     most, overlap = _single(max_output_boxes_per_class, 0), _single(iou_threshold, 0)
     least = _single(score_threshold, -np.inf)
     chosen: list[tuple[int, int, int]] = []
@@ -52,7 +79,9 @@ def non_max_suppression(
 
 def _single(limit: np.ndarray | None, default: float) -> np.number | float:
     if limit is not None and limit.size != 1:
-        raise FormatError("E-OP-SHAPE", None, f"NonMaxSuppression: a limit of shape {limit.shape} is not one number", hint=CHECK)
+        raise FormatError(
+            "E-OP-SHAPE", None, f"NonMaxSuppression: a limit of shape {limit.shape} is not one number", hint=CHECK
+        )
     return default if limit is None else limit.reshape(-1)[0]
 
 
@@ -63,7 +92,9 @@ def _corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum(one, other), np.maximum(one, other)
 
 
-def _kept(order: np.ndarray, low: np.ndarray, high: np.ndarray, area: np.ndarray, most: int, overlap: float) -> list[int]:
+def _kept(
+    order: np.ndarray, low: np.ndarray, high: np.ndarray, area: np.ndarray, most: int, overlap: float
+) -> list[int]:
     kept: list[int] = []
     while len(order) and len(kept) < most:
         best, order = order[0], order[1:]

@@ -1,7 +1,7 @@
-"""Resize: a tensor with other lengths, its elements interpolated along each axis in turn; and Upsample, which it replaced in opset 10.
+"""Resize: interpolation along each axis in turn; and Upsample, its predecessor before opset 10.
 
-Source: the ONNX operator descriptions of opsets 10 to 19. A region of interest does not change the lengths that scales ask for: neither
-the standard's own inference nor any runtime lets it.
+Source: the ONNX operator descriptions of opsets 10 to 19. A region of interest does not change the lengths that scales
+ask for: neither the standard's own inference nor any runtime lets it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.errors import FormatError
-from ...runtime.graph import Dim, Node, Value
-from ...runtime.infer import CHECK, Inference
-from ...runtime.op import case, op, upgrade
-from ..allocation import allowed
-from .resample import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps, weighted
+from ...runtime.base.errors import FormatError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node, Value
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import CHECK, Inference
+from ..rules.output_limit import allowed
+from .interpolation import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps, weighted
 
 POLICIES: dict[str, Any] = {"stretch": None, "not_larger": min, "not_smaller": max}
 WITHOUT_HALF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
@@ -45,7 +45,10 @@ def by_policy(shape: Sequence[int], sizes: Sequence[int], policy: str) -> tuple[
     """Lengths and scales for sizes that are asked for; the aspect ratio may have to be kept."""
     if policy not in POLICIES:
         raise refuse(f"keep_aspect_ratio_policy {policy!r} is not one of {', '.join(POLICIES)}")
-    scales = [float(np.float32(size) / np.float32(length)) if length else 1.0 for size, length in zip(sizes, shape, strict=True)]
+    scales = [
+        float(np.float32(size) / np.float32(length)) if length else 1.0
+        for size, length in zip(sizes, shape, strict=True)
+    ]
     if POLICIES[policy] is None:
         return list(sizes), scales
     scale = POLICIES[policy](size / length if length else 1.0 for size, length in zip(sizes, shape, strict=True))
@@ -58,7 +61,10 @@ def _infer(node: Inference) -> None:
         node.set(0, node.dtype(0), None)
         return
     axes, out = resized_axes(node.attributes["axes"], len(shape)), list(shape)
-    scales, sizes = node.array(2) if node.value(2) is not None else None, node.data(3) if node.value(3) is not None else None
+    scales, sizes = (
+        node.array(2) if node.value(2) is not None else None,
+        node.data(3) if node.value(3) is not None else None,
+    )
     counts = [len(given) for given in (scales, sizes) if given is not None and len(given)]
     if any(count != len(axes) for count in counts):
         node.refuse(f"{counts[0]} scales or sizes are given for {len(axes)} axes")
@@ -83,7 +89,12 @@ def scaled(dim: Dim, scale: float) -> Dim:
 
 
 def axes_to_resample(
-    before: Sequence[int], roi: np.ndarray | None, scales: np.ndarray | None, sizes: np.ndarray | None, axes: Sequence[int] | None, policy: str
+    before: Sequence[int],
+    roi: np.ndarray | None,
+    scales: np.ndarray | None,
+    sizes: np.ndarray | None,
+    axes: Sequence[int] | None,
+    policy: str,
 ) -> dict[int, Axis]:
     """How each axis of a tensor of that shape is resampled."""
     dims = resized_axes(axes, len(before))
@@ -104,8 +115,15 @@ def axes_to_resample(
         lengths = lengths_by_scale(shape, factors)
     if any(length < 0 or (length > 0 and not size) for length, size in zip(lengths, shape, strict=True)):
         raise refuse(f"lengths {shape} cannot become {lengths}")
-    regions = [(0.0, 1.0)] * len(dims) if roi is None else [(float(roi[index]), float(roi[index + len(dims)])) for index in range(len(dims))]
-    return {dim: Axis(size, length, scale, *region) for dim, size, length, scale, region in zip(dims, shape, lengths, factors, regions, strict=True)}
+    regions = (
+        [(0.0, 1.0)] * len(dims)
+        if roi is None
+        else [(float(roi[index]), float(roi[index + len(dims)])) for index in range(len(dims))]
+    )
+    return {
+        dim: Axis(size, length, scale, *region)
+        for dim, size, length, scale, region in zip(dims, shape, lengths, factors, regions, strict=True)
+    }
 
 
 def back(y: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -115,32 +133,85 @@ def back(y: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "b":
         return y >= 0.5
     bounds = np.iinfo(dtype)
-    low, high = (np.nextafter(y.dtype.type(bound), y.dtype.type(0)) if bounds.bits > 32 else bound for bound in (bounds.min, bounds.max))
+    low, high = (
+        np.nextafter(y.dtype.type(bound), y.dtype.type(0)) if bounds.bits > 32 else bound
+        for bound in (bounds.min, bounds.max)
+    )
     return np.clip(np.rint(y), low, high).astype(dtype)
 
 
 @op(
-    "Resize", since=19, infer=_infer,
+    "Resize",
+    since=19,
+    infer=_infer,
     examples=[
         case("f32[1,2,3,4]", None, np.array([1, 1, 2, 3], np.float32)),
-        case("f32[2,1,5,7]", None, None, np.array([2, 1, 9, 4], np.int64), mode="linear", coordinate_transformation_mode="pytorch_half_pixel"),
-        case("f32[1,2,5,4]", None, np.array([1, 1, 0.8, 1.6], np.float32), mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1,
-             coordinate_transformation_mode="half_pixel"),
-        case("f32[1,1,6,5]", np.array([0.2, 0.1, 1.3, 0.9], np.float32), None, np.array([4, 7], np.int64), axes=[3, 2], mode="linear",
-             coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0),
+        case(
+            "f32[2,1,5,7]",
+            None,
+            None,
+            np.array([2, 1, 9, 4], np.int64),
+            mode="linear",
+            coordinate_transformation_mode="pytorch_half_pixel",
+        ),
+        case(
+            "f32[1,2,5,4]",
+            None,
+            np.array([1, 1, 0.8, 1.6], np.float32),
+            mode="cubic",
+            cubic_coeff_a=-0.5,
+            exclude_outside=1,
+            coordinate_transformation_mode="half_pixel",
+        ),
+        case(
+            "f32[1,1,6,5]",
+            np.array([0.2, 0.1, 1.3, 0.9], np.float32),
+            None,
+            np.array([4, 7], np.int64),
+            axes=[3, 2],
+            mode="linear",
+            coordinate_transformation_mode="tf_crop_and_resize",
+            extrapolation_value=9.0,
+        ),
         case("f32[1,1,9,8]", None, np.array([1, 1, 0.4, 0.6], np.float32), mode="linear", antialias=1),
-        case("f32[1,1,5,7]", None, None, np.array([8, 9], np.int64), axes=[2, 3], keep_aspect_ratio_policy="not_larger", nearest_mode="ceil",
-             coordinate_transformation_mode="asymmetric"),
-        case("u8[1,1,4,4]", None, np.array([1, 1, 1.5, 0.5], np.float32), nearest_mode="floor", coordinate_transformation_mode="align_corners"),
+        case(
+            "f32[1,1,5,7]",
+            None,
+            None,
+            np.array([8, 9], np.int64),
+            axes=[2, 3],
+            keep_aspect_ratio_policy="not_larger",
+            nearest_mode="ceil",
+            coordinate_transformation_mode="asymmetric",
+        ),
+        case(
+            "u8[1,1,4,4]",
+            None,
+            np.array([1, 1, 1.5, 0.5], np.float32),
+            nearest_mode="floor",
+            coordinate_transformation_mode="align_corners",
+        ),
         case("f32[0,1,3,2]", None, np.array([1, 1, 2, 2], np.float32), mode="linear"),
     ],
 )
 def resize(
-    x: np.ndarray, roi: np.ndarray | None = None, scales: np.ndarray | None = None, sizes: np.ndarray | None = None, *, antialias: int = 0,
-    axes: list[int] | None = None, coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75, exclude_outside: int = 0,
-    extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
+    x: np.ndarray,
+    roi: np.ndarray | None = None,
+    scales: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+    *,
+    antialias: int = 0,
+    axes: list[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
 ) -> np.ndarray:
-    """Lengths ``floor(scales * before)`` or `sizes`. Nearest moves elements of any dtype; sums are made in f32 (f64, i32 and i64 in f64)."""
+    """Lengths ``floor(scales * before)`` or `sizes`. Nearest moves elements of any dtype; sums are made in f32 (f64,
+    i32 and i64 in f64)."""
     plan = axes_to_resample(x.shape, roi, scales, sizes, axes, keep_aspect_ratio_policy)
     allowed([plan[dim].out if dim in plan else size for dim, size in enumerate(x.shape)], x.itemsize, "Resize")
     allowed((sum(axis.out for axis in plan.values()),), 16, "Resize")
@@ -150,7 +221,11 @@ def resize(
         mode = "linear"
     if mode != "nearest" and mode not in FILTERS:
         raise refuse(f"mode {mode!r} is not nearest, linear or cubic")
-    wide = x.dtype if mode == "nearest" or x.dtype == np.float32 else np.dtype(np.float64 if x.dtype.itemsize > 2 else np.float32)
+    wide = (
+        x.dtype
+        if mode == "nearest" or x.dtype == np.float32
+        else np.dtype(np.float64 if x.dtype.itemsize > 2 else np.float32)
+    )
     y, outside = x.astype(wide, copy=False), []
     for dim, axis in sorted(plan.items(), key=lambda item: item[1].out / max(1, item[1].size)):
         if axis.scale == 1 and axis.out == axis.size and (not crops or (axis.start, axis.end) == (0, 1)):
@@ -166,13 +241,16 @@ def resize(
     y = y if wide == x.dtype else back(y, x.dtype)
     for dim, mask in outside:
         if mask.any():
-            y = np.where(mask.reshape(-1, *(1,) * (y.ndim - 1 - dim)), np.asarray(extrapolation_value).astype(y.dtype), y)
+            y = np.where(
+                mask.reshape(-1, *(1,) * (y.ndim - 1 - dim)), np.asarray(extrapolation_value).astype(y.dtype), y
+            )
     return y
 
 
 @upgrade(resize, below=11)
 def with_coordinates(node: Node, build: Builder) -> None:
-    """Opset 10: positions are ``out / scale``; the nearest element is the one before it, the one after it along axes that shrink."""
+    """Opset 10: positions are ``out / scale``; the nearest element is the one before it, the one after it along axes
+    that shrink."""
     x, scales = node.inputs
     mode = node.attributes.get("mode", "nearest")
     known = constant(scales, build)
@@ -207,7 +285,11 @@ def _upsampled(node: Inference) -> None:
     shape, scales = node.shape(0), node.array(1)
     if shape is not None and scales is not None and len(scales) != len(shape):
         node.refuse(f"{len(scales)} scales are given for {len(shape)} axes")
-    known = None if shape is None else [None if scales is None else scaled(dim, float(scales[axis])) for axis, dim in enumerate(shape)]
+    known = (
+        None
+        if shape is None
+        else [None if scales is None else scaled(dim, float(scales[axis])) for axis, dim in enumerate(shape)]
+    )
     node.set(0, node.dtype(0), known)
 
 
@@ -215,7 +297,9 @@ def _upsampled(node: Inference) -> None:
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
     """Lengths ``floor(scales * before)``; positions are ``out / scale``."""
     assert resize.compute is not None
-    made: np.ndarray = resize.compute(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    made: np.ndarray = resize.compute(
+        x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
     return made
 
 
@@ -227,7 +311,12 @@ def as_resize(node: Node, build: Builder) -> None:
     if len(node.inputs) > 1:
         scales = node.inputs[1]
     else:
-        given = attributes.get("scales") or [1.0, 1.0, attributes.get("height_scale", 0.0), attributes.get("width_scale", 0.0)]
+        given = attributes.get("scales") or [
+            1.0,
+            1.0,
+            attributes.get("height_scale", 0.0),
+            attributes.get("width_scale", 0.0),
+        ]
         if min(given) <= 0:
             raise FormatError("E-ONNX-NODE", None, f"Upsample node {node.name!r} has no scales", hint=CHECK)
         scales = build.constant(np.array(given, np.float32))

@@ -1,4 +1,4 @@
-"""Resize on the device: one axis after another, by tables of places and weights."""
+"""Resize on the device: one axis after another, by tables of source indices and weights."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.cuda.element import computing
-from ...runtime.cuda.fold import Fold, Result, add, folded
-from ...runtime.cuda.kernel import Launch
-from ...runtime.cuda.operand import Lookup, Operand, over
-from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, copied, identical, mapped
-from ...runtime.launch import Buffer, View
-from ..math.unary import _round as to_even
-from .resample import NEAREST, POSITIONS, taps
+from ...runtime.cuda.element.element import compute_dtype
+from ...runtime.cuda.kernel.elementwise import Chain, copy_launch, elementwise_chain, unchanged
+from ...runtime.cuda.kernel.kernel import Launch
+from ...runtime.cuda.kernel.operand import Lookup, Operand, over
+from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.plan.kernel_api import Buffer, View
+from ..elementwise.unary import _round as to_even
+from .interpolation import NEAREST, POSITIONS, taps
 from .resize import axes_to_resample, resize
 
 
@@ -43,10 +43,12 @@ def nearest(step: Step, x: Buffer, target: Buffer, dim: int, places: np.ndarray)
     """One axis by a table of places."""
     strides = tuple(0 if axis == dim else item for axis, item in enumerate(x.strides))
     table = Lookup(step.held(places.astype(np.int64)), _along(len(x.shape), dim), x.strides[dim], x.shape[dim])
-    return copied(target.shape, Operand(x, strides, lookups=(table,)), over(target, target.shape))
+    return copy_launch(target.shape, Operand(x, strides, lookups=(table,)), over(target, target.shape))
 
 
-def weighted(step: Step, x: Buffer, target: Buffer, dim: int, indices: np.ndarray, weights: np.ndarray, compute: np.dtype[Any]) -> Launch:
+def weighted(
+    step: Step, x: Buffer, target: Buffer, dim: int, indices: np.ndarray, weights: np.ndarray, compute: np.dtype[Any]
+) -> Launch:
     """One axis by sums of a few elements; `indices` and `weights` are [out, taps]."""
     rank, count = len(x.shape), indices.shape[1]
     strides = (*(0 if axis == dim else item for axis, item in enumerate(x.strides)), 0)
@@ -56,7 +58,7 @@ def weighted(step: Step, x: Buffer, target: Buffer, dim: int, indices: np.ndarra
         "weight": Operand(step.held(weights.astype(compute)), (*_along(rank, dim, count), 1)),
     }
     result = Result(_sum, Operand(target, (*target.strides, 0)), per_row=True)
-    return folded(target.shape, [count], operands, [Fold("total", _product, add)], [result], compute)
+    return reduce_rows(target.shape, [count], operands, [Fold("total", _product, add)], [result], compute)
 
 
 @cuda(resize)
@@ -64,13 +66,22 @@ def resize_on_device(step: Step) -> Planned:
     """Regions, scales and sizes have to be known ahead."""
     x, attributes = step.input(0), step.attributes
     given = [step.constant(index) for index in (1, 2, 3)]
-    if any(item is None and step.given(index) is not None and step.input(index).count for index, item in enumerate(given, 1)):
+    if any(
+        item is None and step.given(index) is not None and step.input(index).count
+        for index, item in enumerate(given, 1)
+    ):
         return "its scales or sizes are computed"
     mode = "linear" if attributes["mode"] == "bilinear" else attributes["mode"]
-    plan = axes_to_resample(x.shape, given[0], given[1], given[2], attributes["axes"], attributes["keep_aspect_ratio_policy"])
+    plan = axes_to_resample(
+        x.shape, given[0], given[1], given[2], attributes["axes"], attributes["keep_aspect_ratio_policy"]
+    )
     place = POSITIONS[attributes["coordinate_transformation_mode"]]
     crops = attributes["coordinate_transformation_mode"] == "tf_crop_and_resize"
-    wide = x.dtype if mode == "nearest" or x.dtype == np.float32 else np.dtype(np.float64 if x.dtype.itemsize > 2 else np.float32)
+    wide = (
+        x.dtype
+        if mode == "nearest" or x.dtype == np.float32
+        else np.dtype(np.float64 if x.dtype.itemsize > 2 else np.float32)
+    )
     launches: list[Launch | Chain] = []
     now, outside = x, []
     for dim, axis in sorted(plan.items(), key=lambda item: item[1].out / max(1, item[1].size)):
@@ -84,22 +95,27 @@ def resize_on_device(step: Step) -> Planned:
             near = np.clip(NEAREST[attributes["nearest_mode"]](position), 0, axis.size - 1)
             launches.append(nearest(step, now, target, dim, near))
         else:
-            found = taps(position, axis, mode, attributes["cubic_coeff_a"], bool(attributes["antialias"]), bool(attributes["exclude_outside"]))
-            launches.append(weighted(step, now, target, dim, *found, computing(wide)))
+            found = taps(
+                position,
+                axis,
+                mode,
+                attributes["cubic_coeff_a"],
+                bool(attributes["antialias"]),
+                bool(attributes["exclude_outside"]),
+            )
+            launches.append(weighted(step, now, target, dim, *found, compute_dtype(wide)))
         now = target
     if not launches:
         return View(x)
     y = step.output()
     if y.dtype.kind in "iu" and wide != y.dtype:
         bounds = np.iinfo(y.dtype)
-        launches.append(mapped(_whole, [now], y, bounds.min, bounds.max))
+        launches.append(elementwise_chain(_whole, [now], y, bounds.min, bounds.max))
     else:
-        launches.append(mapped(identical, [now], y))
+        launches.append(elementwise_chain(unchanged, [now], y))
     for dim, mask in outside:
         if mask.any():
             shape = mask.reshape(-1, *(1,) * (len(y.shape) - 1 - dim))
             value = step.held(np.asarray(attributes["extrapolation_value"]).astype(y.dtype))
-            launches.append(mapped(_chosen, [y, value, step.held(shape)], y, compute=computing(y.dtype)))
+            launches.append(elementwise_chain(_chosen, [y, value, step.held(shape)], y, compute=compute_dtype(y.dtype)))
     return launches
-
-

@@ -1,4 +1,4 @@
-"""Native Resize: nearest elements by tables, and weighted sums along one axis after another."""
+"""Native Resize: nearest elements by index tables, or weighted sums along one axis after another."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.element import element
-from ...runtime.errors import Error
-from ...runtime.kernel import RangeKernel, range_kernel
-from ...runtime.launch import Buffer, Launch, Planned, Step, native
-from ...runtime.native import i64, share
-from ...runtime.simd import room
-from ..math.cast_kernel import conversion
-from ..math.elementwise_kernel import floating
-from ..nn.statistics_kernel import as_numbers
+from ...runtime.base.errors import Error
+from ...runtime.jit.address import i64, share
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import RangeKernel, range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.simd.element import element
+from ...runtime.simd.vector import stack_array
+from ..cast.cast_kernel import conversion
+from ..elementwise.elementwise_kernel import floating
+from ..norm.lp_lrn_mvn_kernel import as_numbers
 from ..shape.layout_kernel import COPIES
-from ..shape.mapped_kernel import LONGEST_TABLE, mapping
-from .resample import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps
+from ..shape.pad_kernel import LONGEST_TABLE, mapping
+from .interpolation import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps
 from .resize import axes_to_resample, resize
 
 WIDTH = 256
@@ -34,11 +35,24 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     pointer, number = kind.pointer, kind.number
 
     @range_kernel(fastmath={"contract"})
-    def weighted(args: Any, part: Any, parts: Any) -> None:
-        """From, to, stacks, length before and after, columns, taps of an element, their places and weights: [taps, length after]."""
-        x, y, stacks, length, after, columns, count = pointer(args[0]), pointer(args[1]), args[2], args[3], args[4], args[5], args[6]
-        places, weights = i64(args[7]), pointer(args[8])
-        total = room(number, 16)
+    def weighted(
+        x: Address,
+        y: Address,
+        stacks: int,
+        length: int,
+        after: int,
+        columns: int,
+        count: int,
+        places: Address,
+        weights: Address,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Elements along an axis of a length before and after, of `count` taps each, whose places and weights are
+        [count, after]."""
+        x, y = pointer(x), pointer(y)
+        places, weights = i64(places), pointer(weights)
+        total = stack_array(number, 16)
         if columns == 1:
             blocks = (after + WIDTH - 1) // WIDTH
             first, last = share(stacks * blocks, part, parts)
@@ -62,7 +76,10 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
             for j in range(width):
                 total[j] = number(0)
             for tap in range(count):
-                weight, base = weights[tap * after + line], (stack * length + places[tap * after + line]) * columns + begin
+                weight, base = (
+                    weights[tap * after + line],
+                    (stack * length + places[tap * after + line]) * columns + begin,
+                )
                 for j in range(width):
                     total[j] += weight * x[base + j]
             for j in range(width):
@@ -77,18 +94,34 @@ def _along(step: Step, x: Buffer, y: Buffer, dim: int, indices: np.ndarray, weig
     places, factors = step.held(indices[:, used].T), step.held(weights[:, used].T.astype(x.dtype))
     stacks, columns, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :]), y.shape[dim]
     blocks = -(-after // WIDTH) if columns == 1 else after * -(-columns // WIDTH)
-    arguments = (x, y, stacks, x.shape[dim], after, columns, int(used.sum()), places, factors)
-    return Launch(_kernel(x.dtype), arguments, step.parts(stacks * blocks, y.count * (1.0 + used.sum() / 2)))
+    return Launch(
+        _kernel(x.dtype),
+        step.parts(stacks * blocks, y.count * (1.0 + used.sum() / 2)),
+        x=x,
+        y=y,
+        stacks=stacks,
+        length=x.shape[dim],
+        after=after,
+        columns=columns,
+        count=int(used.sum()),
+        places=places,
+        weights=factors,
+    )
 
 
 def _axes(step: Step, x: Buffer) -> dict[int, Axis] | None:
     """How axes are resampled, None where that is not known or wrong."""
     given = [step.constant(index) if index < len(step.inputs) else None for index in (1, 2, 3)]
-    if any(known is None and index < len(step.inputs) and step.inputs[index] is not None for index, known in enumerate(given, 1)):
+    if any(
+        known is None and index < len(step.inputs) and step.inputs[index] is not None
+        for index, known in enumerate(given, 1)
+    ):
         return None
     try:
         roi, scales, sizes = given
-        return axes_to_resample(x.shape, roi, scales, sizes, step.attributes["axes"], step.attributes["keep_aspect_ratio_policy"])
+        return axes_to_resample(
+            x.shape, roi, scales, sizes, step.attributes["axes"], step.attributes["keep_aspect_ratio_policy"]
+        )
     except Error:
         return None
 
@@ -99,9 +132,17 @@ def plan_resize(step: Step) -> Planned:
     x, y = step.inputs[0], step.output()
     asked = step.attributes
     mode = "linear" if asked["mode"] == "bilinear" else asked["mode"]
-    crops = asked["coordinate_transformation_mode"] not in POSITIONS or asked["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    crops = (
+        asked["coordinate_transformation_mode"] not in POSITIONS
+        or asked["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    )
     axes = None if x is None or crops or not x.count else _axes(step, x)
-    if x is None or axes is None or any(axis.out != y.shape[dim] for dim, axis in axes.items()) or max(y.shape) > LONGEST_TABLE:
+    if (
+        x is None
+        or axes is None
+        or any(axis.out != y.shape[dim] for dim, axis in axes.items())
+        or max(y.shape) > LONGEST_TABLE
+    ):
         return None
     place = chosen(POSITIONS, asked["coordinate_transformation_mode"], "coordinate_transformation_mode")
     moved = {dim: axis for dim, axis in axes.items() if axis.scale != 1 or axis.out != axis.size}
@@ -120,7 +161,14 @@ def plan_resize(step: Step) -> Planned:
         shape = (*seen.shape[:dim], moved[dim].out, *seen.shape[dim + 1 :])
         direct = dim == order[-1] and seen.dtype == y.dtype
         target = y if direct else step.scratch(math.prod(shape) * seen.dtype.itemsize).view(shape, dtype=seen.dtype)
-        found = taps(positions[dim], moved[dim], mode, asked["cubic_coeff_a"], bool(asked["antialias"]), bool(asked["exclude_outside"]))
+        found = taps(
+            positions[dim],
+            moved[dim],
+            mode,
+            asked["cubic_coeff_a"],
+            bool(asked["antialias"]),
+            bool(asked["exclude_outside"]),
+        )
         made.append(_along(step, seen, target, dim, *found))
         seen = target
     if seen is not y:

@@ -1,4 +1,4 @@
-"""RoiAlign: regions of an image pooled to one size, sampled between the elements (Mask R-CNN, He et al. 2017)."""
+"""RoiAlign: regions of an image pooled to one size with interpolated samples (Mask R-CNN, He et al. 2017)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.errors import FormatError
-from ...runtime.graph import Node
-from ...runtime.infer import CHECK, Inference
-from ...runtime.op import case, op, upgrade
-from ..allocation import allowed
-from ..precision import widened
+from ...runtime.base.errors import FormatError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import CHECK, Inference
+from ..rules.output_limit import allowed
+from ..rules.precision import widened
 
 
 def _infer(node: Inference) -> None:
@@ -21,37 +21,66 @@ def _infer(node: Inference) -> None:
     if x is not None and len(x) != 4:
         node.refuse(f"the input has shape {x}, not (n, channels, height, width)")
     count = rois[0] if rois else batch[0] if batch else None
-    node.set(0, node.dtype(0), (count, x[1] if x else None, node.attributes["output_height"], node.attributes["output_width"]))
+    node.set(
+        0,
+        node.dtype(0),
+        (count, x[1] if x else None, node.attributes["output_height"], node.attributes["output_width"]),
+    )
 
 
 ROIS = np.array([[0.5, 1, 6.5, 4], [2, 0, 3, 7.5], [-3, -3, 20, 5], [4, 4, 4, 4]], np.float32)
 
 
 @op(
-    "RoiAlign", since=22, infer=_infer,
+    "RoiAlign",
+    since=22,
+    infer=_infer,
     examples=[
         case("f32[2,3,8,7]", ROIS, np.array([0, 1, 1, 0]), output_height=2, output_width=3),
-        case("f32[2,3,8,7]", ROIS, np.array([0, 1, 1, 0]), output_height=3, output_width=2, sampling_ratio=2, spatial_scale=0.8,
-             coordinate_transformation_mode="output_half_pixel"),
+        case(
+            "f32[2,3,8,7]",
+            ROIS,
+            np.array([0, 1, 1, 0]),
+            output_height=3,
+            output_width=2,
+            sampling_ratio=2,
+            spatial_scale=0.8,
+            coordinate_transformation_mode="output_half_pixel",
+        ),
         case("f32[2,3,8,7]", ROIS, np.array([0, 1, 1, 0]), output_height=2, output_width=2, mode="max"),
         case("f32[2,3,8,7]", np.zeros((0, 4), np.float32), np.zeros(0, np.int64)),
     ],
 )
 @widened
 def roi_align(
-    x: np.ndarray, rois: np.ndarray, batch_indices: np.ndarray, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
-    output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
+    x: np.ndarray,
+    rois: np.ndarray,
+    batch_indices: np.ndarray,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
 ) -> np.ndarray:
     """From [n, channels, h, w] and regions (x1, y1, x2, y2) to [regions, channels, output_height, output_width].
 
-    Max takes the largest of the four weighted neighbours of each sample, not of the samples themselves: the behaviour that the standard's
-    tests fix.
+    Max takes the largest of the four weighted neighbours of each sample, not of the samples themselves: the behaviour
+    that the standard's tests fix.
     """
     half = coordinate_transformation_mode == "half_pixel"
     if x.ndim != 4 or rois.shape != (len(batch_indices), 4) or mode not in ("avg", "max"):
-        raise FormatError("E-OP-SHAPE", None, f"RoiAlign: regions of shape {rois.shape} do not fit an input of shape {x.shape}", hint=CHECK)
+        raise FormatError(
+            "E-OP-SHAPE",
+            None,
+            f"RoiAlign: regions of shape {rois.shape} do not fit an input of shape {x.shape}",
+            hint=CHECK,
+        )
     if not np.isfinite(rois).all() or ((batch_indices < 0) | (batch_indices >= len(x))).any():
-        raise FormatError("E-OP-VALUE", None, "RoiAlign: a region is not finite, or of an image that does not exist", hint=CHECK)
+        raise FormatError(
+            "E-OP-VALUE", None, "RoiAlign: a region is not finite, or of an image that does not exist", hint=CHECK
+        )
     y = np.empty(allowed((len(rois), x.shape[1], output_height, output_width), x.itemsize, "RoiAlign"), x.dtype)
     for index, (roi, image) in enumerate(zip(rois.astype(x.dtype), batch_indices, strict=True)):
         corners = roi * x.dtype.type(spatial_scale) - x.dtype.type(0.5 if half else 0)
@@ -72,7 +101,11 @@ def _samples(start: np.floating[Any], end: np.floating[Any], bins: int, size: in
     count = ratio if ratio > 0 else max(0, math.ceil(extent / number(bins)))
     allowed((bins, count), 64, "RoiAlign")
     width = number(extent / number(bins))
-    position = start + np.arange(bins).astype(number)[:, None] * width + (np.arange(count) + 0.5).astype(number) * width / number(max(count, 1))
+    position = (
+        start
+        + np.arange(bins).astype(number)[:, None] * width
+        + (np.arange(count) + 0.5).astype(number) * width / number(max(count, 1))
+    )
     outside = (position < -1) | (position > size)
     position = np.clip(position, 0, size - 1)
     low = np.floor(position).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Features: ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler."""
+"""Feature operators: ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.dtype import F32
-from ...runtime.graph import Dim
-from ...runtime.infer import Inference
-from ...runtime.op import case, op
-from ..rules import same_as_input
-from ..shape.axes import constants, refused
-from ..shape.gather import checked
-from .scores import floats
+from ...runtime.ir.graph import Dim
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import F32
+from ..gather.gather import checked
+from ..rules.axes import constants, refused
+from ..rules.shape_rules import same_as_input
+from .class_scores import floats
 
 DOMAIN = "ai.onnx.ml"
 
@@ -28,9 +28,16 @@ def extracted(node: Inference) -> None:
 
 
 @op(
-    "ArrayFeatureExtractor", DOMAIN, since=1, infer=extracted,
-    examples=[case("f32[3,4]", np.array([0, 2])), case("f32[5]", np.array([[1, 3]])), case("string[2,3]", np.array([2])),
-              case("f32[0,3]", np.array([1]))],
+    "ArrayFeatureExtractor",
+    DOMAIN,
+    since=1,
+    infer=extracted,
+    examples=[
+        case("f32[3,4]", np.array([0, 2])),
+        case("f32[5]", np.array([[1, 3]])),
+        case("string[2,3]", np.array([2])),
+        case("f32[0,3]", np.array([1])),
+    ],
 )
 def array_feature_extractor(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Elements of the last axis by index."""
@@ -41,7 +48,13 @@ def array_feature_extractor(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return found.reshape(1, -1) if x.ndim == 1 else found
 
 
-@op("Binarizer", DOMAIN, since=1, infer=same_as_input, examples=[case("f32[2,3]", threshold=0.5), case("f32[3]"), case("f32[0,3]")])
+@op(
+    "Binarizer",
+    DOMAIN,
+    since=1,
+    infer=same_as_input,
+    examples=[case("f32[2,3]", threshold=0.5), case("f32[3]"), case("f32[0,3]")],
+)
 def binarizer(x: np.ndarray, *, threshold: float = 0.0) -> np.ndarray:
     """Ones where `x` is greater than the threshold, else zeros, in the dtype of `x`."""
     return (x > np.float32(threshold)).astype(x.dtype)
@@ -55,13 +68,22 @@ def joined(node: Inference) -> None:
 
 
 @op(
-    "FeatureVectorizer", DOMAIN, since=1, infer=joined,
-    examples=[case("f32[2,3]", "f32[2,1]", inputdimensions=[3, 1]), case("i64[2,3]", "i64[2,2]", inputdimensions=[2, 4]),
-              case("f32[0,3]", inputdimensions=[3])],
+    "FeatureVectorizer",
+    DOMAIN,
+    since=1,
+    infer=joined,
+    examples=[
+        case("f32[2,3]", "f32[2,1]", inputdimensions=[3, 1]),
+        case("i64[2,3]", "i64[2,2]", inputdimensions=[2, 4]),
+        case("f32[0,3]", inputdimensions=[3]),
+    ],
 )
 def feature_vectorizer(*inputs: np.ndarray, inputdimensions: Sequence[int] | None = None) -> np.ndarray:
     """The inputs side by side in f32, each cut or filled up with zeros to its width."""
-    rows = [item.reshape(1, -1) if item.ndim < 2 else item.reshape(item.shape[0], math.prod(item.shape[1:])) for item in inputs]
+    rows = [
+        item.reshape(1, -1) if item.ndim < 2 else item.reshape(item.shape[0], math.prod(item.shape[1:]))
+        for item in inputs
+    ]
     widths = [item.shape[1] for item in rows] if not inputdimensions else list(inputdimensions)
     if len(widths) != len(rows) or min(widths, default=0) < 0 or len({len(item) for item in rows}) != 1:
         raise refused("FeatureVectorizer", "widths and inputs do not fit", expected=f"{len(rows)} widths", found=widths)
@@ -75,15 +97,27 @@ def feature_vectorizer(*inputs: np.ndarray, inputdimensions: Sequence[int] | Non
 
 
 @op(
-    "Imputer", DOMAIN, since=1, infer=same_as_input,
+    "Imputer",
+    DOMAIN,
+    since=1,
+    infer=same_as_input,
     examples=[
-        case(np.array([[1, np.nan, 3], [np.nan, 5, 6]], np.float32), imputed_value_floats=[7.0, 8.0, 9.0], replaced_value_float=float("nan")),
-        case(np.array([[1, -1], [3, -1]], np.int64), imputed_value_int64s=[5], replaced_value_int64=-1), case("f32[0,3]", imputed_value_floats=[1.0]),
+        case(
+            np.array([[1, np.nan, 3], [np.nan, 5, 6]], np.float32),
+            imputed_value_floats=[7.0, 8.0, 9.0],
+            replaced_value_float=float("nan"),
+        ),
+        case(np.array([[1, -1], [3, -1]], np.int64), imputed_value_int64s=[5], replaced_value_int64=-1),
+        case("f32[0,3]", imputed_value_floats=[1.0]),
     ],
 )
 def imputer(
-    x: np.ndarray, *, imputed_value_floats: Sequence[float] | None = None, imputed_value_int64s: Sequence[int] | None = None,
-    replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
+    x: np.ndarray,
+    *,
+    imputed_value_floats: Sequence[float] | None = None,
+    imputed_value_int64s: Sequence[int] | None = None,
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
 ) -> np.ndarray:
     """`x` with one value (which may be NaN) replaced by another, or by one for each feature."""
     whole = x.dtype.kind in "iu"
@@ -101,29 +135,55 @@ def as_floats(node: Inference) -> None:
 
 
 @op(
-    "Normalizer", DOMAIN, since=1, infer=as_floats,
-    examples=[case("f32[2,3]"), case("f32[2,3]", norm="L1"), case("f32[2,3]", norm="L2"), case("i64[4]", norm="L2"),
-              case(np.zeros((1, 3), np.float32), norm="L1")],
+    "Normalizer",
+    DOMAIN,
+    since=1,
+    infer=as_floats,
+    examples=[
+        case("f32[2,3]"),
+        case("f32[2,3]", norm="L1"),
+        case("f32[2,3]", norm="L2"),
+        case("i64[4]", norm="L2"),
+        case(np.zeros((1, 3), np.float32), norm="L1"),
+    ],
 )
 def normalizer(x: np.ndarray, *, norm: str = "MAX") -> np.ndarray:
-    """Each row divided by its maximum, the sum of its absolute values, or its length; rows whose divisor is zero stay as they are."""
+    """Each row divided by its maximum, the sum of its absolute values, or its length; rows whose divisor is zero stay
+    as they are."""
     wide = x.astype(np.float64)
-    divisors = {"MAX": lambda: wide.max(axis=-1, keepdims=True, initial=-np.inf), "L1": lambda: np.abs(wide).sum(axis=-1, keepdims=True),
-                "L2": lambda: np.sqrt(np.square(wide).sum(axis=-1, keepdims=True))}
+    divisors = {
+        "MAX": lambda: wide.max(axis=-1, keepdims=True, initial=-np.inf),
+        "L1": lambda: np.abs(wide).sum(axis=-1, keepdims=True),
+        "L2": lambda: np.sqrt(np.square(wide).sum(axis=-1, keepdims=True)),
+    }
     if norm not in divisors or x.ndim not in (1, 2):
-        raise refused("Normalizer", "there is no such norm, or the input is no rows", "E-OP-ATTRIBUTE", expected=", ".join(divisors), found=norm)
+        raise refused(
+            "Normalizer",
+            "unknown norm, or the input is not a matrix",
+            "E-OP-ATTRIBUTE",
+            expected=", ".join(divisors),
+            found=norm,
+        )
     divisor = divisors[norm]()
     return (wide / np.where(divisor == 0, 1, divisor)).astype(np.float32)
 
 
 @op(
-    "Scaler", DOMAIN, since=1, infer=as_floats,
-    examples=[case("f32[2,3]", offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 4.0]), case("i64[2,3]", offset=[1.0], scale=[0.5]),
-              case("f32[0,3]", offset=[1.0], scale=[2.0])],
+    "Scaler",
+    DOMAIN,
+    since=1,
+    infer=as_floats,
+    examples=[
+        case("f32[2,3]", offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 4.0]),
+        case("i64[2,3]", offset=[1.0], scale=[0.5]),
+        case("f32[0,3]", offset=[1.0], scale=[2.0]),
+    ],
 )
 def scaler(x: np.ndarray, *, offset: Sequence[float] | None = None, scale: Sequence[float] | None = None) -> np.ndarray:
     """(x - offset) * scale in f32; both are one number or one for each feature."""
     shift, factor = floats(offset or [0.0]), floats(scale or [1.0])
     if any(item.size not in (1, x.shape[-1] if x.ndim else 1) for item in (shift, factor)):
-        raise refused("Scaler", "offset and scale do not fit the features", "E-OP-ATTRIBUTE", found=f"{shift.size}, {factor.size}")
+        raise refused(
+            "Scaler", "offset and scale do not fit the features", "E-OP-ATTRIBUTE", found=f"{shift.size}, {factor.size}"
+        )
     return ((x.astype(np.float32) - shift) * factor).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Maps: CastMap, DictVectorizer, ZipMap. A map is a dict."""
+"""Map operators: CastMap, DictVectorizer, ZipMap. A map is a dict."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.dtype import F32, I64, STRING
-from ...runtime.infer import Inference
-from ...runtime.op import Call, op
-from ..allocation import allowed
-from ..shape.axes import refused
+from ...runtime.ir.call import Call
+from ...runtime.ir.op import op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import F32, I64, STRING
+from ..rules.axes import refused
+from ..rules.output_limit import allowed
+from .class_scores import labels_of
 from .feature import DOMAIN
-from .scores import labels_of
 
 CASTS = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
 EMPTY = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
@@ -24,7 +25,7 @@ def row(node: Inference) -> None:
     """One row of the dtype asked for, as long as the largest map where it is sparse."""
     dtype = {"TO_FLOAT": F32, "TO_INT64": I64, "TO_STRING": STRING}.get(node.attributes["cast_to"])
     if dtype is None:
-        node.refuse(f"there is no cast {node.attributes['cast_to']!r}")
+        node.refuse(f"unknown cast {node.attributes['cast_to']!r}")
     node.set(0, dtype, (1, node.attributes["max_map"] if node.attributes["map_form"] == "SPARSE" else None))
 
 
@@ -33,12 +34,14 @@ def cast_map(x: dict[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "D
     """[1, count] of the values by ascending keys, or [1, max_map] of the values at their keys."""
     dtype, keys = CASTS.get(cast_to), sorted(x)
     if dtype is None or map_form not in ("DENSE", "SPARSE"):
-        raise refused("CastMap", "there is no such cast or form", "E-OP-ATTRIBUTE", found=f"{cast_to}, {map_form}")
+        raise refused("CastMap", "unknown cast or form", "E-OP-ATTRIBUTE", found=f"{cast_to}, {map_form}")
     values = [_cast(x[key], cast_to) for key in keys]
     if map_form == "DENSE":
         return np.array(values, dtype).reshape(1, -1)
     if keys and not 0 <= keys[0] <= keys[-1] < max_map:
-        raise refused("CastMap", "a key is outside of the output", "E-OP-INDEX", expected=f"below {max_map}", found=keys[-1])
+        raise refused(
+            "CastMap", "a key is outside of the output", "E-OP-INDEX", expected=f"below {max_map}", found=keys[-1]
+        )
     result = np.empty(allowed((1, max_map), 8, "CastMap"), dtype)
     result[...] = EMPTY[cast_to]
     result[0, np.array(keys, np.int64)] = values
@@ -51,7 +54,7 @@ def _cast(value: Any, to: str) -> Any:
     try:
         return float(value) if to == "TO_FLOAT" else int(float(value))
     except ValueError as error:
-        raise refused("CastMap", "a value is no number", "E-OP-VALUE", found=value) from error
+        raise refused("CastMap", "a value is not a number", "E-OP-VALUE", found=value) from error
 
 
 def vector(node: Inference) -> None:
@@ -62,7 +65,11 @@ def vector(node: Inference) -> None:
 
 @op("DictVectorizer", DOMAIN, since=1, infer=vector)
 def dict_vectorizer(
-    x: dict[Any, Any], *, int64_vocabulary: Sequence[int] | None = None, string_vocabulary: Sequence[str] | None = None, call: Call,
+    x: dict[Any, Any],
+    *,
+    int64_vocabulary: Sequence[int] | None = None,
+    string_vocabulary: Sequence[str] | None = None,
+    call: Call,
 ) -> np.ndarray:
     """[1, words]: the value of each word, zero for those that the map does not have."""
     words = labels_of("DictVectorizer", string_vocabulary, int64_vocabulary).tolist()
@@ -73,7 +80,9 @@ def dict_vectorizer(
     known = None if source is None or source.dtype is None else source.dtype.as_numpy()
     kinds = {type(value) for value in x.values()}
     dtype = known or (object if str in kinds else np.int64 if kinds == {int} else np.float32)
-    return np.array([x.get(word, "" if dtype in (object, np.dtype(object)) else 0) for word in words], dtype).reshape(1, -1)
+    return np.array([x.get(word, "" if dtype in (object, np.dtype(object)) else 0) for word in words], dtype).reshape(
+        1, -1
+    )
 
 
 def maps(node: Inference) -> None:
@@ -84,7 +93,7 @@ def maps(node: Inference) -> None:
 
 @op("ZipMap", DOMAIN, since=1, infer=maps)
 def zip_map(
-    x: np.ndarray, *, classlabels_int64s: Sequence[int] | None = None, classlabels_strings: Sequence[str] | None = None,
+    x: np.ndarray, *, classlabels_int64s: Sequence[int] | None = None, classlabels_strings: Sequence[str] | None = None
 ) -> list[dict[Any, float]]:
     """A map from the labels to the columns for each row."""
     labels = labels_of("ZipMap", classlabels_strings, classlabels_int64s).tolist()

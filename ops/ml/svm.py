@@ -1,7 +1,7 @@
-"""SVMClassifier and SVMRegressor: support vector machines as libsvm and liblinear train them.
+"""SVMClassifier and SVMRegressor: support vector machines of libsvm and liblinear.
 
-Probabilities of more than two classes are coupled pair by pair (Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by
-Pairwise Coupling", JMLR 5, 2004, second approach).
+Probabilities of more than two classes are coupled pair by pair (Wu, Lin, Weng, "Probability Estimates for Multi-class
+Classification by Pairwise Coupling", JMLR 5, 2004, second approach).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.dtype import F32, I64, STRING
-from ...runtime.graph import Dim
-from ...runtime.infer import Inference
-from ...runtime.op import Tolerance, case, op
-from ..shape.axes import refused
+from ...runtime.ir.graph import Dim
+from ...runtime.ir.op import Tolerance, case, op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import F32, I64, STRING
+from ..rules.axes import refused
+from .class_scores import floats, labels_of, logistic, of_two, rows_of, transformed
 from .feature import DOMAIN
-from .scores import floats, labels_of, logistic, of_two, rows_of, transformed
 
 CLOSE = Tolerance(rtol=1e-4, atol=1e-5)
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
@@ -27,7 +27,12 @@ KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 def kernel(operator: str, kind: str, params: Sequence[float] | None, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """[rows, vectors] of the kernel; `params` are gamma, coef0 and degree."""
     if kind not in KERNELS or vectors.shape[1] != x.shape[1] or len(params or [0, 0, 0]) != 3:
-        raise refused(operator, "kernel, support vectors and features do not fit", "E-OP-ATTRIBUTE", found=f"{kind}, {vectors.shape[1]} features")
+        raise refused(
+            operator,
+            "kernel, support vectors and features do not fit",
+            "E-OP-ATTRIBUTE",
+            found=f"{kind}, {vectors.shape[1]} features",
+        )
     gamma, offset, degree = params or (0, 0, 0)
     if kind == "RBF":
         distance = np.square(x).sum(1)[:, None] - 2 * (x @ vectors.T) + np.square(vectors).sum(1)
@@ -41,12 +46,19 @@ def kernel(operator: str, kind: str, params: Sequence[float] | None, x: np.ndarr
 
 def _shaped(operator: str, numbers: np.ndarray, rows: int, what: str) -> np.ndarray:
     if rows < 1 or numbers.size % rows:
-        raise refused(operator, f"{what} do not make up rows", "E-OP-ATTRIBUTE", expected=f"a multiple of {rows}", found=numbers.size)
+        raise refused(
+            operator,
+            f"{what} do not make up rows",
+            "E-OP-ATTRIBUTE",
+            expected=f"a multiple of {rows}",
+            found=numbers.size,
+        )
     return numbers.reshape(rows, -1)
 
 
 def pairwise(kernels: np.ndarray, coefficients: np.ndarray, rho: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """[rows, pairs] of decisions between two classes each, in libsvm's order; `coefficients` are [classes - 1, vectors]."""
+    """[rows, pairs] of decisions between two classes each, in libsvm's order; `coefficients` are [classes - 1,
+    vectors]."""
     ends = np.cumsum(counts)
     spans = [slice(end - count, end) for end, count in zip(ends.tolist(), counts, strict=True)]
     columns = [
@@ -92,31 +104,67 @@ def classified(node: Inference) -> None:
 
 
 THREE: dict[str, Any] = {
-    "classlabels_ints": [3, 5, 7], "vectors_per_class": [2, 1, 1], "support_vectors": [0.5, -1.0, 1.5, 0.25, -0.5, 1.0, -1.25, 0.75],
-    "coefficients": [1.0, 0.5, -0.75, -0.75, 0.25, 1.25, 0.5, -0.5], "rho": [0.1, -0.2, 0.3],
+    "classlabels_ints": [3, 5, 7],
+    "vectors_per_class": [2, 1, 1],
+    "support_vectors": [0.5, -1.0, 1.5, 0.25, -0.5, 1.0, -1.25, 0.75],
+    "coefficients": [1.0, 0.5, -0.75, -0.75, 0.25, 1.25, 0.5, -0.5],
+    "rho": [0.1, -0.2, 0.3],
 }
 TWO: dict[str, Any] = {
-    "classlabels_strings": ["no", "yes"], "vectors_per_class": [1, 2], "support_vectors": [0.5, -1.0, 1.5, 0.25, -0.5, 1.0],
-    "coefficients": [1.0, -0.5, -0.5], "rho": [0.1],
+    "classlabels_strings": ["no", "yes"],
+    "vectors_per_class": [1, 2],
+    "support_vectors": [0.5, -1.0, 1.5, 0.25, -0.5, 1.0],
+    "coefficients": [1.0, -0.5, -0.5],
+    "rho": [0.1],
 }
 
 
 @op(
-    "SVMClassifier", DOMAIN, since=1, infer=classified, tolerance=CLOSE,
+    "SVMClassifier",
+    DOMAIN,
+    since=1,
+    infer=classified,
+    tolerance=CLOSE,
     examples=[
-        case("f32[5,2]", outputs=2, kernel_type="RBF", kernel_params=[0.5, 0.0, 0.0], **THREE), case("f32[5,2]", outputs=2, **THREE),
-        case("f32[5,2]", outputs=2, kernel_type="POLY", kernel_params=[0.5, 1.0, 3.0], prob_a=[-1.0, -0.5, -2.0], prob_b=[0.1, 0.2, -0.3], **THREE),
+        case("f32[5,2]", outputs=2, kernel_type="RBF", kernel_params=[0.5, 0.0, 0.0], **THREE),
+        case("f32[5,2]", outputs=2, **THREE),
+        case(
+            "f32[5,2]",
+            outputs=2,
+            kernel_type="POLY",
+            kernel_params=[0.5, 1.0, 3.0],
+            prob_a=[-1.0, -0.5, -2.0],
+            prob_b=[0.1, 0.2, -0.3],
+            **THREE,
+        ),
         case("f32[5,2]", outputs=2, kernel_type="SIGMOID", kernel_params=[0.5, 0.25, 0.0], **TWO),
-        case("f32[5,2]", outputs=2, prob_a=[-1.5], prob_b=[0.2], kernel_type="RBF", kernel_params=[1.0, 0.0, 0.0], **TWO),
-        case("f32[4,2]", outputs=2, classlabels_ints=[1, 2, 3], coefficients=[0.5, 1.0, -1.0, 0.25, 0.75, -0.5], rho=[0.25] * 3,
-             post_transform="SOFTMAX"),
+        case(
+            "f32[5,2]", outputs=2, prob_a=[-1.5], prob_b=[0.2], kernel_type="RBF", kernel_params=[1.0, 0.0, 0.0], **TWO
+        ),
+        case(
+            "f32[4,2]",
+            outputs=2,
+            classlabels_ints=[1, 2, 3],
+            coefficients=[0.5, 1.0, -1.0, 0.25, 0.75, -0.5],
+            rho=[0.25] * 3,
+            post_transform="SOFTMAX",
+        ),
     ],
 )
 def svm_classifier(
-    x: np.ndarray, *, classlabels_ints: Sequence[int] | None = None, classlabels_strings: Sequence[str] | None = None,
-    coefficients: Sequence[float] | None = None, kernel_params: Sequence[float] | None = None, kernel_type: str = "LINEAR",
-    post_transform: str = "NONE", prob_a: Sequence[float] | None = None, prob_b: Sequence[float] | None = None, rho: Sequence[float] | None = None,
-    support_vectors: Sequence[float] | None = None, vectors_per_class: Sequence[int] | None = None,
+    x: np.ndarray,
+    *,
+    classlabels_ints: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+    coefficients: Sequence[float] | None = None,
+    kernel_params: Sequence[float] | None = None,
+    kernel_type: str = "LINEAR",
+    post_transform: str = "NONE",
+    prob_a: Sequence[float] | None = None,
+    prob_b: Sequence[float] | None = None,
+    rho: Sequence[float] | None = None,
+    support_vectors: Sequence[float] | None = None,
+    vectors_per_class: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Labels [N] by votes of the pairs of classes, and f32 scores of the pairs, or probabilities of the classes.
 
@@ -131,14 +179,36 @@ def svm_classifier(
         scores = kernel(name, "LINEAR", None, rows, _shaped(name, factors, classes, "coefficients")) + shift[0]
         return labels[np.argmax(scores, axis=1)], transformed(name, scores, post_transform).astype(np.float32)
     total, pairs = sum(vectors_per_class), classes * (classes - 1) // 2
-    if len(vectors_per_class) != classes or min(vectors_per_class) < 0 or factors.size != total * (classes - 1) or shift.size < pairs or pairs < 1:
-        raise refused(name, "classes, vectors and coefficients do not fit", "E-OP-ATTRIBUTE", found=f"{classes}, {total}, {factors.size}")
-    kernels = kernel(name, kernel_type, kernel_params, rows, _shaped(name, floats(support_vectors, np.float64), total, "support vectors"))
+    if (
+        len(vectors_per_class) != classes
+        or min(vectors_per_class) < 0
+        or factors.size != total * (classes - 1)
+        or shift.size < pairs
+        or pairs < 1
+    ):
+        raise refused(
+            name,
+            "classes, vectors and coefficients do not fit",
+            "E-OP-ATTRIBUTE",
+            found=f"{classes}, {total}, {factors.size}",
+        )
+    kernels = kernel(
+        name,
+        kernel_type,
+        kernel_params,
+        rows,
+        _shaped(name, floats(support_vectors, np.float64), total, "support vectors"),
+    )
     decisions = pairwise(kernels, factors.reshape(classes - 1, total), shift, vectors_per_class)
     best = _voted(decisions, classes)
     if prob_a:
         if len(prob_a) < pairs or len(prob_b or []) < pairs:
-            raise refused(name, "there are fewer coefficients of probabilities than pairs of classes", "E-OP-ATTRIBUTE", expected=pairs)
+            raise refused(
+                name,
+                "there are fewer coefficients of probabilities than pairs of classes",
+                "E-OP-ATTRIBUTE",
+                expected=pairs,
+            )
         single = 1 - logistic(decisions * floats(prob_a, np.float64)[:pairs] + floats(prob_b, np.float64)[:pairs])
         probable = coupled(np.clip(single, 1e-7, 1 - 1e-7), classes)
         return labels[best], transformed(name, probable, post_transform).astype(np.float32)
@@ -163,17 +233,43 @@ def regressed(node: Inference) -> None:
 
 
 @op(
-    "SVMRegressor", DOMAIN, since=1, infer=regressed, tolerance=CLOSE,
+    "SVMRegressor",
+    DOMAIN,
+    since=1,
+    infer=regressed,
+    tolerance=CLOSE,
     examples=[
-        case("f32[5,2]", kernel_type="RBF", kernel_params=[0.5, 0.0, 0.0], n_supports=3, support_vectors=TWO["support_vectors"],
-             coefficients=[1.0, -0.5, 0.75], rho=[0.3]),
-        case("f32[5,2]", n_supports=2, support_vectors=[0.5, 1.0, -0.5, 0.25], coefficients=[1.0, -0.5], rho=[0.1], one_class=1),
-        case("f32[5,2]", coefficients=[1.0, -0.5], rho=[0.1]), case("f32[0,2]", coefficients=[1.0, -0.5], rho=[0.1]),
+        case(
+            "f32[5,2]",
+            kernel_type="RBF",
+            kernel_params=[0.5, 0.0, 0.0],
+            n_supports=3,
+            support_vectors=TWO["support_vectors"],
+            coefficients=[1.0, -0.5, 0.75],
+            rho=[0.3],
+        ),
+        case(
+            "f32[5,2]",
+            n_supports=2,
+            support_vectors=[0.5, 1.0, -0.5, 0.25],
+            coefficients=[1.0, -0.5],
+            rho=[0.1],
+            one_class=1,
+        ),
+        case("f32[5,2]", coefficients=[1.0, -0.5], rho=[0.1]),
+        case("f32[0,2]", coefficients=[1.0, -0.5], rho=[0.1]),
     ],
 )
 def svm_regressor(
-    x: np.ndarray, *, coefficients: Sequence[float] | None = None, kernel_params: Sequence[float] | None = None, kernel_type: str = "LINEAR",
-    n_supports: int = 0, one_class: int = 0, post_transform: str = "NONE", rho: Sequence[float] | None = None,
+    x: np.ndarray,
+    *,
+    coefficients: Sequence[float] | None = None,
+    kernel_params: Sequence[float] | None = None,
+    kernel_type: str = "LINEAR",
+    n_supports: int = 0,
+    one_class: int = 0,
+    post_transform: str = "NONE",
+    rho: Sequence[float] | None = None,
     support_vectors: Sequence[float] | None = None,
 ) -> np.ndarray:
     """[N, 1] in f32: the weighted kernels plus rho, or whether that is positive as 1 and -1 for `one_class`."""
@@ -185,7 +281,9 @@ def svm_regressor(
     else:
         columns = rows
     if shift.size < 1 or factors.size != columns.shape[1]:
-        raise refused(name, "coefficients and rho do not fit", "E-OP-ATTRIBUTE", expected=columns.shape[1], found=factors.size)
+        raise refused(
+            name, "coefficients and rho do not fit", "E-OP-ATTRIBUTE", expected=columns.shape[1], found=factors.size
+        )
     scores = columns @ factors + shift[0]
     result = np.where(scores > 0, 1, -1) if one_class else scores
     return transformed(name, result.reshape(-1, 1).astype(np.float64), post_transform).astype(np.float32)

@@ -1,1 +1,1 @@
-"""Neural-network layers: convolution, pooling, normalization, attention, recurrence."""
+"""Softmax, LogSoftmax, Hardmax and SwiGLU."""

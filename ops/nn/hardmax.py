@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Node
-from ...runtime.op import case, op, upgrade
-from ..precision import widened
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import case, op, upgrade
+from ..rules.precision import widened
 from .log_softmax import along_axis
 
 
 @op(
-    "Hardmax", since=13, infer=along_axis,
-    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case(np.array([[3, 3, 1]], np.float32)), case("f32[0,3]", axis=1)],
+    "Hardmax",
+    since=13,
+    infer=along_axis,
+    examples=[
+        case("f32[2,3,4]"),
+        case("f32[2,3,4]", axis=0),
+        case(np.array([[3, 3, 1]], np.float32)),
+        case("f32[0,3]", axis=1),
+    ],
 )
 @widened
 def hardmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:

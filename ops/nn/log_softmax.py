@@ -1,15 +1,15 @@
-"""LogSoftmax: the logarithm of Softmax, x - max - log(sum(exp(x - max))) along an axis."""
+"""LogSoftmax: x - max - log(sum(exp(x - max))) along an axis."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Node
-from ...runtime.infer import Inference
-from ...runtime.op import case, op, upgrade
-from ..precision import widened
-from ..rules import axis_of, same_as_input
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..rules.precision import widened
+from ..rules.shape_rules import axis_of, same_as_input
 
 
 def along_axis(node: Inference) -> None:
@@ -21,8 +21,15 @@ def along_axis(node: Inference) -> None:
 
 
 @op(
-    "LogSoftmax", since=13, infer=along_axis,
-    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case(np.array([[1e4, 0, -1e4]], np.float32)), case("f32[0,3]", axis=1)],
+    "LogSoftmax",
+    since=13,
+    infer=along_axis,
+    examples=[
+        case("f32[2,3,4]"),
+        case("f32[2,3,4]", axis=0),
+        case(np.array([[1e4, 0, -1e4]], np.float32)),
+        case("f32[0,3]", axis=1),
+    ],
 )
 @widened
 def log_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:

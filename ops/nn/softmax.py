@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Node
-from ...runtime.op import case, op, upgrade
-from ..precision import is_narrow
-from ..rules import same_as_input
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import case, op, upgrade
+from ..rules.precision import is_narrow
+from ..rules.shape_rules import same_as_input
 
 
-@op("Softmax", since=13, infer=same_as_input, examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)])
+@op(
+    "Softmax",
+    since=13,
+    infer=same_as_input,
+    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)],
+)
 def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """Shape of `x`; sums to one along `axis`.
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.cuda.axes import permuted, split
-from ...runtime.cuda.element import computing
-from ...runtime.cuda.fold import Fold, Result, add, folded, larger, smaller
-from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.op import Op
+from ...runtime.cuda.element.element import compute_dtype
+from ...runtime.cuda.kernel.axes import permuted, split
+from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows, smaller
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.ir.op import Op
 from .hardmax import hardmax
 from .log_softmax import log_softmax
 from .softmax import softmax
@@ -61,4 +61,4 @@ def softmax_on_device(step: Step) -> Planned:
     order, kept, along = split(x.shape, [step.attributes["axis"]])
     folds, form = FORMS[step.node.op]
     target = Result(form, permuted(y, x.shape, order))
-    return folded(kept, along, {"x": permuted(x, x.shape, order)}, folds, [target], computing(x.dtype))
+    return reduce_rows(kept, along, {"x": permuted(x, x.shape, order)}, folds, [target], compute_dtype(x.dtype))

@@ -1,4 +1,4 @@
-"""Native Softmax and LogSoftmax over any axis: rows of neighbours, or columns side by side."""
+"""Native Softmax and LogSoftmax over any axis: along contiguous rows, or over columns in lanes."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.element import Element, element
-from ...runtime.kernel import RangeKernel, inlined, range_kernel
-from ...runtime.launch import Launch, Planned, Step, native
-from ...runtime.native import f32, share
-from ...runtime.simd import address_of, room, splat
-from ..math.lane_kernel import exp16, load_single, store_single
-from ..math.lane_kernel import larger as wider
-from ..math.lane_kernel import largest as largest_lane
-from ..math.lane_kernel import total as sum_of_lanes
-from ..reduce.lanes_kernel import along_element, larger, plain, plus
+from ...runtime.jit.address import f32, share
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
+from ...runtime.plan.kernel_api import Launch, Planned, Step, native
+from ...runtime.simd.element import Element, element
+from ...runtime.simd.memory import exp16, load_f32, store_f32
+from ...runtime.simd.memory import lane_max as largest_lane
+from ...runtime.simd.memory import lane_sum as sum_of_lanes
+from ...runtime.simd.memory import maximum as wider
+from ...runtime.simd.reduce import add, along_element, identity, maximum
+from ...runtime.simd.vector import address_of, splat, stack_array
 from .log_softmax import log_softmax
 from .softmax import softmax
 
@@ -63,16 +64,16 @@ def _total(rounded: Any, exact: Any) -> Any:
 def _rows(kind: Element, logarithm: bool) -> RangeKernel:
     pointer, read, written, number, stored = kind.pointer, kind.read, kind.written, kind.number, kind.stored
     exp = _exp(kind)
-    largest, powers = along_element(kind, -math.inf, plain, larger), along_element(kind, 0, _power(exp), plus)
-    sums = along_element(kind, 0, plain, plus)
+    largest, powers = along_element(kind, -math.inf, identity, maximum), along_element(kind, 0, _power(exp), add)
+    sums = along_element(kind, 0, identity, add)
     narrow = not stored and not logarithm
     kept = _kept(kind, narrow)
 
     @range_kernel(fastmath={"contract"})
-    def softmax_rows(args: Any, part: Any, parts: Any) -> None:
+    def softmax_rows(x: Address, y: Address, rows: int, count: int, part: int, parts: int) -> None:
         """From, to, rows, elements of a row."""
-        x, y, rows, count = pointer(args[0]), pointer(args[1]), args[2], args[3]
-        lanes = room(number, 4)
+        x, y = pointer(x), pointer(y)
+        lanes = stack_array(number, 4)
         first, last = share(rows, part, parts)
         for row in range(first, last):
             base = row * count
@@ -100,10 +101,10 @@ def _rows(kind: Element, logarithm: bool) -> RangeKernel:
 
 
 @range_kernel
-def single_rows(args: Any, part: Any, parts: Any) -> None:
-    """Softmax of f32 rows, sixteen numbers at a time: from, to, rows, elements of a row, whether the logarithm is wanted."""
-    x, y, rows, count, logarithm = args[0], args[1], args[2], args[3], args[4]
-    tail = room(np.float32, 1)
+def single_rows(x: Address, y: Address, rows: int, count: int, logarithm: int, part: int, parts: int) -> None:
+    """Softmax of f32 rows, sixteen numbers at a time: from, to, rows, elements of a row, whether the logarithm is
+    wanted."""
+    tail = stack_array(np.float32, 1)
     behind = address_of(tail)
     first, last = share(rows, part, parts)
     whole = count - count % 16
@@ -111,32 +112,32 @@ def single_rows(args: Any, part: Any, parts: Any) -> None:
         start, target = x + 4 * row * count, y + 4 * row * count
         for k in range(16):
             tail[k] = f32(start)[whole + k] if k < count - whole else np.float32(-np.inf)
-        rest = load_single(behind)
+        rest = load_f32(behind)
         two = rest
         for j in range(0, whole - 16, 32):
-            rest = wider(rest, load_single(start + 4 * j))
-            two = wider(two, load_single(start + 4 * j + 64))
+            rest = wider(rest, load_f32(start + 4 * j))
+            two = wider(two, load_f32(start + 4 * j + 64))
         if whole % 32 != 0:
-            rest = wider(rest, load_single(start + 4 * whole - 64))
+            rest = wider(rest, load_f32(start + 4 * whole - 64))
         most = largest_lane(wider(rest, two))
-        one, two = exp16(load_single(behind) - most), splat(np.float32(0))
+        one, two = exp16(load_f32(behind) - most), splat(np.float32(0))
         if logarithm == 0:
-            store_single(behind, one)
+            store_f32(behind, one)
             for j in range(0, whole, 16):
-                power = exp16(load_single(start + 4 * j) - most)
-                store_single(target + 4 * j, power)
+                power = exp16(load_f32(start + 4 * j) - most)
+                store_f32(target + 4 * j, power)
                 two = two + power
             scale = np.float32(1) / sum_of_lanes(one + two)
             for j in range(0, whole, 16):
-                store_single(target + 4 * j, load_single(target + 4 * j) * scale)
+                store_f32(target + 4 * j, load_f32(target + 4 * j) * scale)
             for k in range(count - whole):
                 f32(target)[whole + k] = tail[k] * scale
         else:
             for j in range(0, whole, 16):
-                two = two + exp16(load_single(start + 4 * j) - most)
+                two = two + exp16(load_f32(start + 4 * j) - most)
             lower = most + np.float32(math.log(sum_of_lanes(one + two)))
             for j in range(0, whole, 16):
-                store_single(target + 4 * j, load_single(start + 4 * j) - lower)
+                store_f32(target + 4 * j, load_f32(start + 4 * j) - lower)
             for k in range(count - whole):
                 f32(target)[whole + k] = tail[k] - lower
 
@@ -147,10 +148,10 @@ def _columns(kind: Element, logarithm: bool) -> RangeKernel:
     kept = _kept(kind, narrow)
 
     @range_kernel(fastmath={"contract"})
-    def softmax_columns(args: Any, part: Any, parts: Any) -> None:
+    def softmax_columns(x: Address, y: Address, stacks: int, lines: int, columns: int, part: int, parts: int) -> None:
         """From, to, stacks, lines of a stack, columns: each column of a stack by itself."""
-        x, y, stacks, lines, columns = pointer(args[0]), pointer(args[1]), args[2], args[3], args[4]
-        most, whole = room(number, 16), room(number, 16)
+        x, y = pointer(x), pointer(y)
+        most, whole = stack_array(number, 16), stack_array(number, 16)
         blocks = (columns + WIDTH - 1) // WIDTH
         first, last = share(stacks * blocks, part, parts)
         for unit in range(first, last):
@@ -163,13 +164,19 @@ def _columns(kind: Element, logarithm: bool) -> RangeKernel:
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
-                    most[j] = larger(most[j], read(x[at + j]))
+                    most[j] = maximum(most[j], read(x[at + j]))
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
                     whole[j] += kept(exp(kept(read(x[at + j]) - most[j])))
             for j in range(width):
-                whole[j] = math.log(whole[j]) if logarithm else _total(kept(whole[j]), whole[j]) if narrow else number(1) / whole[j]
+                whole[j] = (
+                    math.log(whole[j])
+                    if logarithm
+                    else _total(kept(whole[j]), whole[j])
+                    if narrow
+                    else number(1) / whole[j]
+                )
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
@@ -198,9 +205,17 @@ def plan_softmax(step: Step) -> Planned:
     axis = step.attributes["axis"] % len(x.shape)
     stacks, lines, columns = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     if columns == 1 and x.dtype == np.float32:
-        arguments = (x, step.output(), stacks, lines, int(step.node.op is log_softmax))
-        return Launch(single_rows, arguments, step.parts(stacks, x.count * 1.0))
+        return Launch(
+            single_rows,
+            step.parts(stacks, x.count * 1.0),
+            x=x,
+            y=step.output(),
+            rows=stacks,
+            count=lines,
+            logarithm=int(step.node.op is log_softmax),
+        )
     kernel = _kernel(x.dtype, step.node.op is log_softmax, columns > 1)
     if columns == 1:
-        return Launch(kernel, (x, step.output(), stacks, lines), step.parts(stacks, x.count * 3.0))
-    return Launch(kernel, (x, step.output(), stacks, lines, columns), step.parts(stacks * -(-columns // WIDTH), x.count * 5.0))
+        return Launch(kernel, step.parts(stacks, x.count * 3.0), x=x, y=step.output(), rows=stacks, count=lines)
+    parts = step.parts(stacks * -(-columns // WIDTH), x.count * 5.0)
+    return Launch(kernel, parts, x=x, y=step.output(), stacks=stacks, lines=lines, columns=columns)

@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from ...runtime.infer import Inference
-from ...runtime.op import case
-from ..math.elementwise import elementwise
-from ..math.sigmoid import sigmoid_of
-from ..rules import same_as_input
-from .window import refuse
+from ...runtime.ir.op import case
+from ...runtime.ir.shape_inference import Inference
+from ..elementwise.declare import elementwise
+from ..elementwise.exponential_activation import sigmoid_of
+from ..rules.shape_rules import refuse, same_as_input
 
 
 def _infer(node: Inference) -> None:
@@ -22,7 +21,12 @@ def _infer(node: Inference) -> None:
 
 
 @elementwise(
-    "SwiGLU", 28, case("f32[2,3]", "f32[2,3]"), case("f32[2,3]", "f32[2,3]", alpha=1.7), case("f32[0,2]", "f32[0,2]"), infer=_infer,
+    "SwiGLU",
+    28,
+    case("f32[2,3]", "f32[2,3]"),
+    case("f32[2,3]", "f32[2,3]", alpha=1.7),
+    case("f32[0,2]", "f32[0,2]"),
+    infer=_infer,
     scalar=lambda gate, linear, alpha: gate / (1 + math.exp(-alpha * gate)) * linear,
 )
 def swiglu(a: np.ndarray, b: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:

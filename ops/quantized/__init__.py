@@ -1,1 +1,1 @@
-"""Linear quantization: numbers as integers with scale and zero point."""
+"""Linear quantization: integers with a scale and a zero point."""

@@ -1,16 +1,17 @@
-"""TQ1_0 and TQ2_0: elements -1, 0, 1 with one scale; TQ1_0 packs five into a byte as a fraction in base 3. Source: ggml-quants.c."""
+"""TQ1_0: elements -1, 0, 1 with one scale, five in a byte as a fraction in base 3. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.quant import Codec, block_type
+from ...runtime.tensor.block_codec import Codec, block_type
 from .encoders import compiled
-from .layout.fields import Blocks, Values, half, planes
+from .layout.fields import Blocks, Values, half
 
 
 def _trits(packed: Blocks, count: int) -> Blocks:
-    """The first `count` digits of base-3 fractions ``[n, k]`` out of 256, ``[n, count * k]``: first digits, then second ones."""
+    """The first `count` digits of base-3 fractions ``[n, k]`` out of 256, ``[n, count * k]``: first digits, then second
+    ones."""
     powers = np.array((1, 3, 9, 27, 81), dtype=np.uint8)[:count, None]
     shifted = (packed[:, None, :] * powers).astype(np.uint16)
     return (shifted * np.uint16(3) >> np.uint16(8)).astype(np.uint8).reshape(len(packed), -1)
@@ -22,13 +23,4 @@ def decode_tq1_0(blocks: Blocks) -> Values:
     return (np.concatenate(digits, axis=1).astype(np.int8) - np.int8(1)) * half(blocks, 52)
 
 
-def decode_tq2_0(blocks: Blocks) -> Values:
-    """``(q - 1) * d``; block: q 64 bytes of 2 bits, d f16."""
-    codes = planes(blocks[:, :64].reshape(-1, 2, 32), 2).reshape(-1, 256)
-    return (codes.astype(np.int8) - np.int8(1)) * half(blocks, 64)
-
-
-CODECS = (
-    Codec(block_type("tq1_0"), decode_tq1_0, compiled("ternary.encode_tq1_0")),
-    Codec(block_type("tq2_0"), decode_tq2_0, compiled("ternary.encode_tq2_0")),
-)
+CODECS = (Codec(block_type("tq1_0"), decode_tq1_0, compiled("ternary.encode_tq1_0")),)

@@ -1,17 +1,18 @@
-"""Dropout: elements set to zero at random in training; otherwise the input itself (Srivastava et al., 2014)."""
+"""Dropout: elements set to zero at random in training; otherwise the identity (Srivastava et al., 2014)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.dtype import BOOL
-from ...runtime.errors import UsageError
-from ...runtime.graph import Node, Value
-from ...runtime.infer import Inference
-from ...runtime.op import Call, case, op, upgrade
-from ..precision import widened
-from .stream import stream
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Node, Value
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import BOOL
+from ..rules.precision import widened
+from .bit_generator import stream
 
 
 def with_mask(node: Inference) -> None:
@@ -24,23 +25,42 @@ TRAINING = np.array(True)
 
 
 @op(
-    "Dropout", since=22, infer=with_mask,
+    "Dropout",
+    since=22,
+    infer=with_mask,
+    random=True,
     examples=[
-        case("f32[2,3]"), case("f32[2,3]", np.float32(0.7), outputs=2), case("f32[4,5]", np.float32(0.3), TRAINING, seed=7, outputs=2),
-        case("f32[4,5]", np.float32(0.5), TRAINING, seed=7), case("f32[0,3]", np.float32(0.3), TRAINING, seed=7, outputs=2),
+        case("f32[2,3]"),
+        case("f32[2,3]", np.float32(0.7), outputs=2),
+        case("f32[4,5]", np.float32(0.3), TRAINING, seed=7, outputs=2),
+        case("f32[4,5]", np.float32(0.5), TRAINING, seed=7),
+        case("f32[0,3]", np.float32(0.3), TRAINING, seed=7, outputs=2),
     ],
 )
 @widened
 def dropout(
-    x: np.ndarray, ratio: np.ndarray | None = None, training_mode: np.ndarray | None = None, *, seed: int | None = None, call: Call
+    x: np.ndarray,
+    ratio: np.ndarray | None = None,
+    training_mode: np.ndarray | None = None,
+    *,
+    seed: int | None = None,
+    call: Call,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """`x` and where it was kept; in training each element is dropped with probability `ratio` (0.5), the others are scaled by 1 / (1 - ratio)."""
+    """`x` and where it was kept; in training each element is dropped with probability `ratio` (0.5), the others are
+    scaled by 1 / (1 - ratio)."""
     chance = 0.5 if ratio is None else float(ratio.reshape(()))
     wants_mask = len(call.wanted) > 1 and call.wanted[1]
     if training_mode is None or not training_mode.item() or chance == 0:
         return x, np.ones(x.shape, bool) if wants_mask else None
     if not 0 <= chance < 1:
-        raise UsageError("E-OP-VALUE", None, "Dropout drops a share of its input", expected="0 up to 1", found=chance, hint="Correct the model")
+        raise UsageError(
+            "E-OP-VALUE",
+            None,
+            "Dropout drops a share of its input",
+            expected="0 up to 1",
+            found=chance,
+            hint="Correct the model",
+        )
     kept = np.asarray(stream(seed).uniform(0, 1, x.shape)) >= chance
     return (kept * x * (1 / (1 - chance))).astype(x.dtype), kept
 

@@ -1,8 +1,8 @@
-"""Native Dropout outside of training: the input itself."""
+"""Native Dropout at inference: the identity."""
 
 from __future__ import annotations
 
-from ...runtime.launch import Planned, Step, View, native
+from ...runtime.plan.kernel_api import Planned, Step, View, native
 from .dropout import dropout
 
 

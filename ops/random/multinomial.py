@@ -1,14 +1,14 @@
-"""Multinomial: classes drawn by their unnormalized log-probabilities."""
+"""Multinomial: classes sampled by their unnormalized log-probabilities."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.errors import UsageError
-from ...runtime.infer import Inference
-from ...runtime.op import op
-from ..math.cast import element_type
-from .stream import filled, stream
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.op import op
+from ...runtime.ir.shape_inference import Inference
+from ..cast.cast import element_type
+from .bit_generator import filled, stream
 
 
 def samples(node: Inference) -> None:
@@ -16,14 +16,25 @@ def samples(node: Inference) -> None:
     shape = node.shape(0)
     if shape is not None and len(shape) != 2:
         node.refuse(f"its input must have two dims, it has {len(shape)}")
-    node.set(0, element_type(node.attributes["dtype"]), (shape[0] if shape is not None else None, node.attributes["sample_size"]))
+    node.set(
+        0,
+        element_type(node.attributes["dtype"]),
+        (shape[0] if shape is not None else None, node.attributes["sample_size"]),
+    )
 
 
-@op("Multinomial", since=22, infer=samples)
+@op("Multinomial", since=22, infer=samples, random=True)
 def multinomial(x: np.ndarray, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> np.ndarray:
     """(batch, sample_size) classes of (batch, classes) log-probabilities, by inverting their distribution function."""
     if x.ndim != 2 or (not x.shape[1] and x.shape[0]):
-        raise UsageError("E-OP-SHAPE", None, "Multinomial needs classes", expected="(batch, classes)", found=x.shape, hint="Correct the model")
+        raise UsageError(
+            "E-OP-SHAPE",
+            None,
+            "Multinomial needs classes",
+            expected="(batch, classes)",
+            found=x.shape,
+            hint="Correct the model",
+        )
     logs = x.astype(np.float64)
     chances = np.exp(logs - np.max(logs, axis=1, keepdims=True, initial=-np.inf))
     steps = np.cumsum(chances, axis=1)

@@ -1,4 +1,4 @@
-"""Random operators on the device; numbers of a seed are the CPU's."""
+"""Random operators on the device; seeded samples equal the CPU's."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from ...runtime.cuda.compaction import kept
-from ...runtime.cuda.each import each
-from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, mapped
-from ...runtime.launch import Argument, Buffer, View
+from ...runtime.cuda.kernel.elementwise import Chain, elementwise_chain
+from ...runtime.cuda.kernel.per_thread import per_thread_launch
+from ...runtime.cuda.kernel.stream_compaction import compaction_launches
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.plan.kernel_api import Argument, Buffer, View
 from .bernoulli import bernoulli
+from .bit_generator_cuda import drawn
 from .dropout import dropout
 from .multinomial import multinomial
 from .normal import random_normal, random_normal_like
-from .stream_cuda import drawn
 from .uniform import random_uniform, random_uniform_like
 
 
@@ -31,8 +31,13 @@ def uniform_on_device(step: Step) -> Planned:
     """Numbers in [low, high)."""
     y, given = step.output(), step.attributes
     launches, numbers = drawn(step, y.count, given["seed"])
-    named: dict[str, Argument] = {"y": y, "numbers": numbers, "scale": float(given["high"] - given["low"]), "more": float(given["low"])}
-    return [*launches, each("uniform numbers", y.count, named, f"put_y(y, i, {_line(y, 'numbers[i]')})")]
+    named: dict[str, Argument] = {
+        "y": y,
+        "numbers": numbers,
+        "scale": float(given["high"] - given["low"]),
+        "more": float(given["low"]),
+    }
+    return [*launches, per_thread_launch("uniform numbers", y.count, named, f"put_y(y, i, {_line(y, 'numbers[i]')})")]
 
 
 PAIR = """
@@ -51,14 +56,21 @@ NORMAL = """
 
 @cuda(random_normal, random_normal_like)
 def normal_on_device(step: Step) -> Planned:
-    """Two numbers of each point of a square that lies in the circle (Marsaglia's polar method); more points are drawn than are ever needed."""
+    """Two numbers of each point of a square that lies in the circle (Marsaglia's polar method); more points are drawn
+    than are ever needed."""
     y, given = step.output(), step.attributes
     pairs = -(-y.count // 2)
     points = math.ceil(pairs * 4 / math.pi + 10 * math.sqrt(pairs)) + 40
     launches, numbers = drawn(step, 2 * points, given["seed"])
-    named: dict[str, Argument] = {"y": y, "numbers": numbers, "wanted": y.count, "scale": float(given["scale"]), "more": float(given["mean"])}
+    named: dict[str, Argument] = {
+        "y": y,
+        "numbers": numbers,
+        "wanted": y.count,
+        "scale": float(given["scale"]),
+        "more": float(given["mean"]),
+    }
     text = NORMAL.replace("FIRST", _line(y, "(factor * other)")).replace("SECOND", _line(y, "(factor * one)"))
-    return [*launches, *kept(step, "normal numbers", points, named, PAIR, text)[0]]
+    return [*launches, *compaction_launches(step, "normal numbers", points, named, PAIR, text)[0]]
 
 
 HAPPENS = """
@@ -77,7 +89,12 @@ def bernoulli_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     launches, numbers = drawn(step, x.count, step.attributes["seed"])
     wrong = step.flag("Bernoulli: a probability is not a number")
-    return [*launches, each("elements that happen", x.count, {"x": x, "y": y, "numbers": numbers, "wrong": wrong}, HAPPENS)]
+    return [
+        *launches,
+        per_thread_launch(
+            "elements that happen", x.count, {"x": x, "y": y, "numbers": numbers, "wrong": wrong}, HAPPENS
+        ),
+    ]
 
 
 STEPS = """
@@ -112,8 +129,11 @@ def multinomial_on_device(step: Step) -> Planned:
     steps = step.temporary(np.float64, (rows, classes))
     named: dict[str, Argument] = {"steps": steps, "classes": classes}
     return [
-        *launches, each("sums of chances", rows, {**named, "x": x}, STEPS),
-        each("classes by chance", y.count, {**named, "y": y, "numbers": numbers, "samples": y.shape[1]}, CHOICE),
+        *launches,
+        per_thread_launch("sums of chances", rows, {**named, "x": x}, STEPS),
+        per_thread_launch(
+            "classes by chance", y.count, {**named, "y": y, "numbers": numbers, "samples": y.shape[1]}, CHOICE
+        ),
     ]
 
 
@@ -121,8 +141,8 @@ def _same(x: float) -> float:
     return x
 
 
-def _kept(kept: bool) -> bool:
-    return kept
+def _kept(compaction_launches: bool) -> bool:
+    return compaction_launches
 
 
 DROP = "put_y(y, i, NUMBER(1 if numbers[i] >= chance else 0) * get_x(x, i) * NUMBER(scale))"
@@ -136,11 +156,14 @@ def dropout_on_device(step: Step) -> Planned:
         return "whether it drops elements is computed"
     chance = 0.5 if ratio is None else float(ratio.reshape(()))
     if training is not None and bool(training.reshape(())[()]) and chance != 0:
-        return _dropped(step, chance) if 0 <= chance < 1 else "there is no such share of elements to drop"
+        return _dropped(step, chance) if 0 <= chance < 1 else "the dropout ratio is not in [0, 1)"
     if not step.wanted(1):
         return View(x)
-    launches: list[Chain] = [mapped(_kept, [step.held(np.ones((), bool))], step.output(1))]
-    return [*launches, *([Chain(mapped(_same, [x], step.output()).steps, step.output())] if step.wanted(0) else [])]
+    launches: list[Chain] = [elementwise_chain(_kept, [step.held(np.ones((), bool))], step.output(1))]
+    return [
+        *launches,
+        *([Chain(elementwise_chain(_same, [x], step.output()).steps, step.output())] if step.wanted(0) else []),
+    ]
 
 
 def _dropped(step: Step, chance: float) -> Planned:
@@ -149,7 +172,18 @@ def _dropped(step: Step, chance: float) -> Planned:
     named: dict[str, Argument] = {"x": x, "numbers": numbers, "chance": chance, "scale": 1 / (1 - chance)}
     if step.wanted(0):
         number = "np.float64" if x.dtype == np.float64 else "np.float32"
-        launches.append(each("elements that are left", x.count, {**named, "y": step.output()}, DROP.replace("NUMBER", number)))
+        launches.append(
+            per_thread_launch(
+                "elements that are left", x.count, {**named, "y": step.output()}, DROP.replace("NUMBER", number)
+            )
+        )
     if step.wanted(1):
-        launches.append(each("whether elements are left", x.count, {**named, "mask": step.output(1)}, "put_mask(mask, i, numbers[i] >= chance)"))
+        launches.append(
+            per_thread_launch(
+                "whether elements are left",
+                x.count,
+                {**named, "mask": step.output(1)},
+                "put_mask(mask, i, numbers[i] >= chance)",
+            )
+        )
     return launches

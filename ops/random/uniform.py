@@ -1,4 +1,4 @@
-"""RandomUniform and RandomUniformLike: equally distributed numbers."""
+"""RandomUniform and RandomUniformLike: uniformly distributed samples."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.op import case, op
-from ..math.cast import element_type
-from .stream import filled, like_input, of_shape, stream
+from ...runtime.ir.op import case, op
+from ..cast.cast import element_type
+from .bit_generator import filled, like_input, of_shape, stream
 
 
 def _drawn(shape: Sequence[int], dtype: np.dtype, low: float, high: float, seed: float | None) -> np.ndarray:
@@ -18,15 +18,30 @@ def _drawn(shape: Sequence[int], dtype: np.dtype, low: float, high: float, seed:
     return (drawn * wide(high - low) + wide(low)).astype(dtype)
 
 
-@op("RandomUniform", since=22, infer=of_shape, examples=[case(shape=[2, 3], seed=3.0), case(shape=[5], dtype=11, low=2.0, high=2.5, seed=1.0)])
-def random_uniform(*, shape: Sequence[int], dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: float | None = None) -> np.ndarray:
+@op(
+    "RandomUniform",
+    since=22,
+    infer=of_shape,
+    random=True,
+    examples=[case(shape=[2, 3], seed=3.0), case(shape=[5], dtype=11, low=2.0, high=2.5, seed=1.0)],
+)
+def random_uniform(
+    *, shape: Sequence[int], dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: float | None = None
+) -> np.ndarray:
     """Numbers in [low, high), in the element type `dtype`."""
     return _drawn(shape, element_type(dtype).as_numpy(), low, high, seed)
 
 
 @op(
-    "RandomUniformLike", since=22, infer=like_input,
-    examples=[case("f32[2,3]", seed=3.0), case("f32[5]", dtype=11, low=2.0, high=2.5, seed=1.0), case("f32[0,2]", seed=0.0)],
+    "RandomUniformLike",
+    since=22,
+    infer=like_input,
+    random=True,
+    examples=[
+        case("f32[2,3]", seed=3.0),
+        case("f32[5]", dtype=11, low=2.0, high=2.5, seed=1.0),
+        case("f32[0,2]", seed=0.0),
+    ],
 )
 def random_uniform_like(
     x: np.ndarray, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None

@@ -1,1 +1,1 @@
-"""Reductions along axes, and positions of extremes."""
+"""Reductions along axes, ArgMax and ArgMin, cumulative sums."""

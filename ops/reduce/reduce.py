@@ -1,4 +1,5 @@
-"""Reductions: ReduceSum, ReduceMean, ReduceProd, ReduceMax, ReduceMin, ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum, ReduceLogSumExp."""
+"""Reductions: ReduceSum, ReduceMean, ReduceProd, ReduceMax, ReduceMin, ReduceL1, ReduceL2, ReduceSumSquare,
+ReduceLogSum, ReduceLogSumExp."""
 
 from __future__ import annotations
 
@@ -7,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.op import case
-from .reduction import reduction
+from ...runtime.ir.op import case
+from .reduction_axes import reduction
 
 ONE = np.array([1])
 TWO = np.array([0, -1])
 NONE = np.zeros(0, np.int64)
 KINDS = (
-    case("f32[2,3,4]", ONE), case("f32[2,3,4]", TWO, keepdims=0), case("f32[2,3]"), case("f32[2,3]", NONE, noop_with_empty_axes=1),
-    case("f32[2,0,3]", ONE), case("f64[2,3]", ONE),
+    case("f32[2,3,4]", ONE),
+    case("f32[2,3,4]", TWO, keepdims=0),
+    case("f32[2,3]"),
+    case("f32[2,3]", NONE, noop_with_empty_axes=1),
+    case("f32[2,0,3]", ONE),
+    case("f64[2,3]", ONE),
 )
 OF_INTEGERS = (case("i64[2,3]", ONE), case("i32[2,3]", keepdims=0))
 POSITIVE = (
-    case(np.array([[0.5, 2, 3], [1, 7, 0.1]], np.float32), ONE), case(np.array([[0.5, 2, 3], [1, 7, 0.1]], np.float32), ONE, keepdims=0),
-    case(np.array([[0.5, 2, 3]], np.float32)), case(np.array([[0.5, 2, 3]], np.float32), NONE, noop_with_empty_axes=1),
+    case(np.array([[0.5, 2, 3], [1, 7, 0.1]], np.float32), ONE),
+    case(np.array([[0.5, 2, 3], [1, 7, 0.1]], np.float32), ONE, keepdims=0),
+    case(np.array([[0.5, 2, 3]], np.float32)),
+    case(np.array([[0.5, 2, 3]], np.float32), NONE, noop_with_empty_axes=1),
 )
 
 
@@ -34,7 +41,9 @@ def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarr
 def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Mean, NaN of nothing; integers are cut toward zero."""
     if x.dtype.kind == "f":
-        return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype) / x.dtype.type(math.prod(x.shape[axis] for axis in axes))
+        return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype) / x.dtype.type(
+            math.prod(x.shape[axis] for axis in axes)
+        )
     return np.trunc(np.mean(x, axis=axes, keepdims=keepdims))
 
 

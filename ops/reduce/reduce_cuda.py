@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.cuda.axes import permuted, split
-from ...runtime.cuda.element import computing
-from ...runtime.cuda.fold import Fold, Result, add, folded, larger, smaller, times
-from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.launch import Buffer
-from ...runtime.op import Op
-from .arg import arg_max, arg_min
+from ...runtime.cuda.element.element import compute_dtype
+from ...runtime.cuda.kernel.axes import permuted, split
+from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows, smaller, times
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.ir.op import Op
+from ...runtime.plan.kernel_api import Buffer
+from .arg_min_max import arg_max, arg_min
 from .reduce import (
     reduce_l1,
     reduce_l2,
@@ -93,15 +93,15 @@ FOLDS: dict[Op, tuple[Fold, ...]] = {
     reduce_log_sum_exp: (Fold("most", element, larger, finite_of), Fold("found", power, add, logarithm_above)),
 }
 ROOTED = frozenset([reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduce_mean])
-"""Those whose numbers are no integers."""
+"""Operators whose results are not integers."""
 
 
 def reduced(x: Buffer, y: Buffer, axes: Sequence[int], folds: Sequence[Fold], compute: np.dtype[np.generic]) -> Planned:
     """Fold along axes into an output that is contiguous over the others."""
     order, kept, along = split(x.shape, axes)
-    target = Buffer(y.dtype, (*kept, *[1] * len(along)), y.room, y.offset)
+    target = Buffer(y.dtype, (*kept, *[1] * len(along)), y.allocation, y.offset)
     result = Result(found, permuted(target, target.shape, range(len(order))), per_row=True)
-    return folded(kept, along, {"x": permuted(x, x.shape, order)}, folds, [result], compute)
+    return reduce_rows(kept, along, {"x": permuted(x, x.shape, order)}, folds, [result], compute)
 
 
 @cuda(*FOLDS)
@@ -115,7 +115,7 @@ def reduce_on_device(step: Step) -> Planned:
         chosen = [] if step.attributes["noop_with_empty_axes"] else list(range(len(x.shape)))
     else:
         chosen = [int(axis) for axis in axes.reshape(-1)]
-    compute = computing(x.dtype)
+    compute = compute_dtype(x.dtype)
     if compute.kind in "iub":
         compute = np.dtype(np.float64) if step.node.op in ROOTED else compute if compute == np.uint64 else INT64
     return reduced(x, y, chosen, FOLDS[step.node.op], compute)
@@ -136,4 +136,4 @@ def arg_on_device(step: Step) -> Planned:
     best = Fold("best", element, larger if step.node.op is arg_max else smaller)
     last = step.attributes["select_last_index"]
     place = Fold("found", _last_place, larger, dtype=INT64) if last else Fold("found", _place, smaller, dtype=INT64)
-    return reduced(x, y, [step.attributes["axis"]], [best, place], computing(x.dtype))
+    return reduced(x, y, [step.attributes["axis"]], [best, place], compute_dtype(x.dtype))

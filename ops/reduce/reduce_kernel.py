@@ -1,4 +1,4 @@
-"""Native reductions over any axes. Where the last axis is reduced, numbers are taken along it; otherwise whole lines are combined."""
+"""Native reductions over any axes: along contiguous rows, or by combining whole lines."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.element import Element, element
-from ...runtime.kernel import RangeKernel, inlined, range_kernel
-from ...runtime.launch import Buffer, Launch, Planned, Step, native
-from ...runtime.native import share
-from ...runtime.record import dataclass
-from ...runtime.simd import room
+from ...runtime.base.dataclass import dataclass
+from ...runtime.jit.address import share
+from ...runtime.jit.kernel_arguments import Address, Words
+from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.simd.element import Element, element
+from ...runtime.simd.reduce import add, along_element, identity, maximum, minimum, multiply
+from ...runtime.simd.vector import stack_array
 from . import reduce
-from .lanes_kernel import along_element, larger, plain, plus, smaller, times
 
 WIDTH = 1024
 """Columns that are combined at a time."""
@@ -74,7 +75,8 @@ class Reduction:
     """What a reduction does with its numbers.
 
     Attributes:
-        start: what combining leaves as it is; prepared, combine, finish: on the way in, between two, and on the way out.
+        start: what combining leaves as it is; prepared, combine, finish: on the way in, between two, and on the way
+            out.
         shifted: whether it looks at the elements relative to the largest one.
     """
 
@@ -94,62 +96,77 @@ def _most(dtype: np.dtype[Any]) -> Any:
 
 
 ZERO: Callable[[Any], Any] = lambda dtype: 0  # noqa: E731
-MAXIMUM = Reduction(_least, plain, larger, _whole)
+MAXIMUM = Reduction(_least, identity, maximum, _whole)
 REDUCTIONS = {
-    reduce.reduce_sum: Reduction(ZERO, plain, plus, _whole),
-    reduce.reduce_mean: Reduction(ZERO, plain, plus, _mean),
-    reduce.reduce_prod: Reduction(lambda dtype: 1, plain, times, _whole),
+    reduce.reduce_sum: Reduction(ZERO, identity, add, _whole),
+    reduce.reduce_mean: Reduction(ZERO, identity, add, _mean),
+    reduce.reduce_prod: Reduction(lambda dtype: 1, identity, multiply, _whole),
     reduce.reduce_max: MAXIMUM,
-    reduce.reduce_min: Reduction(_most, plain, smaller, _whole),
-    reduce.reduce_l1: Reduction(ZERO, _size_of, plus, _whole),
-    reduce.reduce_l2: Reduction(ZERO, _square, plus, _root),
-    reduce.reduce_sum_square: Reduction(ZERO, _square, plus, _whole),
-    reduce.reduce_log_sum: Reduction(ZERO, plain, plus, _logarithm),
-    reduce.reduce_log_sum_exp: Reduction(ZERO, _power, plus, _shifted_logarithm, shifted=True),
+    reduce.reduce_min: Reduction(_most, identity, minimum, _whole),
+    reduce.reduce_l1: Reduction(ZERO, _size_of, add, _whole),
+    reduce.reduce_l2: Reduction(ZERO, _square, add, _root),
+    reduce.reduce_sum_square: Reduction(ZERO, _square, add, _whole),
+    reduce.reduce_log_sum: Reduction(ZERO, identity, add, _logarithm),
+    reduce.reduce_log_sum_exp: Reduction(ZERO, _power, add, _shifted_logarithm, shifted=True),
 }
 
 
 @inlined
-def place(args: Any, first: Any, count: Any, index: Any) -> Any:
-    """Offset of an index among axes: `count` lengths from `first` on, the last axis first, then as many strides."""
+def place(axes: Any, count: Any, index: Any) -> Any:
+    """Offset of an index among axes: `count` lengths, the last axis first, then as many strides."""
     found = 0
     for axis in range(count - 1):
-        length = args[first + axis]
+        length = axes[axis]
         rest = index // length
-        found += (index - rest * length) * args[first + count + axis]
+        found += (index - rest * length) * axes[count + axis]
         index = rest
-    return found + index * args[first + 2 * count - 1] if count > 0 else found
+    return found + index * axes[2 * count - 1] if count > 0 else found
 
 
 @inlined
-def shift_of(args: Any, pointer: Any, none: Any, index: Any) -> Any:
+def shift_of(shifts: Any, pointer: Any, none: Any, index: Any) -> Any:
     """What elements are relative to: where there is a largest one that is finite, that."""
-    if args[2] == 0:
+    if shifts == 0:
         return none
-    found = pointer(args[2])[index]
+    found = pointer(shifts)[index]
     return found if abs(found) < np.inf else none
 
 
 def _along_rows(kind: Element, reduction: Reduction, start: Any) -> RangeKernel:
     pointer, numbers, written, number = kind.pointer, kind.pointer_to_numbers, kind.written, kind.number
     finish, combine, total, shifted = reduction.finish, reduction.combine, kind.total, reduction.shifted
-    prepared = reduction.prepared(kind.math.exp if kind.number is np.float32 else math.exp) if shifted else reduction.prepared
+    prepared = (
+        reduction.prepared(kind.math.exp if kind.number is np.float32 else math.exp) if shifted else reduction.prepared
+    )
     row = along_element(kind, start, prepared, combine)
 
     @range_kernel
-    def reduced_rows(args: Any, part: Any, parts: Any) -> None:
-        """From, to, shifts, outputs, lines of an output, elements of a line and of an output; axes kept and reduced: count, lengths, strides."""
-        x, y = pointer(args[0]), pointer(args[1])
-        outputs, lines, count, size, kept = args[3], args[4], args[5], args[6], args[7]
-        other = 8 + 2 * kept
-        lanes = room(number, 4)
+    def reduced_rows(
+        x: Address,
+        y: Address,
+        shifts: Address,
+        outputs: int,
+        lines: int,
+        count: int,
+        size: int,
+        kept: int,
+        kept_axes: Words,
+        reduced: int,
+        line_axes: Words,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Outputs of `size` elements each, in lines of `count`; axes kept and reduced have lengths (last first), then
+        strides."""
+        x, y = pointer(x), pointer(y)
+        lanes = stack_array(number, 4)
         first, last = share(outputs, part, parts)
         for output in range(first, last):
-            base = place(args, 8, kept, output)
-            shift = shift_of(args, numbers, number(0), output) if shifted else number(0)
+            base = place(kept_axes, kept, output)
+            shift = shift_of(shifts, numbers, number(0), output) if shifted else number(0)
             found = total(start)
             for line in range(lines):
-                at = base + place(args, other + 1, args[other], line)
+                at = base + place(line_axes, reduced, line)
                 found = total(combine(found, row(x, at, count, shift, lanes)))
             y[output] = written(number(finish(found, size, shift)))
 
@@ -157,37 +174,57 @@ def _along_rows(kind: Element, reduction: Reduction, start: Any) -> RangeKernel:
 
 
 def _along_columns(kind: Element, reduction: Reduction, start: Any) -> RangeKernel:
-    pointer, numbers, read, written, number = kind.pointer, kind.pointer_to_numbers, kind.read, kind.written, kind.number
+    pointer, numbers, read, written, number = (
+        kind.pointer,
+        kind.pointer_to_numbers,
+        kind.read,
+        kind.written,
+        kind.number,
+    )
     finish, combine, total, shifted = reduction.finish, reduction.combine, kind.total, reduction.shifted
-    prepared = reduction.prepared(kind.math.exp if kind.number is np.float32 else math.exp) if shifted else reduction.prepared
+    prepared = (
+        reduction.prepared(kind.math.exp if kind.number is np.float32 else math.exp) if shifted else reduction.prepared
+    )
 
     @range_kernel
-    def reduced_columns(args: Any, part: Any, parts: Any) -> None:
+    def reduced_columns(
+        x: Address,
+        y: Address,
+        shifts: Address,
+        outputs: int,
+        lines: int,
+        count: int,
+        size: int,
+        kept: int,
+        kept_axes: Words,
+        reduced: int,
+        line_axes: Words,
+        part: int,
+        parts: int,
+    ) -> None:
         """As above, where a line has an element of `count` outputs that lie together."""
-        x, y = pointer(args[0]), pointer(args[1])
-        outputs, lines, count, size, kept = args[3], args[4], args[5], args[6], args[7]
-        other = 8 + 2 * kept
+        x, y = pointer(x), pointer(y)
         blocks = (count + WIDTH - 1) // WIDTH
-        sums, totals, shifts = room(number, 64), room(total, 64), room(number, 64)
+        sums, totals, starts = stack_array(number, 64), stack_array(total, 64), stack_array(number, 64)
         first, last = share(outputs // count * blocks, part, parts)
         for unit in range(first, last):
             row, column = unit // blocks, unit % blocks * WIDTH
-            base, width = place(args, 8, kept, row) + column, min(WIDTH, count - column)
+            base, width = place(kept_axes, kept, row) + column, min(WIDTH, count - column)
             target = row * count + column
             for j in range(width):
                 totals[j] = total(start)
-                shifts[j] = shift_of(args, numbers, number(0), target + j) if shifted else number(0)
+                starts[j] = shift_of(shifts, numbers, number(0), target + j) if shifted else number(0)
             for begin in range(0, lines, TALL):
                 for j in range(width):
                     sums[j] = number(start)
                 for line in range(begin, min(lines, begin + TALL)):
-                    at = base + place(args, other + 1, args[other], line)
+                    at = base + place(line_axes, reduced, line)
                     for j in range(width):
-                        sums[j] = number(combine(sums[j], prepared(read(x[at + j]), shifts[j])))
+                        sums[j] = number(combine(sums[j], prepared(read(x[at + j]), starts[j])))
                 for j in range(width):
                     totals[j] = total(combine(totals[j], total(sums[j])))
             for j in range(width):
-                y[target + j] = written(number(finish(totals[j], size, shifts[j])))
+                y[target + j] = written(number(finish(totals[j], size, starts[j])))
 
     return reduced_columns
 
@@ -215,7 +252,9 @@ def grouped(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[bool, int, 
     return found
 
 
-def launch(step: Step, reduction: Reduction, x: Buffer, y: Buffer, axes: Sequence[int], shifts: Buffer | None = None) -> Launch:
+def launch(
+    step: Step, reduction: Reduction, x: Buffer, y: Buffer, axes: Sequence[int], shifts: Buffer | None = None
+) -> Launch:
     """Reduce a buffer along axes into another, whose shape plays no part."""
     groups = grouped(x.shape, axes)
     columns = bool(groups) and not groups[-1][0]
@@ -226,11 +265,23 @@ def launch(step: Step, reduction: Reduction, x: Buffer, y: Buffer, axes: Sequenc
     lines = [(length, stride) for reduced, length, stride in groups[::-1] if reduced]
     size = math.prod(x.shape[axis] for axis in axes)
     outputs = x.count // size
-    arguments: list[Any] = [x, y, shifts if shifts is not None else 0, outputs, math.prod(length for length, _ in lines), inner, size]
-    for part in (kept, lines):
-        arguments += [len(part), *(length for length, _ in part), *(stride for _, stride in part)]
+    kept_axes, line_axes = ([length for length, _ in part] + [stride for _, stride in part] for part in (kept, lines))
     limit = outputs // inner * -(-inner // WIDTH) if columns else outputs
-    return Launch(_kernel(reduction, x.dtype, columns), arguments, step.parts(limit, x.count * (4.0 if reduction.shifted else 0.3)))
+    return Launch(
+        _kernel(reduction, x.dtype, columns),
+        step.parts(limit, x.count * (4.0 if reduction.shifted else 0.3)),
+        x=x,
+        y=y,
+        shifts=0 if shifts is None else shifts,
+        outputs=outputs,
+        lines=math.prod(length for length, _ in lines),
+        count=inner,
+        size=size,
+        kept=len(kept),
+        kept_axes=kept_axes,
+        reduced=len(lines),
+        line_axes=line_axes,
+    )
 
 
 def axes_of(step: Step, rank: int) -> list[int] | None:

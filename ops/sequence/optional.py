@@ -1,4 +1,4 @@
-"""Optionals: values that may be absent. One that is present is the value itself, one that is absent is None."""
+"""Optional values: an optional with a value is the value itself, an empty one is None."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.dtype import BOOL
-from ...runtime.graph import Value
-from ...runtime.infer import Inference
-from ...runtime.op import case, op
-from ..shape.axes import refused
+from ...runtime.ir.graph import Value
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import BOOL
+from ..rules.axes import refused
 
 
 def wrapped(node: Inference) -> None:
@@ -24,7 +24,7 @@ def wrapped(node: Inference) -> None:
 
 @op("Optional", since=28, infer=wrapped)
 def optional(value: Any = None, *, type: Any = None) -> Any:
-    """The value as an optional; an absent one of a type where there is no value."""
+    """The value as an optional; an empty one of a type without a value."""
     if value is None and type is None:
         raise refused("Optional", "there is neither an input nor a type", "E-OP-ATTRIBUTE")
     return value

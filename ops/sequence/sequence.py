@@ -1,4 +1,4 @@
-"""Sequences: made, taken apart, changed. A sequence is a list of arrays of one dtype; it is never changed in place."""
+"""Sequence operators. A sequence is a list of arrays of one dtype and is never changed in place."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.dtype import F32, I64
-from ...runtime.graph import Graph
-from ...runtime.infer import Inference, Shape
-from ...runtime.op import Call, case, op
-from ..control.branch import either
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Graph
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference, Shape
+from ...runtime.tensor.dtype import F32, I64
+from ..cast.cast import element_type
+from ..control.if_else import either
 from ..control.iteration import Iterations, outputs_of, taken_over
-from ..math.cast import element_type
-from ..shape.axes import axis_of, refused
+from ..rules.axes import axis_of, refused
 
 SEQUENCE = ("sequence",)
 
@@ -25,7 +26,13 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
     at = int(position.reshape(-1)[0]) if position.size == 1 else last + 1
     length = last + 1 if operator != "SequenceInsert" else last
     if not -length <= at <= last:
-        raise refused(operator, "the position does not exist", "E-OP-INDEX", expected=f"from {-length} to {last}", found=position.tolist())
+        raise refused(
+            operator,
+            "the position does not exist",
+            "E-OP-INDEX",
+            expected=f"from {-length} to {last}",
+            found=position.tolist(),
+        )
     return at + length if at < 0 else at
 
 
@@ -40,11 +47,21 @@ def made(node: Inference) -> None:
     node.set(0, next(iter(dtypes), None), shape, container=SEQUENCE)
 
 
-@op("SequenceConstruct", since=11, infer=made, examples=[case("f32[2,3]", "f32[2,3]"), case("i64[2]"), case("f32[0]", "f32[3]")])
+@op(
+    "SequenceConstruct",
+    since=11,
+    infer=made,
+    examples=[case("f32[2,3]", "f32[2,3]"), case("i64[2]"), case("f32[0]", "f32[3]")],
+)
 def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
     """The tensors as a sequence."""
     if len({item.dtype for item in inputs}) > 1:
-        raise refused("SequenceConstruct", "the tensors differ in dtype", "E-OP-DTYPE", found=", ".join(str(item.dtype) for item in inputs))
+        raise refused(
+            "SequenceConstruct",
+            "the tensors differ in dtype",
+            "E-OP-DTYPE",
+            found=", ".join(str(item.dtype) for item in inputs),
+        )
     return list(inputs)
 
 
@@ -67,7 +84,12 @@ def element(node: Inference) -> None:
     node.set(0, node.dtype(0), node.shape(0))
 
 
-@op("SequenceAt", since=11, infer=element, examples=[case(["f32[2,3]", "f32[2,3]"], np.array(-1)), case(["i64[2]"], np.array(0, np.int32))])
+@op(
+    "SequenceAt",
+    since=11,
+    infer=element,
+    examples=[case(["f32[2,3]", "f32[2,3]"], np.array(-1)), case(["i64[2]"], np.array(0, np.int32))],
+)
 def sequence_at(sequence: list[np.ndarray], position: np.ndarray) -> np.ndarray:
     """One tensor; negative positions count from the back."""
     return sequence[_place("SequenceAt", position, len(sequence) - 1, 0)]
@@ -78,7 +100,12 @@ def same(node: Inference) -> None:
     node.set(0, node.dtype(0), node.shape(0), container=SEQUENCE)
 
 
-@op("SequenceErase", since=11, infer=same, examples=[case(["f32[2]", "f32[3]", "f32[4]"], np.array(1)), case(["f32[2]", "f32[3]"])])
+@op(
+    "SequenceErase",
+    since=11,
+    infer=same,
+    examples=[case(["f32[2]", "f32[3]", "f32[4]"], np.array(1)), case(["f32[2]", "f32[3]"])],
+)
 def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = None) -> list[np.ndarray]:
     """Without one tensor, the last one where no position is given."""
     if not sequence:
@@ -95,15 +122,28 @@ def inserted(node: Inference) -> None:
 
 
 @op(
-    "SequenceInsert", since=11, infer=inserted,
-    examples=[case(["f32[2]", "f32[3]"], "f32[4]"), case(["f32[2]", "f32[3]"], "f32[4]", np.array(0)),
-              case(["i64[2]", "i64[3]"], "i64[4]", np.array(-1))],
+    "SequenceInsert",
+    since=11,
+    infer=inserted,
+    examples=[
+        case(["f32[2]", "f32[3]"], "f32[4]"),
+        case(["f32[2]", "f32[3]"], "f32[4]", np.array(0)),
+        case(["i64[2]", "i64[3]"], "i64[4]", np.array(-1)),
+    ],
 )
-def sequence_insert(sequence: list[np.ndarray], tensor: np.ndarray, position: np.ndarray | None = None) -> list[np.ndarray]:
+def sequence_insert(
+    sequence: list[np.ndarray], tensor: np.ndarray, position: np.ndarray | None = None
+) -> list[np.ndarray]:
     """With one more tensor at a position, the end where none is given."""
     at = _place("SequenceInsert", position, len(sequence), len(sequence))
     if sequence and sequence[0].dtype != tensor.dtype:
-        raise refused("SequenceInsert", "the tensor is of another dtype", "E-OP-DTYPE", expected=sequence[0].dtype, found=tensor.dtype)
+        raise refused(
+            "SequenceInsert",
+            "the tensor is of another dtype",
+            "E-OP-DTYPE",
+            expected=sequence[0].dtype,
+            found=tensor.dtype,
+        )
     return [*sequence[:at], tensor, *sequence[at:]]
 
 
@@ -131,8 +171,14 @@ def joined(node: Inference) -> None:
 
 
 @op(
-    "ConcatFromSequence", since=11, infer=joined,
-    examples=[case(["f32[2,3]", "f32[1,3]"], axis=0), case(["f32[2,3]", "f32[2,3]"], axis=-1, new_axis=1), case(["i64[2]", "i64[0]"], axis=-1)],
+    "ConcatFromSequence",
+    since=11,
+    infer=joined,
+    examples=[
+        case(["f32[2,3]", "f32[1,3]"], axis=0),
+        case(["f32[2,3]", "f32[2,3]"], axis=-1, new_axis=1),
+        case(["i64[2]", "i64[0]"], axis=-1),
+    ],
 )
 def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int = 0) -> np.ndarray:
     """The tensors one behind another along `axis`, or stacked along a new one."""
@@ -140,18 +186,28 @@ def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int
         raise refused("ConcatFromSequence", "the sequence is empty")
     rank = sequence[0].ndim + bool(new_axis)
     if not -rank <= axis < rank:
-        raise refused("ConcatFromSequence", "the axis does not exist", "E-OP-AXIS", expected=f"from {-rank} to {rank - 1}", found=axis)
+        raise refused(
+            "ConcatFromSequence",
+            "the axis does not exist",
+            "E-OP-AXIS",
+            expected=f"from {-rank} to {rank - 1}",
+            found=axis,
+        )
     try:
         return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
     except ValueError as error:
-        raise refused("ConcatFromSequence", "the tensors do not fit together", found=[list(item.shape) for item in sequence]) from error
+        raise refused(
+            "ConcatFromSequence", "the tensors do not fit together", found=[list(item.shape) for item in sequence]
+        ) from error
 
 
 def mapped(node: Inference) -> None:
     """Sequences of what the body gives for one sample."""
     body = node.subgraph("body")
     if len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs):
-        node.refuse(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node")
+        node.refuse(
+            f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
+        )
     for index, inner in enumerate(body.inputs):
         outer = node.value(index)
         container = inner.container

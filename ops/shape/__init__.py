@@ -1,1 +1,1 @@
-"""Moving data: shapes, slices, gathers, concatenation."""
+"""Data movement: reshape, transpose, slice, concatenate, pad."""

@@ -1,15 +1,15 @@
-"""Concat: tensors one behind another along an axis."""
+"""Concat: tensors joined along an axis."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.dim import added
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference, merged
-from ...runtime.op import case, op, upgrade
-from .axes import axis_in, axis_of, elements, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference, merged
+from ...runtime.ir.symbolic_dim import sum_dims
+from ..rules.axes import axis_in, axis_of, elements, refused
 
 
 def joined(node: Inference) -> None:
@@ -29,16 +29,20 @@ def joined(node: Inference) -> None:
         result = merged(result, (*shape[:axis], None, *shape[axis + 1 :]), f"inputs of {node.node.op.name}")
     assert result is not None
     lengths = [shape[axis] for shape in known]
-    along = lengths[0] if len(shapes) == 1 else added(lengths) if len(known) == len(shapes) else None
+    along = lengths[0] if len(shapes) == 1 else sum_dims(lengths) if len(known) == len(shapes) else None
     parts = [elements(node, index) for index in range(len(node))] if rank == 1 else [None]
     data = None if any(part is None for part in parts) else [item for part in parts for item in part or ()]
     node.set(0, dtype, (*result[:axis], along, *result[axis + 1 :]), data=data)
 
 
 @op(
-    "Concat", since=13, infer=joined,
+    "Concat",
+    since=13,
+    infer=joined,
     examples=[
-        case("f32[2,3]", "f32[2,1]", axis=1), case("f32[1,3]", "f32[2,3]", "f32[0,3]", axis=0), case("i64[2]", "i64[3]", axis=-1),
+        case("f32[2,3]", "f32[2,1]", axis=1),
+        case("f32[1,3]", "f32[2,3]", "f32[0,3]", axis=0),
+        case("i64[2]", "i64[3]", axis=-1),
         case("string[2]", "string[1]", axis=0),
         case("bf16[2,3]", axis=0),
     ],
@@ -48,8 +52,16 @@ def concat(*inputs: np.ndarray, axis: int) -> np.ndarray:
     first = inputs[0]
     along = axis_in("Concat", axis, first.ndim)
     for item in inputs:
-        if item.ndim != first.ndim or item.shape[:along] + item.shape[along + 1 :] != first.shape[:along] + first.shape[along + 1 :]:
-            raise refused("Concat", f"the inputs differ outside of axis {along}", expected=list(first.shape), found=list(item.shape))
+        if (
+            item.ndim != first.ndim
+            or item.shape[:along] + item.shape[along + 1 :] != first.shape[:along] + first.shape[along + 1 :]
+        ):
+            raise refused(
+                "Concat",
+                f"the inputs differ outside of axis {along}",
+                expected=list(first.shape),
+                found=list(item.shape),
+            )
     return np.concatenate(inputs, along)
 
 

@@ -1,16 +1,16 @@
-"""Expand and Tile: elements repeated."""
+"""Expand and Tile: repeated elements."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference
-from ...runtime.op import case, op, upgrade
-from ..allocation import allowed
-from ..rules import broadcast
-from .axes import elements, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..rules.axes import elements, refused
+from ..rules.output_limit import allowed
+from ..rules.shape_rules import broadcast
 
 
 def broadcasted(node: Inference) -> None:
@@ -18,20 +18,34 @@ def broadcasted(node: Inference) -> None:
     shape, asked = node.shape(0), elements(node, 1)
     if asked is not None and shape is not None:
         pairs = zip(reversed(shape), reversed(asked), strict=False)
-        if any(isinstance(one, int) and isinstance(other, int) and one != other and 1 not in (one, other) for one, other in pairs):
+        if any(
+            isinstance(one, int) and isinstance(other, int) and one != other and 1 not in (one, other)
+            for one, other in pairs
+        ):
             node.refuse(f"{list(shape)} does not broadcast to {list(asked)}")
     result = broadcast(shape, asked)
     known = node.data(0)
-    repeated = known is not None and len(known) == 1 and result is not None and len(result) <= 1 and (not result or isinstance(result[0], int))
+    repeated = (
+        known is not None
+        and len(known) == 1
+        and result is not None
+        and len(result) <= 1
+        and (not result or isinstance(result[0], int))
+    )
     count = result[0] if result else 1
     data = known * count if repeated and known is not None and isinstance(count, int) and count <= 64 else None
     node.set(0, node.dtype(0), result, data=data)
 
 
 @op(
-    "Expand", since=13, infer=broadcasted,
+    "Expand",
+    since=13,
+    infer=broadcasted,
     examples=[
-        case("f32[3,1]", np.array([2, 1, 4])), case("f32[3,1]", np.array([1])), case("f32[]", np.array([2, 3])), case("f32[1,3]", np.array([0, 1])),
+        case("f32[3,1]", np.array([2, 1, 4])),
+        case("f32[3,1]", np.array([1])),
+        case("f32[]", np.array([2, 3])),
+        case("f32[1,3]", np.array([0, 1])),
         case("string[2,1]", np.array([2, 2])),
     ],
 )
@@ -65,9 +79,15 @@ def _times(length: Dim, times: Dim) -> Dim:
 
 
 @op(
-    "Tile", since=13, infer=tiled,
-    examples=[case("f32[2,3]", np.array([2, 1])), case("i64[3]", np.array([3])), case("f32[2,3]", np.array([0, 2])),
-              case("string[2]", np.array([2]))],
+    "Tile",
+    since=13,
+    infer=tiled,
+    examples=[
+        case("f32[2,3]", np.array([2, 1])),
+        case("i64[3]", np.array([3])),
+        case("f32[2,3]", np.array([0, 2])),
+        case("string[2]", np.array([2])),
+    ],
 )
 def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """`x` that many times along each axis."""
@@ -84,7 +104,11 @@ def along_one_axis(node: Node, build: Builder) -> None:
     if len(node.inputs) < 3:
         return
     x, tiles, axis = node.inputs
-    numbers = [build.add("Reshape", [build.add("Cast", [item], {"to": 7}), build.constant([1])]) for item in (tiles, axis)]
-    ones = build.add("ConstantOfShape", [build.add("Shape", [build.add("Shape", [x])])], {"value": np.array([1], np.int64)})
+    numbers = [
+        build.add("Reshape", [build.add("Cast", [item], {"to": 7}), build.constant([1])]) for item in (tiles, axis)
+    ]
+    ones = build.add(
+        "ConstantOfShape", [build.add("Shape", [build.add("Shape", [x])])], {"value": np.array([1], np.int64)}
+    )
     node.inputs = [x, build.add("ScatterElements", [ones, numbers[1], numbers[0]])]
     build.keep(node)

@@ -1,4 +1,4 @@
-"""Operators that move elements, on the device: views where nothing moves, and copies by strides or by tables of indices."""
+"""Data movement on the device: views where possible, otherwise copies by strides or index tables."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.cuda.element import computing
-from ...runtime.cuda.kernel import Launch
-from ...runtime.cuda.operand import Lookup, Operand, over
-from ...runtime.cuda.place import Planned, Step, cuda
-from ...runtime.cuda.zip import Chain, copied, identical, mapped
-from ...runtime.launch import Buffer, View
+from ...runtime.cuda.element.element import compute_dtype
+from ...runtime.cuda.kernel.elementwise import Chain, copy_launch, elementwise_chain
+from ...runtime.cuda.kernel.kernel import Launch
+from ...runtime.cuda.kernel.operand import Lookup, Operand, over
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.plan.kernel_api import Buffer, View
 from .concat import concat
-from .constant_of_shape import constant_of_shape, eye_like
-from .depth import depth_to_space, space_to_depth
+from .depth_to_space import depth_to_space, space_to_depth
 from .expand import expand, tile
-from .one_hot import one_hot
 from .pad import center_crop_pad, pad
 from .reshape import flatten, reshape
 from .reverse_sequence import reverse_sequence
@@ -26,7 +24,6 @@ from .slice import bounds, slice_
 from .split import split
 from .squeeze import squeeze, unsqueeze
 from .transpose import transpose
-from .trilu import trilu
 
 
 @cuda(reshape, flatten, squeeze, unsqueeze)
@@ -35,7 +32,7 @@ def view_on_device(step: Step) -> Planned:
     return View(step.input(0))
 
 
-@cuda(shape, size, eye_like)
+@cuda(shape, size)
 def constant_on_device(step: Step) -> Planned:
     """What follows from the shape alone."""
     x = step.input(0)
@@ -43,15 +40,13 @@ def constant_on_device(step: Step) -> Planned:
     assert compute is not None
     result = step.results[0]
     assert result is not None
-    return View(step.held(np.asarray(compute(np.broadcast_to(np.zeros((), x.dtype), x.shape), **step.node.attributes)).astype(result[0])))
-
-
-@cuda(constant_of_shape)
-def filled_on_device(step: Step) -> Planned:
-    """One number everywhere."""
-    value = step.attributes["value"]
-    y = step.output()
-    return mapped(identical, [step.held(np.zeros((), np.float32) if value is None else np.asarray(value).reshape(()))], y)
+    return View(
+        step.held(
+            np.asarray(compute(np.broadcast_to(np.zeros((), x.dtype), x.shape), **step.node.attributes)).astype(
+                result[0]
+            )
+        )
+    )
 
 
 def whole(buffer: Buffer) -> Operand:
@@ -69,7 +64,7 @@ def transpose_on_device(step: Step) -> Planned:
     if moved == sorted(moved):
         return View(x)
     y = step.output()
-    return copied(y.shape, Operand(x, tuple(x.strides[axis] for axis in order)), whole(y))
+    return copy_launch(y.shape, Operand(x, tuple(x.strides[axis] for axis in order)), whole(y))
 
 
 @cuda(concat)
@@ -81,7 +76,7 @@ def concat_on_device(step: Step) -> Planned:
     start = 0
     for x in step.inputs:
         assert x is not None
-        launches.append(copied(x.shape, whole(x), Operand(y, y.strides, start * y.strides[axis])))
+        launches.append(copy_launch(x.shape, whole(x), Operand(y, y.strides, start * y.strides[axis])))
         start += x.shape[axis]
     return launches
 
@@ -104,7 +99,7 @@ def split_on_device(step: Step) -> Planned:
             return "the length of an output that nobody uses is not known"
         if step.wanted(index) and length:
             y = step.output(index)
-            launches.append(copied(y.shape, Operand(x, x.strides, start * x.strides[axis]), whole(y)))
+            launches.append(copy_launch(y.shape, Operand(x, x.strides, start * x.strides[axis]), whole(y)))
         start += length
     return launches
 
@@ -124,14 +119,14 @@ def slice_on_device(step: Step) -> Planned:
         found = bounds(starts[place], ends[place], steps[place] if steps is not None else 1, x.shape[axis])
         offset += found.start * x.strides[axis]
         strides[axis] = x.strides[axis] * found.step
-    return copied(y.shape, Operand(x, tuple(strides), offset), whole(y))
+    return copy_launch(y.shape, Operand(x, tuple(strides), offset), whole(y))
 
 
 @cuda(expand)
 def expand_on_device(step: Step) -> Planned:
     """Repeated along axes of one element."""
     x, y = step.input(0), step.output()
-    return View(x) if x.count == y.count else copied(y.shape, over(x, y.shape), whole(y))
+    return View(x) if x.count == y.count else copy_launch(y.shape, over(x, y.shape), whole(y))
 
 
 @cuda(tile)
@@ -140,7 +135,7 @@ def tile_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     lengths = [item for length, own in zip(y.shape, x.shape, strict=True) for item in (length // own, own)]
     strides = [item for step_of in x.strides for item in (0, step_of)]
-    return copied(lengths, Operand(x, tuple(strides)), whole(y.view(lengths)))
+    return copy_launch(lengths, Operand(x, tuple(strides)), whole(y.view(lengths)))
 
 
 def by_tables(step: Step, x: Buffer, y: Buffer, tables: Sequence[np.ndarray | None]) -> Launch:
@@ -154,7 +149,7 @@ def by_tables(step: Step, x: Buffer, y: Buffer, tables: Sequence[np.ndarray | No
         along = tuple(1 if other == axis else 0 for other in range(len(y.shape)))
         lookups.append(Lookup(step.held(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False))
     moved = Operand(x, tuple(strides), lookups=tuple(lookups))
-    return copied(y.shape, moved, whole(y))
+    return copy_launch(y.shape, moved, whole(y))
 
 
 def _chosen(x: Any, value: Any, inside: Any) -> Any:
@@ -189,7 +184,7 @@ def pad_on_device(step: Step) -> Planned:
     for table in tables:
         inside = inside[..., None] & (np.ones(1, bool) if table is None else table >= 0)
     flags = step.held(inside.reshape([1 if table is None else len(table) for table in tables]))
-    return [moved, mapped(_chosen, [target, value.view(()), flags], y, compute=computing(y.dtype))]
+    return [moved, elementwise_chain(_chosen, [target, value.view(()), flags], y, compute=compute_dtype(y.dtype))]
 
 
 @cuda(center_crop_pad)
@@ -198,7 +193,10 @@ def center_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     compute = center_crop_pad.compute
     assert compute is not None
-    tables = [None if own == new else compute(np.arange(1, own + 1), np.array([new])) - 1 for own, new in zip(x.shape, y.shape, strict=True)]
+    tables = [
+        None if own == new else compute(np.arange(1, own + 1), np.array([new])) - 1
+        for own, new in zip(x.shape, y.shape, strict=True)
+    ]
     return View(x) if all(table is None for table in tables) else by_tables(step, x, y, tables)
 
 
@@ -212,8 +210,11 @@ def depth_on_device(step: Step) -> Planned:
     else:
         split_axes, order = (n, channels // block**2, block, block, height, width), (0, 1, 4, 2, 5, 3)
     parts = x.view(split_axes)
-    return copied([split_axes[axis] for axis in order], Operand(x, tuple(parts.strides[axis] for axis in order)),
-                  whole(y.view([split_axes[axis] for axis in order])))
+    return copy_launch(
+        [split_axes[axis] for axis in order],
+        Operand(x, tuple(parts.strides[axis] for axis in order)),
+        whole(y.view([split_axes[axis] for axis in order])),
+    )
 
 
 @cuda(space_to_depth)
@@ -225,7 +226,7 @@ def space_on_device(step: Step) -> Planned:
     order = (0, 3, 5, 1, 2, 4) if step.attributes["mode"] == "DCR" else (0, 1, 3, 5, 2, 4)
     parts = x.view(split_axes)
     lengths = [split_axes[axis] for axis in order]
-    return copied(lengths, Operand(x, tuple(parts.strides[axis] for axis in order)), whole(y.view(lengths)))
+    return copy_launch(lengths, Operand(x, tuple(parts.strides[axis] for axis in order)), whole(y.view(lengths)))
 
 
 def iota(step: Step, length: int, behind: int = 0) -> Buffer:
@@ -233,39 +234,7 @@ def iota(step: Step, length: int, behind: int = 0) -> Buffer:
     return step.held(np.arange(length, dtype=np.int64).reshape(-1, *[1] * behind))
 
 
-def _upper(x: Any, row: int, column: int, k: int) -> Any:
-    return x if column - row >= k else 0
-
-
-def _lower(x: Any, row: int, column: int, k: int) -> Any:
-    return x if column - row <= k else 0
-
-
-@cuda(trilu)
-def trilu_on_device(step: Step) -> Planned:
-    """Rows and columns are compared."""
-    x, k = step.input(0), step.given(1)
-    offset = k if k is not None else step.held(np.zeros((), np.int64))
-    rows, columns = iota(step, x.shape[-2], 1), iota(step, x.shape[-1])
-    return mapped(_upper if step.attributes["upper"] else _lower, [x, rows, columns, offset.view(())], step.output())
-
-
-def _hot(index: Any, place: int, depth: int, off: Any, on: Any) -> Any:
-    found = index + depth if index < 0 else index
-    return on if found == place else off
-
-
-@cuda(one_hot)
-def one_hot_on_device(step: Step) -> Planned:
-    """Indices are compared with places."""
-    indices, depth, values, y = step.input(0), step.input(1), step.input(2), step.output()
-    axis = step.attributes["axis"] % len(y.shape)
-    spread = indices.view((*indices.shape[:axis], 1, *indices.shape[axis:]))
-    places = iota(step, y.shape[axis], len(y.shape) - axis - 1)
-    return mapped(_hot, [spread, places, depth.view(()), values.view((), 0), values.view((), 1)], y)
-
-
-def _turned(time: int, length: int) -> int:
+def _reversed_time(time: int, length: int) -> int:
     return length - 1 - time if time < length else time
 
 
@@ -275,9 +244,9 @@ def reverse_on_device(step: Step) -> Planned:
     x, lengths, y = step.input(0), step.input(1), step.output()
     batch, time = step.attributes["batch_axis"], step.attributes["time_axis"]
     table = step.temporary(np.int64, (x.shape[batch], x.shape[time]))
-    made = mapped(_turned, [iota(step, x.shape[time]), lengths.view((x.shape[batch], 1))], table)
+    made = elementwise_chain(_reversed_time, [iota(step, x.shape[time]), lengths.view((x.shape[batch], 1))], table)
     strides = [0] * len(x.shape)
     strides[batch], strides[time] = x.shape[time], 1
     lookup = Lookup(table, tuple(strides), x.strides[time], x.shape[time])
     moved = Operand(x, tuple(0 if axis == time else item for axis, item in enumerate(x.strides)), lookups=(lookup,))
-    return [made, copied(y.shape, moved, whole(y))]
+    return [made, copy_launch(y.shape, moved, whole(y))]

@@ -1,4 +1,4 @@
-"""Native operators that move elements: views where nothing moves, and one strided copy for the rest."""
+"""Native data movement: views where possible, otherwise one strided copy."""
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
@@ -6,17 +6,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from llvmlite import ir
 
-from ...runtime.compiler import intrinsic, types
-from ...runtime.kernel import RangeKernel, range_kernel
-from ...runtime.launch import Buffer, Launch, Planned, Step, View, native
-from ...runtime.native import share, u8, u16, u32, u64
+from ...runtime.jit.address import share, u8, u16, u32, u64
+from ...runtime.jit.kernel_arguments import Address, Words
+from ...runtime.jit.numba_lazy import intrinsic, types
+from ...runtime.jit.range_kernel import RangeKernel, range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, native
 from .concat import concat
-from .depth import depth_to_space, space_to_depth
+from .depth_to_space import depth_to_space, space_to_depth
 from .expand import expand, tile
 from .reshape import flatten, reshape
 from .slice import slice_
@@ -27,19 +27,32 @@ from .transpose import transpose
 
 def _copying(pointer: Any) -> RangeKernel:
     @range_kernel
-    def strided_copy(args: Any, part: Any, parts: Any) -> None:
-        """From, to, rows, elements of a row, their strides on both sides, outer dims; lengths (last first), strides from, strides to."""
-        source, target = pointer(args[0]), pointer(args[1])
-        rows, count, step_from, step_to, outer = args[2], args[3], args[4], args[5], args[6]
+    def strided_copy(
+        source: Address,
+        target: Address,
+        rows: int,
+        count: int,
+        step_from: int,
+        step_to: int,
+        outer: int,
+        lengths: Words,
+        strides_from: Words,
+        strides_to: Words,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Rows of `count` elements with a step on both sides; outer dims, the last one first, have lengths and
+        strides."""
+        source, target = pointer(source), pointer(target)
         first, last = share(rows, part, parts)
         for row in range(first, last):
             rest, begin, end = row, 0, 0
             for axis in range(outer):
-                length = args[7 + axis]
+                length = lengths[axis]
                 index = rest % length
                 rest = rest // length
-                begin += index * args[7 + outer + axis]
-                end += index * args[7 + 2 * outer + axis]
+                begin += index * strides_from[axis]
+                end += index * strides_to[axis]
             if step_from == 1 and step_to == 1:
                 for j in range(count):
                     target[end + j] = source[begin + j]
@@ -70,12 +83,19 @@ def _turn_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: 
             lines.append(builder.load(place(source, step_from, line)))
             lines[-1].align = 4
         for far in (1, 2, 4, 8):
-            upper = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane if not lane & far else 16 + lane - far for lane in range(16)])
-            lower_half = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane + far if not lane & far else 16 + lane for lane in range(16)])
+            upper = ir.Constant(
+                ir.VectorType(ir.IntType(32), 16), [lane if not lane & far else 16 + lane - far for lane in range(16)]
+            )
+            lower_half = ir.Constant(
+                ir.VectorType(ir.IntType(32), 16), [lane + far if not lane & far else 16 + lane for lane in range(16)]
+            )
             for line in range(16):
                 if not line & far:
                     one, other = lines[line], lines[line + far]
-                    lines[line], lines[line + far] = builder.shuffle_vector(one, other, upper), builder.shuffle_vector(one, other, lower_half)
+                    lines[line], lines[line + far] = (
+                        builder.shuffle_vector(one, other, upper),
+                        builder.shuffle_vector(one, other, lower_half),
+                    )
         for line in range(16):
             builder.store(lines[line], place(target, step_to, line), align=4)
         return context.get_dummy_value()
@@ -84,16 +104,30 @@ def _turn_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: 
 
 
 TILE = 16
-"""Elements along both sides of what is turned at a time."""
+"""Elements along both sides of a tile that is transposed at a time."""
 
 
 def _turning(pointer: Any, words: bool = False) -> RangeKernel:
     @range_kernel
-    def turned_copy(args: Any, part: Any, parts: Any) -> None:
-        """From, to, boxes; elements that lie together in the source, their stride in the target; those that lie together in the target, their
-        stride in the source; outer dims; lengths (last first), strides from, strides to."""
-        source, target = pointer(args[0]), pointer(args[1])
-        boxes, near, step_to, far, step_from, outer = args[2], args[3], args[4], args[5], args[6], args[7]
+    def transpose_copy(
+        x: Address,
+        y: Address,
+        boxes: int,
+        near: int,
+        step_to: int,
+        far: int,
+        step_from: int,
+        outer: int,
+        lengths: Words,
+        strides_from: Words,
+        strides_to: Words,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Boxes whose `near` elements lie together in the source, `step_to` apart in the target, and whose `far`
+        elements lie together in the target, `step_from` apart in the source; outer dims, the last one first, have
+        lengths and strides."""
+        source, target = pointer(x), pointer(y)
         tiles_near, tiles_far = (near + TILE - 1) // TILE, (far + TILE - 1) // TILE
         first, last = share(boxes * tiles_near * tiles_far, part, parts)
         for unit in range(first, last):
@@ -101,14 +135,14 @@ def _turning(pointer: Any, words: bool = False) -> RangeKernel:
             begin_near, begin_far = tile // tiles_far * TILE, tile % tiles_far * TILE
             rest, begin, end = box, begin_near + begin_far * step_from, begin_near * step_to + begin_far
             for axis in range(outer):
-                length = args[8 + axis]
+                length = lengths[axis]
                 index = rest % length
                 rest = rest // length
-                begin += index * args[8 + outer + axis]
-                end += index * args[8 + 2 * outer + axis]
+                begin += index * strides_from[axis]
+                end += index * strides_to[axis]
             width, height = min(TILE, far - begin_far), min(TILE, near - begin_near)
             if words and width == TILE and height == TILE:
-                _turn_words(args[0] + 4 * begin, 4 * step_from, args[1] + 4 * end, 4 * step_to)
+                _turn_words(x + 4 * begin, 4 * step_from, y + 4 * end, 4 * step_to)
             elif width == TILE:
                 for i in range(height):
                     for j in range(TILE):
@@ -118,14 +152,19 @@ def _turning(pointer: Any, words: bool = False) -> RangeKernel:
                     for j in range(width):
                         target[end + i * step_to + j] = source[begin + i + j * step_from]
 
-    return turned_copy
+    return transpose_copy
 
 
-TURNS = {1: _turning(u8), 2: _turning(u16), 4: _turning(u32, words=True), 8: _turning(u64)}
+TRANSPOSES = {1: _turning(u8), 2: _turning(u16), 4: _turning(u32, words=True), 8: _turning(u64)}
 
 
 def copy(
-    step: Step, source: Buffer, target: Buffer, lengths: Sequence[int], strides_from: Sequence[int], strides_to: Sequence[int],
+    step: Step,
+    source: Buffer,
+    target: Buffer,
+    lengths: Sequence[int],
+    strides_from: Sequence[int],
+    strides_to: Sequence[int],
 ) -> Launch:
     """A copy of a box of elements; neighbouring axes that lie behind each other on both sides become one."""
     axes: list[tuple[int, int, int]] = []
@@ -138,23 +177,49 @@ def copy(
             axes.append((length, one, other))
     near = next((index for index, axis in enumerate(axes[:-1]) if axis[1] == 1), None)
     if near is not None and axes[-1][2] == 1 and axes[-1][1] != 0 and min(axes[near][0], axes[-1][0]) >= TILE // 2:
-        return _turned(step, source, target, axes.pop(near), axes)
+        return _launch_transpose(step, source, target, axes.pop(near), axes)
     if near is not None and axes[-1][0] < TILE // 2 < axes[near][0]:
         axes.append(axes.pop(near))
     count, step_from, step_to = axes.pop() if axes else (1, 1, 1)
     rows = math.prod(length for length, _, _ in axes)
-    outer = [item for column in zip(*axes[::-1], strict=True) for item in column] if axes else []
     work = rows * count * (0.5 if step_from == step_to == 1 else 1.5)
-    return Launch(COPIES[source.dtype.itemsize], (source, target, rows, count, step_from, step_to, len(axes), *outer), step.parts(rows, work))
+    return Launch(
+        COPIES[source.dtype.itemsize],
+        step.parts(rows, work),
+        source=source,
+        target=target,
+        rows=rows,
+        count=count,
+        step_from=step_from,
+        step_to=step_to,
+        **_outer(axes),
+    )
 
 
-def _turned(step: Step, source: Buffer, target: Buffer, near: tuple[int, int, int], axes: list[tuple[int, int, int]]) -> Launch:
+def _outer(axes: list[tuple[int, int, int]]) -> dict[str, Any]:
+    """Axes that kernels walk, as lengths and strides."""
+    lengths, strides_from, strides_to = zip(*axes[::-1], strict=True) if axes else ((), (), ())
+    return {"outer": len(axes), "lengths": lengths, "strides_from": strides_from, "strides_to": strides_to}
+
+
+def _launch_transpose(
+    step: Step, source: Buffer, target: Buffer, near: tuple[int, int, int], axes: list[tuple[int, int, int]]
+) -> Launch:
     far = axes.pop()
     boxes = math.prod(length for length, _, _ in axes)
-    outer = [item for column in zip(*axes[::-1], strict=True) for item in column] if axes else []
     units = boxes * -(-near[0] // TILE) * -(-far[0] // TILE)
-    arguments = (source, target, boxes, near[0], near[2], far[0], far[1], len(axes), *outer)
-    return Launch(TURNS[source.dtype.itemsize], arguments, step.parts(units, boxes * near[0] * far[0] * 1.0))
+    return Launch(
+        TRANSPOSES[source.dtype.itemsize],
+        step.parts(units, boxes * near[0] * far[0] * 1.0),
+        x=source,
+        y=target,
+        boxes=boxes,
+        near=near[0],
+        step_to=near[2],
+        far=far[0],
+        step_from=far[1],
+        **_outer(axes),
+    )
 
 
 @native(reshape, flatten, squeeze, unsqueeze, empty=True)
@@ -191,7 +256,7 @@ def plan_concat(step: Step) -> Planned:
         place = y.view(x.shape, start * y.strides[axis])
         copying = copy(step, x, place, x.shape, x.strides, y.strides)
         together = math.prod(y.shape[:axis]) == 1
-        launches.append(replace(copying, copied=(x, place)) if together else copying)
+        launches.append(copying.changed(copied=(x, place)) if together else copying)
         start += x.shape[axis]
     return launches
 
@@ -232,7 +297,11 @@ def plan_split(step: Step) -> Planned:
     axis, lengths = step.attributes["axis"] % len(x.shape), step.constant(1)
     if lengths is None and len(step.inputs) > 1 and step.inputs[1] is not None:
         return None
-    parts = equal_parts(x.shape[axis], step.attributes["num_outputs"] or len(step.results)) if lengths is None else [int(item) for item in lengths]
+    parts = (
+        equal_parts(x.shape[axis], step.attributes["num_outputs"] or len(step.results))
+        if lengths is None
+        else [int(item) for item in lengths]
+    )
     if len(parts) != len(step.results) or sum(parts) != x.shape[axis] or min(parts) < 1:
         return None
     launches: list[Launch] = []
@@ -264,8 +333,8 @@ def plan_blocks(step: Step) -> Planned:
         shape = (n, c, h // block, block, w // block, block)
         order = (0, 3, 5, 1, 2, 4) if row_major else (0, 1, 3, 5, 2, 4)
     seen, y = x.view(shape), step.output()
-    turned = y.view([shape[axis] for axis in order])
-    return copy(step, x, turned, turned.shape, [seen.strides[axis] for axis in order], turned.strides)
+    permuted = y.view([shape[axis] for axis in order])
+    return copy(step, x, permuted, permuted.shape, [seen.strides[axis] for axis in order], permuted.strides)
 
 
 @native(slice_)
@@ -273,7 +342,11 @@ def plan_slice(step: Step) -> Planned:
     """Constant bounds; a box whose elements lie together is a view."""
     x = step.inputs[0]
     bounds = [None if step.inputs[index] is None else step.constant(index) for index in range(1, len(step.inputs))]
-    if x is None or x.dtype.itemsize not in COPIES or any(item is None and step.inputs[index] is not None for index, item in enumerate(bounds, 1)):
+    if (
+        x is None
+        or x.dtype.itemsize not in COPIES
+        or any(item is None and step.inputs[index] is not None for index, item in enumerate(bounds, 1))
+    ):
         return None
     starts, stops, *others = [None if item is None else [int(part) for part in item] for item in bounds]
     assert starts is not None

@@ -1,4 +1,4 @@
-"""Pad and CenterCropPad: lengths changed at both ends."""
+"""Pad and CenterCropPad."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference
-from ...runtime.op import case, op, upgrade
-from ..allocation import allowed
-from .axes import axes_in, axes_of, constants, elements, refused, zero
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..rules.axes import axes_in, axes_of, constants, elements, refused, zero
+from ..rules.output_limit import allowed
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -53,7 +53,8 @@ def _source(mode: str, length: int, before: int, after: int) -> np.ndarray:
 
 
 def source_places(mode: str, length: int, before: int, after: int) -> np.ndarray:
-    """For each place of an axis with its pads, the place of its element, -1 for one that is new. Negative pads crop first."""
+    """For each place of an axis with its pads, the place of its element, -1 for one that is new. Negative pads crop
+    first."""
     start, stop = max(0, -before), length + min(0, after)
     kept, before, after = stop - start, max(0, before), max(0, after)
     places = np.arange(-before, kept + after) if mode == "constant" else _source(mode, kept, before, after)
@@ -76,27 +77,40 @@ PADS = np.array([1, 0, 0, 2])
 
 
 @op(
-    "Pad", since=25, infer=padded,
+    "Pad",
+    since=25,
+    infer=padded,
     examples=[
-        case("f32[2,3]", PADS), case("f32[2,3]", PADS, np.array(7, np.float32)), case("f32[3,4]", np.array([2, 1, 2, 3]), mode="reflect"),
-        case("f32[2,3]", np.array([3, 0, 1, 2]), mode="edge"), case("f32[2,3]", PADS, mode="wrap"),
+        case("f32[2,3]", PADS),
+        case("f32[2,3]", PADS, np.array(7, np.float32)),
+        case("f32[3,4]", np.array([2, 1, 2, 3]), mode="reflect"),
+        case("f32[2,3]", np.array([3, 0, 1, 2]), mode="edge"),
+        case("f32[2,3]", PADS, mode="wrap"),
         case("f32[2,3,4]", np.array([1, 2]), None, np.array([-1])),
-        case("f32[4,5]", np.array([-1, 2, 0, -2]), np.array(1, np.float32)), case("f32[4,5]", np.array([-1, 2, 1, -2]), mode="edge"),
-        case("i64[3]", np.array([1, 1]), np.array(5)), case("f32[0,3]", np.array([1, 0, 0, 0])), case("bool[2]", np.array([0, 1])),
+        case("f32[4,5]", np.array([-1, 2, 0, -2]), np.array(1, np.float32)),
+        case("f32[4,5]", np.array([-1, 2, 1, -2]), mode="edge"),
+        case("i64[3]", np.array([1, 1]), np.array(5)),
+        case("f32[0,3]", np.array([1, 0, 0, 0])),
+        case("bool[2]", np.array([0, 1])),
     ],
 )
 def pad(
-    x: np.ndarray, pads: np.ndarray, constant_value: np.ndarray | None = None, axes: np.ndarray | None = None, *, mode: str = "constant",
+    x: np.ndarray,
+    pads: np.ndarray,
+    constant_value: np.ndarray | None = None,
+    axes: np.ndarray | None = None,
+    *,
+    mode: str = "constant",
 ) -> np.ndarray:
     """`x` with pads at the beginning of each axis, then at the end of each; negative ones take elements away.
 
-    New elements are `constant_value`, or those of the axis mirrored without its end (``reflect``), its end (``edge``), or those of its
-    other end (``wrap``).
+    New elements are `constant_value`, or those of the axis mirrored without its end (``reflect``), its end (``edge``),
+    or those of its other end (``wrap``).
     """
     chosen = tuple(range(x.ndim)) if axes is None else axes_in("Pad", axes.reshape(-1), x.ndim)
     given = [int(item) for item in pads.reshape(-1)]
     if len(given) != 2 * len(chosen) or mode not in MODES:
-        why = "pads do not fit the axes, or there is no such mode"
+        why = "pads do not match the axes, or the mode is unknown"
         raise refused("Pad", why, expected=f"{2 * len(chosen)} pads", found=f"{len(given)}, mode {mode}")
     befores, afters = [0] * x.ndim, [0] * x.ndim
     for index, axis in enumerate(chosen):
@@ -109,7 +123,9 @@ def pad(
         return _extended(x, mode, befores, afters)
     result = np.empty(shape, x.dtype)
     result[...] = zero(x.dtype) if constant_value is None else constant_value.reshape(-1)[0]
-    source = tuple(slice(max(0, -b), max(0, length + min(0, a))) for length, b, a in zip(x.shape, befores, afters, strict=True))
+    source = tuple(
+        slice(max(0, -b), max(0, length + min(0, a))) for length, b, a in zip(x.shape, befores, afters, strict=True)
+    )
     part = x[source]
     result[tuple(slice(max(0, b), max(0, b) + length) for length, b in zip(part.shape, befores, strict=True))] = part
     return result
@@ -145,9 +161,13 @@ def centered(node: Inference) -> None:
 
 
 @op(
-    "CenterCropPad", since=18, infer=centered,
+    "CenterCropPad",
+    since=18,
+    infer=centered,
     examples=[
-        case("f32[5,4]", np.array([2, 7])), case("f32[5,4,3]", np.array([4, 6]), axes=[-3, 1]), case("f32[3]", np.array([0])),
+        case("f32[5,4]", np.array([2, 7])),
+        case("f32[5,4,3]", np.array([4, 6]), axes=[-3, 1]),
+        case("f32[3]", np.array([0])),
         case("i32[4,3]", np.array([3, 6], np.int32)),
         case("f32[0,3]", np.array([2, 2])),
     ],
@@ -157,12 +177,21 @@ def center_crop_pad(x: np.ndarray, shape: np.ndarray, *, axes: Sequence[int] | N
     chosen = axes_in("CenterCropPad", range(x.ndim) if axes is None else axes, x.ndim)
     asked = [int(length) for length in shape.reshape(-1)]
     if len(asked) != len(chosen) or min(asked, default=0) < 0:
-        raise refused("CenterCropPad", "the lengths do not fit the axes", expected=f"{len(chosen)} lengths", found=asked)
+        raise refused(
+            "CenterCropPad", "the lengths do not fit the axes", expected=f"{len(chosen)} lengths", found=asked
+        )
     lengths = list(x.shape)
     for axis, length in zip(chosen, asked, strict=True):
         lengths[axis] = length
-    cut = x[tuple(slice(max(0, (own - new) // 2), max(0, (own - new) // 2) + min(own, new)) for own, new in zip(x.shape, lengths, strict=True))]
+    cut = x[
+        tuple(
+            slice(max(0, (own - new) // 2), max(0, (own - new) // 2) + min(own, new))
+            for own, new in zip(x.shape, lengths, strict=True)
+        )
+    ]
     result = np.empty(allowed(lengths, x.dtype.itemsize, "CenterCropPad"), x.dtype)
     result[...] = zero(x.dtype)
-    result[tuple(slice((new - own) // 2, (new - own) // 2 + own) for own, new in zip(cut.shape, lengths, strict=True))] = cut
+    result[
+        tuple(slice((new - own) // 2, (new - own) // 2 + own) for own, new in zip(cut.shape, lengths, strict=True))
+    ] = cut
     return result

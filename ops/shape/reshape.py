@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference, Shape
-from ...runtime.op import case, op, upgrade
-from .axes import elements, product, quotient, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference, Shape
+from ..rules.axes import elements, product, quotient, refused
 
 
 def reshaped(node: Inference) -> None:
@@ -27,7 +27,11 @@ def reshaped(node: Inference) -> None:
     if len(unknown) == 1:
         rest = target[: unknown[0]] + target[unknown[0] + 1 :]
         target[unknown[0]] = None if shape is None else quotient(shape, rest)
-    elif shape is not None and all(isinstance(dim, int) for dim in (*shape, *target)) and product(shape) != product(target):
+    elif (
+        shape is not None
+        and all(isinstance(dim, int) for dim in (*shape, *target))
+        and product(shape) != product(target)
+    ):
         node.refuse(f"{list(shape)} does not have as many elements as {target}")
     node.set(0, node.dtype(0), target, data=node.data(0) if len(target) <= 1 else None)
 
@@ -43,11 +47,17 @@ def _copied(node: Inference, index: int, dim: Dim, shape: Shape | None) -> Dim:
 
 
 @op(
-    "Reshape", since=25, infer=reshaped,
+    "Reshape",
+    since=25,
+    infer=reshaped,
     examples=[
-        case("f32[2,3,4]", np.array([4, 6])), case("f32[2,3,4]", np.array([0, -1])), case("f32[2,3,4]", np.array([-1])),
+        case("f32[2,3,4]", np.array([4, 6])),
+        case("f32[2,3,4]", np.array([0, -1])),
+        case("f32[2,3,4]", np.array([-1])),
         case("i64[1]", np.zeros(0, np.int64)),
-        case("f32[0,3]", np.array([3, 0]), allowzero=1), case("string[2,3]", np.array([3, 2])), case("f32[0,3]", np.array([0, 1, 3])),
+        case("f32[0,3]", np.array([3, 0]), allowzero=1),
+        case("string[2,3]", np.array([3, 2])),
+        case("f32[0,3]", np.array([0, 1, 3])),
     ],
 )
 def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarray:
@@ -62,7 +72,9 @@ def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarr
         if rest > 0 and x.size % rest == 0:
             target[target.index(-1)] = x.size // rest
     if any(dim < 0 for dim in target) or math.prod(target) != x.size:
-        raise refused("Reshape", "the shapes differ in their number of elements", expected=list(x.shape), found=shape.tolist())
+        raise refused(
+            "Reshape", "the shapes differ in their number of elements", expected=list(x.shape), found=shape.tolist()
+        )
     return x.reshape(target)
 
 
@@ -87,12 +99,22 @@ def flattened(node: Inference) -> None:
 
 
 @op(
-    "Flatten", since=25, infer=flattened,
-    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[2,3,4]", axis=-1), case("f32[2,3,4]", axis=3), case("f32[2,0,4]", axis=2)],
+    "Flatten",
+    since=25,
+    infer=flattened,
+    examples=[
+        case("f32[2,3,4]"),
+        case("f32[2,3,4]", axis=0),
+        case("f32[2,3,4]", axis=-1),
+        case("f32[2,3,4]", axis=3),
+        case("f32[2,0,4]", axis=2),
+    ],
 )
 def flatten(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
     """A matrix whose rows are the elements before `axis` (from -rank to rank)."""
     if not -x.ndim <= axis <= x.ndim:
-        raise refused("Flatten", "the axis does not exist", "E-OP-AXIS", expected=f"from {-x.ndim} to {x.ndim}", found=axis)
+        raise refused(
+            "Flatten", "the axis does not exist", "E-OP-AXIS", expected=f"from {-x.ndim} to {x.ndim}", found=axis
+        )
     at = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:at]), math.prod(x.shape[at:]))

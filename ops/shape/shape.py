@@ -1,13 +1,13 @@
-"""Shape and Size: what a tensor's dims are, as a tensor."""
+"""Shape and Size: the dimensions and the element count of a tensor."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.dtype import I64
-from ...runtime.infer import Inference
-from ...runtime.op import case, op
-from .axes import product
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import I64
+from ..rules.axes import product
 
 
 def lengths(node: Inference) -> None:
@@ -25,11 +25,22 @@ def _window(rank: int, start: int, end: int | None) -> slice:
     return slice(first, last)
 
 
-@op("Shape", since=25, infer=lengths, examples=[case("f32[2,3,4]"), case("f32[2,3,4]", start=1), case("f32[2,3,4]", start=-2, end=-1),
-                                                case("f32[0,3]"),
-                                                case("f32[]"), case("i8[2,3]", start=2, end=1)])
+@op(
+    "Shape",
+    since=25,
+    infer=lengths,
+    examples=[
+        case("f32[2,3,4]"),
+        case("f32[2,3,4]", start=1),
+        case("f32[2,3,4]", start=-2, end=-1),
+        case("f32[0,3]"),
+        case("f32[]"),
+        case("i8[2,3]", start=2, end=1),
+    ],
+)
 def shape(x: np.ndarray, *, end: int | None = None, start: int = 0) -> np.ndarray:
-    """Lengths of the axes from `start` to before `end`, i64; both count from the back where negative, and are cut to the rank."""
+    """Lengths of the axes from `start` to before `end`, i64; both count from the back where negative, and are cut to
+    the rank."""
     return np.array(x.shape[_window(x.ndim, start, end)], np.int64)
 
 

@@ -1,15 +1,15 @@
-"""Slice: windows along axes, with steps."""
+"""Slice: ranges along axes, with steps."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.dim import taken
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference
-from ...runtime.op import case, op, upgrade
-from .axes import axes_in, axes_of, constants, elements, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.ir.symbolic_dim import subtract_dims
+from ..rules.axes import axes_in, axes_of, constants, elements, refused
 
 TO_THE_END = 2**31 - 1
 """Ends from here on stand for "all that is left" in exported models."""
@@ -48,7 +48,12 @@ def window(node: Inference) -> None:
     data = node.data(0) if len(shape) == 1 and axes else None
     numbers = constants(triples[0]) if data is not None else None
     if data is not None and numbers is not None:
-        node.set(0, node.dtype(0), result, data=[data[index] for index in bounds(numbers[0], numbers[1], numbers[2], len(data))])
+        node.set(
+            0,
+            node.dtype(0),
+            result,
+            data=[data[index] for index in bounds(numbers[0], numbers[1], numbers[2], len(data))],
+        )
     else:
         node.set(0, node.dtype(0), result, data=node.data(0) if not axes else None)
 
@@ -57,14 +62,18 @@ def _length(length: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
         if isinstance(length, int):
             return len(bounds(start, end, step, length))
-        whole = (start == 0 and end >= TO_THE_END and step == 1) or (start >= TO_THE_END and end <= -TO_THE_END and step == -1)
+        whole = (start == 0 and end >= TO_THE_END and step == 1) or (
+            start >= TO_THE_END and end <= -TO_THE_END and step == -1
+        )
         if whole:
             return length
         if step > 0 and start >= 0 and end <= start and (end >= 0) == (start >= 0):
             return 0
     behind = isinstance(end, int) and end >= TO_THE_END
-    inside = step == 1 and not _negative(start) and not _negative(end) and (behind or taken(length, end) is not None)
-    return taken(length if behind else end, start) if inside else None
+    inside = (
+        step == 1 and not _negative(start) and not _negative(end) and (behind or subtract_dims(length, end) is not None)
+    )
+    return subtract_dims(length if behind else end, start) if inside else None
 
 
 def _negative(position: Dim) -> bool:
@@ -72,28 +81,38 @@ def _negative(position: Dim) -> bool:
 
 
 @op(
-    "Slice", since=13, infer=window,
+    "Slice",
+    since=13,
+    infer=window,
     examples=[
         case("f32[4,5]", np.array([1, 0]), np.array([3, -1]), np.array([0, 1]), np.array([1, 2])),
         case("f32[4,5]", np.array([1]), np.array([2**63 - 1])),
         case("f32[4,5]", np.array([-1]), np.array([-(2**63)]), np.array([-1]), np.array([-2])),
         case("f32[4,5]", np.array([3]), np.array([1]), np.array([0])),
-        case("i64[5]", np.array([-9], np.int32), np.array([9], np.int32)), case("string[4]", np.array([1]), np.array([3])),
+        case("i64[5]", np.array([-9], np.int32), np.array([9], np.int32)),
+        case("string[4]", np.array([1]), np.array([3])),
         case("f32[0,5]", np.array([0]), np.array([3])),
         case("f32[5]", np.array([9]), np.array([-9]), np.array([0]), np.array([-1])),
     ],
 )
-def slice_(x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None) -> np.ndarray:
-    """Elements from `starts` to before `ends` in `steps` along `axes` (the first ones where they are not given); a view."""
+def slice_(
+    x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None
+) -> np.ndarray:
+    """Elements from `starts` to before `ends` in `steps` along `axes` (the first ones where they are not given); a
+    view."""
     count = starts.size
     along = range(count) if axes is None else axes.reshape(-1).tolist()
     strides = [1] * count if steps is None else steps.reshape(-1).tolist()
     if not (ends.size == len(along) == len(strides) == count) or 0 in strides:
         raise refused("Slice", "starts, ends, axes and steps do not belong together, or a step is zero")
     index = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(axes_in("Slice", along, x.ndim), starts.reshape(-1).tolist(), ends.reshape(-1).tolist(), strides, strict=True):
+    for axis, start, end, step in zip(
+        axes_in("Slice", along, x.ndim), starts.reshape(-1).tolist(), ends.reshape(-1).tolist(), strides, strict=True
+    ):
         positions = bounds(start, end, step, x.shape[axis])
-        index[axis] = slice(positions.start, None if positions.stop < 0 else positions.stop, step) if positions else slice(0)
+        index[axis] = (
+            slice(positions.start, None if positions.stop < 0 else positions.stop, step) if positions else slice(0)
+        )
     return x[tuple(index)]
 
 

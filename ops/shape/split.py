@@ -1,14 +1,15 @@
-"""Split: parts of a tensor along an axis."""
+"""Split: a tensor divided along an axis."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Node
-from ...runtime.infer import Inference
-from ...runtime.op import Call, case, op, upgrade
-from .axes import axis_in, axis_of, constants, elements, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..rules.axes import axis_in, axis_of, constants, elements, refused
 
 
 def parted(node: Inference) -> None:
@@ -26,7 +27,9 @@ def parted(node: Inference) -> None:
         lengths = equal_parts(length, count)
     lengths = (None,) * count if lengths is None else lengths
     numbers = constants(lengths)
-    if len(lengths) != count or (numbers is not None and isinstance(length, int) and (sum(numbers) != length or min(numbers) < 0)):
+    if len(lengths) != count or (
+        numbers is not None and isinstance(length, int) and (sum(numbers) != length or min(numbers) < 0)
+    ):
         node.refuse(f"parts of {list(lengths)} for {count} outputs and a length of {length}")
     data, start = node.data(0) if len(shape) == 1 else None, 0
     for index, part in enumerate(lengths):
@@ -42,22 +45,35 @@ def equal_parts(length: int, count: int) -> tuple[int, ...]:
 
 
 @op(
-    "Split", since=18, infer=parted,
+    "Split",
+    since=18,
+    infer=parted,
     examples=[
-        case("f32[6,2]", outputs=2, num_outputs=2), case("f32[2,7]", outputs=3, axis=1, num_outputs=3),
+        case("f32[6,2]", outputs=2, num_outputs=2),
+        case("f32[2,7]", outputs=3, axis=1, num_outputs=3),
         case("f32[2,6]", np.array([2, 4]), outputs=2, axis=-1),
-        case("i64[5]", np.array([0, 5]), outputs=2), case("string[3,2]", outputs=3, num_outputs=3),
+        case("i64[5]", np.array([0, 5]), outputs=2),
+        case("string[3,2]", outputs=3, num_outputs=3),
         case("f32[0,4]", outputs=2, num_outputs=2, axis=1),
     ],
 )
-def split(x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call) -> tuple[np.ndarray, ...]:
+def split(
+    x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call
+) -> tuple[np.ndarray, ...]:
     """Parts along `axis` of the lengths given, or equal ones of which the last may be shorter; views."""
     along, count = axis_in("Split", axis, x.ndim), len(call.wanted)
     if num_outputs is not None and num_outputs != count:
-        raise refused("Split", "num_outputs is not the number of outputs", "E-OP-ATTRIBUTE", expected=count, found=num_outputs)
+        raise refused(
+            "Split", "num_outputs is not the number of outputs", "E-OP-ATTRIBUTE", expected=count, found=num_outputs
+        )
     parts = equal_parts(x.shape[along], count) if lengths is None else tuple(lengths.reshape(-1).tolist())
     if sum(parts) != x.shape[along] or len(parts) != count or min(parts) < 0:
-        raise refused("Split", "the parts do not make up the input", expected=f"{count} of {x.shape[along]} in all", found=list(parts))
+        raise refused(
+            "Split",
+            "the parts do not make up the input",
+            expected=f"{count} of {x.shape[along]} in all",
+            found=list(parts),
+        )
     return tuple(np.split(x, np.cumsum(parts)[:-1], axis=along))
 
 

@@ -1,14 +1,14 @@
-"""Squeeze and Unsqueeze: dims of length one taken out and put in."""
+"""Squeeze and Unsqueeze: dimensions of length one removed and inserted."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference
-from ...runtime.op import case, op, upgrade
-from .axes import axes_in, axes_of, constants, elements, refused
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..rules.axes import axes_in, axes_of, constants, elements, refused
 
 
 def squeezed(node: Inference) -> None:
@@ -34,9 +34,16 @@ def squeezed(node: Inference) -> None:
 
 
 @op(
-    "Squeeze", since=25, infer=squeezed,
-    examples=[case("f32[1,3,1,2]", np.array([0, 2])), case("f32[1,3,1,2]"), case("f32[1,3,1,2]", np.array([-2])), case("i64[1]", np.array([0])),
-              case("f32[1,0]")],
+    "Squeeze",
+    since=25,
+    infer=squeezed,
+    examples=[
+        case("f32[1,3,1,2]", np.array([0, 2])),
+        case("f32[1,3,1,2]"),
+        case("f32[1,3,1,2]", np.array([-2])),
+        case("i64[1]", np.array([0])),
+        case("f32[1,0]"),
+    ],
 )
 def squeeze(x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
     """`x` without those axes, or without all of length one."""
@@ -44,7 +51,12 @@ def squeeze(x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         return x.reshape([length for length in x.shape if length != 1])
     taken = axes_in("Squeeze", axes.reshape(-1), x.ndim)
     if any(x.shape[axis] != 1 for axis in taken):
-        raise refused("Squeeze", "an axis is not of length one", expected=f"axes of length one in {list(x.shape)}", found=axes.tolist())
+        raise refused(
+            "Squeeze",
+            "an axis is not of length one",
+            expected=f"axes of length one in {list(x.shape)}",
+            found=axes.tolist(),
+        )
     return x.reshape([length for index, length in enumerate(x.shape) if index not in taken])
 
 
@@ -65,8 +77,15 @@ def unsqueezed(node: Inference) -> None:
 
 
 @op(
-    "Unsqueeze", since=25, infer=unsqueezed,
-    examples=[case("f32[3,2]", np.array([0, 2])), case("f32[3,2]", np.array([-1])), case("i64[]", np.array([0])), case("f32[0]", np.array([1]))],
+    "Unsqueeze",
+    since=25,
+    infer=unsqueezed,
+    examples=[
+        case("f32[3,2]", np.array([0, 2])),
+        case("f32[3,2]", np.array([-1])),
+        case("i64[]", np.array([0])),
+        case("f32[0]", np.array([1])),
+    ],
 )
 def unsqueeze(x: np.ndarray, axes: np.ndarray) -> np.ndarray:
     """`x` with axes of length one, which count in the result."""

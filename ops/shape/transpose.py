@@ -1,4 +1,4 @@
-"""Transpose: axes in another order."""
+"""Transpose: permuted axes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.infer import Inference
-from ...runtime.op import case, op
-from .axes import refused
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ..rules.axes import refused
 
 
 def permuted(node: Inference) -> None:
@@ -19,16 +19,24 @@ def permuted(node: Inference) -> None:
         return
     order = range(len(shape))[::-1] if order is None else order
     if sorted(order) != list(range(len(shape))):
-        node.refuse(f"perm {list(order)} is no order of {len(shape)} axes")
+        node.refuse(f"perm {list(order)} is not a permutation of {len(shape)} axes")
     node.set(0, node.dtype(0), [shape[axis] for axis in order], data=node.data(0) if len(shape) <= 1 else None)
 
 
 @op(
-    "Transpose", since=25, infer=permuted,
-    examples=[case("f32[2,3,4]"), case("f32[2,3,4]", perm=[0, 2, 1]), case("string[2,3]"), case("f32[0,3]", perm=[1, 0]), case("f32[]")],
+    "Transpose",
+    since=25,
+    infer=permuted,
+    examples=[
+        case("f32[2,3,4]"),
+        case("f32[2,3,4]", perm=[0, 2, 1]),
+        case("string[2,3]"),
+        case("f32[0,3]", perm=[1, 0]),
+        case("f32[]"),
+    ],
 )
 def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
     """Axis `i` of the result is axis `perm[i]` of `x`; all in reverse where no order is given."""
     if perm is not None and sorted(perm) != list(range(x.ndim)):
-        raise refused("Transpose", "perm is no order of the axes", expected=f"{x.ndim} axes", found=list(perm))
+        raise refused("Transpose", "perm is not a permutation of the axes", expected=f"{x.ndim} axes", found=list(perm))
     return x.transpose(perm)

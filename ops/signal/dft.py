@@ -1,16 +1,16 @@
-"""DFT and STFT: the discrete Fourier transform, of a whole signal or of windows of it, in the precision of its input (f32 at least)."""
+"""DFT and STFT: discrete Fourier transforms of signals or windows, computed in the input's precision (at least f32)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.build import Builder
-from ...runtime.errors import UsageError
-from ...runtime.graph import Dim, Node
-from ...runtime.infer import Inference
-from ...runtime.op import Tolerance, case, op, upgrade
-from ..allocation import allowed
-from ..math.elementwise import quiet
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import Tolerance, case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..elementwise.declare import quiet
+from ..rules.output_limit import allowed
 
 NEAR = Tolerance(1e-4, 1e-4)
 
@@ -18,7 +18,14 @@ NEAR = Tolerance(1e-4, 1e-4)
 def _complex(x: np.ndarray, what: str) -> np.ndarray:
     """Without the last dim, which holds a real number, or its real and imaginary parts."""
     if x.ndim < 2 or x.shape[-1] not in (1, 2):
-        raise UsageError("E-OP-SHAPE", None, f"{what} of no numbers", expected="(..., 1) or (..., 2)", found=x.shape, hint="Correct the model")
+        raise UsageError(
+            "E-OP-SHAPE",
+            None,
+            f"{what} of no numbers",
+            expected="(..., 1) or (..., 2)",
+            found=x.shape,
+            hint="Correct the model",
+        )
     wide = x if x.dtype == np.float64 else x.astype(np.float32)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
@@ -53,26 +60,50 @@ def transformed(node: Inference) -> None:
 
 
 @op(
-    "DFT", since=20, infer=transformed, tolerance=NEAR,
+    "DFT",
+    since=20,
+    infer=transformed,
+    tolerance=NEAR,
     examples=[
-        case("f32[2,5,1]"), case("f32[2,5,2]", inverse=1), case("f32[2,5,3,1]", None, np.array(1), onesided=1), case("f32[2,5,1]", np.array(8)),
-        case("f32[2,4,2]", None, np.array(-2), inverse=1, onesided=1), case("f32[2,5,2]", np.array(3), np.array(0)), case("f32[0,5,1]"),
+        case("f32[2,5,1]"),
+        case("f32[2,5,2]", inverse=1),
+        case("f32[2,5,3,1]", None, np.array(1), onesided=1),
+        case("f32[2,5,1]", np.array(8)),
+        case("f32[2,4,2]", None, np.array(-2), inverse=1, onesided=1),
+        case("f32[2,5,2]", np.array(3), np.array(0)),
+        case("f32[0,5,1]"),
     ],
 )
 @quiet
 def dft(
-    x: np.ndarray, dft_length: np.ndarray | None = None, axis: np.ndarray | None = None, *, inverse: int = 0, onesided: int = 0
+    x: np.ndarray,
+    dft_length: np.ndarray | None = None,
+    axis: np.ndarray | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
 ) -> np.ndarray:
     """Transform of (..., 1) real or (..., 2) complex numbers along `axis`; the inverse is divided by its length."""
     signal = _complex(x, "DFT")
     along = -2 if axis is None else int(axis.reshape(()))
     if not (-x.ndim <= along < -1 or 0 <= along < x.ndim - 1):
-        raise UsageError("E-OP-AXIS", None, "DFT along no axis of its signal", expected=f"below {x.ndim - 1}", found=along, hint="Correct the model")
+        raise UsageError(
+            "E-OP-AXIS",
+            None,
+            "DFT along no axis of its signal",
+            expected=f"below {x.ndim - 1}",
+            found=along,
+            hint="Correct the model",
+        )
     along %= x.ndim
     count = signal.shape[along]
-    length = int(dft_length.reshape(())) if dft_length is not None else 2 * (count - 1) if inverse and onesided else count
+    length = (
+        int(dft_length.reshape(())) if dft_length is not None else 2 * (count - 1) if inverse and onesided else count
+    )
     if length < 1:
-        raise UsageError("E-OP-VALUE", None, "DFT of no elements", expected="a length of 1", found=length, hint="Correct the model")
+        raise UsageError(
+            "E-OP-VALUE", None, "DFT of no elements", expected="a length of 1", found=length, hint="Correct the model"
+        )
     allowed((*signal.shape[:along], length, *signal.shape[along + 1 :]), 16, "DFT")
     if not inverse:
         transform = np.fft.rfft if onesided and not np.iscomplexobj(signal) else np.fft.fft
@@ -104,7 +135,13 @@ def framed(node: Inference) -> None:
     frames: Dim = None
     if isinstance(samples, int) and isinstance(size, int) and step and isinstance(step[0], int) and step[0] > 0:
         frames = max(0, (samples - size) // step[0] + 1)
-    bins = size // 2 + 1 if isinstance(size, int) and node.attributes["onesided"] else None if node.attributes["onesided"] else size
+    bins = (
+        size // 2 + 1
+        if isinstance(size, int) and node.attributes["onesided"]
+        else None
+        if node.attributes["onesided"]
+        else size
+    )
     node.set(0, node.dtype(0), (batch, frames, bins, 2))
 
 
@@ -112,9 +149,13 @@ WINDOW = np.array([0.1, 0.5, 1, 0.5, 0.2, 0.3], np.float32)
 
 
 @op(
-    "STFT", since=17, infer=framed, tolerance=NEAR,
+    "STFT",
+    since=17,
+    infer=framed,
+    tolerance=NEAR,
     examples=[
-        case("f32[2,20,1]", np.array(3), WINDOW), case("f32[2,20,1]", np.array(4), None, np.array(8)),
+        case("f32[2,20,1]", np.array(3), WINDOW),
+        case("f32[2,20,1]", np.array(4), None, np.array(8)),
         case("f32[1,20,2]", np.array(3), WINDOW, onesided=0),
         case("f32[2,20,1]", np.array(3), WINDOW, np.array(6), onesided=0),
         case("f32[0,20,1]", np.array(3), WINDOW),
@@ -122,16 +163,37 @@ WINDOW = np.array([0.1, 0.5, 1, 0.5, 0.2, 0.3], np.float32)
 )
 @quiet
 def stft(
-    signal: np.ndarray, frame_step: np.ndarray, window: np.ndarray | None = None, frame_length: np.ndarray | None = None, *, onesided: int = 1
+    signal: np.ndarray,
+    frame_step: np.ndarray,
+    window: np.ndarray | None = None,
+    frame_length: np.ndarray | None = None,
+    *,
+    onesided: int = 1,
 ) -> np.ndarray:
     """(batch, frames, bins, 2) of (batch, samples, 1 or 2): the transform of each frame times the window."""
     values = _complex(signal, "STFT")
     step = int(frame_step.reshape(()))
-    length = int(frame_length.reshape(())) if frame_length is not None else window.size if window is not None else values.shape[-1]
-    if values.ndim != 2 or step < 1 or length < 1 or length > values.shape[1] or (window is not None and window.size != length):
+    length = (
+        int(frame_length.reshape(()))
+        if frame_length is not None
+        else window.size
+        if window is not None
+        else values.shape[-1]
+    )
+    if (
+        values.ndim != 2
+        or step < 1
+        or length < 1
+        or length > values.shape[1]
+        or (window is not None and window.size != length)
+    ):
         raise UsageError(
-            "E-OP-SHAPE", None, f"STFT of frames of {length} every {step} does not fit its signal", expected="(batch, samples, 1 or 2)",
-            found=signal.shape, hint="Compare frame_step, frame_length and window with the signal",
+            "E-OP-SHAPE",
+            None,
+            f"STFT of frames of {length} every {step} does not fit its signal",
+            expected="(batch, samples, 1 or 2)",
+            found=signal.shape,
+            hint="Compare frame_step, frame_length and window with the signal",
         )
     frames = np.lib.stride_tricks.sliding_window_view(values, length, axis=1)[:, ::step]
     allowed(frames.shape, 32, "STFT")

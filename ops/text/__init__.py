@@ -1,1 +1,1 @@
-"""Text: strings in, strings or numbers out."""
+"""String operators."""

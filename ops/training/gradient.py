@@ -1,7 +1,8 @@
-"""Gradient: derivatives of one value of a graph with respect to others, by reverse-mode differentiation.
+"""Gradient: reverse-mode differentiation of a graph value.
 
-A Gradient node names values of the graph it stands in, so it is written out where the graph is read: what comes before it is
-differentiated, and the derivatives are computed by nodes of ordinary operators, which a further Gradient node may differentiate again.
+A Gradient node names values of the graph it stands in, so it is written out where the graph is read: what comes before
+it is differentiated, and the derivatives are computed by nodes of ordinary operators, which a further Gradient node may
+differentiate again.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ...runtime.build import Builder
-from ...runtime.errors import FormatError, UnsupportedError
-from ...runtime.graph import Graph, Node, Value
-from ...runtime.infer import CHECK, Inference
-from ...runtime.op import Op, upgrade
-from ...runtime.registry import operators
-from ..term import Inferring, Term
-from .rule import without_slope
+from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.op import Op, upgrade
+from ...runtime.ir.registry import operators
+from ...runtime.ir.shape_inference import CHECK, Inference
+from ..rules.expression import Inferring, Term
+from .gradient_rule import without_slope
 
 
 def as_differentiated(node: Inference) -> None:
@@ -33,7 +34,9 @@ def written_out(node: Node, builder: Builder) -> None:
     """Build the derivatives of `y` by `xs` in place of the node, at the values that its inputs give."""
     xs, zs, y = node.attributes.get("xs", []), node.attributes.get("zs", []), node.attributes.get("y", "")
     if len(node.inputs) != len(xs) + len(zs) or None in node.inputs or len(node.outputs) > len(xs):
-        raise FormatError("E-ONNX-NODE", None, "Gradient node: its inputs are not those that xs and zs name", hint=CHECK)
+        raise FormatError(
+            "E-ONNX-NODE", None, "Gradient node: its inputs are not those that xs and zs name", hint=CHECK
+        )
     named = [_named(builder.graph, name) for name in (*xs, *zs)]
     target = _named(builder.graph, y)
     build = Inferring(builder)
@@ -57,7 +60,8 @@ def written_out(node: Node, builder: Builder) -> None:
 
 
 def _drop_unused(build: Builder, first: int, weights: int, outputs: Sequence[Value]) -> None:
-    """Remove what was built and does not lead to `outputs`: nodes from number `first` on, weights from number `weights` on."""
+    """Remove what was built and does not lead to `outputs`: nodes from number `first` on, weights from number `weights`
+    on."""
     needed, kept = set(outputs), []
     for node in reversed(build.nodes[first:]):
         if any(value in needed for value in node.outputs):
@@ -78,7 +82,9 @@ def _named(graph: Graph, name: str) -> Value:
         if name in around.values:
             return around.values[name]
         around = around.parent
-    raise FormatError("E-ONNX-NODE", None, f"Gradient node: it names {name!r}, which is not computed before it", hint=CHECK)
+    raise FormatError(
+        "E-ONNX-NODE", None, f"Gradient node: it names {name!r}, which is not computed before it", hint=CHECK
+    )
 
 
 def between(nodes: Sequence[Node], sources: Sequence[Value], target: Value) -> list[Node]:
@@ -96,11 +102,11 @@ def between(nodes: Sequence[Node], sources: Sequence[Value], target: Value) -> l
 def _captured(graph: Graph) -> list[Value]:
     """All values that nodes of a subgraph and of those below it use."""
     found: list[Value] = []
-    waiting = [graph]
-    while waiting:
-        inner = waiting.pop()
+    pending = [graph]
+    while pending:
+        inner = pending.pop()
         found += [value for node in inner.nodes for value in node.inputs if value is not None] + inner.outputs
-        waiting += [below for node in inner.nodes for below in node.subgraphs]
+        pending += [below for node in inner.nodes for below in node.subgraphs]
     return found
 
 
@@ -110,9 +116,13 @@ def copied(nodes: Sequence[Node], given: dict[Value, Value], build: Builder) -> 
     copies = []
     for node in nodes:
         if node.subgraphs:
-            raise UnsupportedError("E-OP-GRADIENT", None, f"a Gradient at other values of a graph with {node.op.name}", hint="Feed it")
+            raise UnsupportedError(
+                "E-OP-GRADIENT", None, f"a Gradient at other values of a graph with {node.op.name}", hint="Feed it"
+            )
         inputs = [None if value is None else stands.get(value, value) for value in node.inputs]
-        outputs = [Value(build.name(value.name) if value.name else "", value.dtype, value.shape) for value in node.outputs]
+        outputs = [
+            Value(build.name(value.name) if value.name else "", value.dtype, value.shape) for value in node.outputs
+        ]
         copies.append(build.node(node.op, inputs, node.attributes, outputs=outputs))
         stands.update((value, copy) for value, copy in zip(node.outputs, outputs, strict=True) if value not in given)
     return copies, stands
@@ -125,11 +135,20 @@ def derivatives(build: Builder, nodes: Sequence[Node], target: Value, sources: S
     for node in nodes:
         if node.op.gradients[:1] == [without_slope]:
             continue
-        if any(value in active for value in node.inputs) or any(value in active for inner in node.subgraphs for value in _captured(inner)):
+        if any(value in active for value in node.inputs) or any(
+            value in active for inner in node.subgraphs for value in _captured(inner)
+        ):
             active.update(node.outputs)
-    missing = sorted({node.op.name for node in nodes if not node.op.gradients and any(value in active for value in node.outputs)})
+    missing = sorted(
+        {node.op.name for node in nodes if not node.op.gradients and any(value in active for value in node.outputs)}
+    )
     if missing:
-        raise UnsupportedError("E-OP-GRADIENT", None, f"no derivative of {', '.join(missing)} is known", hint="Compute it in the model itself")
+        raise UnsupportedError(
+            "E-OP-GRADIENT",
+            None,
+            f"no derivative of {', '.join(missing)} is known",
+            hint="Compute it in the model itself",
+        )
     found: dict[Value, Term] = {target: Term(target, build).filled(1)} if target in active else {}
     stops = set(sources)
     for node in reversed(nodes):

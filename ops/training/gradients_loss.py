@@ -6,18 +6,21 @@ import numpy as np
 
 from ..loss import negative_log_likelihood
 from ..random import bernoulli, dropout, multinomial, normal, uniform
-from ..term import Term
-from .rule import Step, differentiated, without_gradient
+from ..rules.expression import Term
+from .gradient_rule import Step, differentiated, without_gradient
 
 
 def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:
-    """The derivatives of the loss by the log-probabilities, minus the weight of each label's class at that class, and by the weights."""
+    """The derivatives of the loss by the log-probabilities, minus the weight of each label's class at that class, and
+    by the weights."""
     x, labels, weights = (*step.x, None)[:3]
     assert x is not None
     assert labels is not None
     g, ignored = step.slope, step.attributes["ignore_index"]
     zero = labels.call("Sub", labels)
-    counted = None if ignored is None else labels.call("Equal", step.integers(ignored).call("CastLike", labels)).call("Not")
+    counted = (
+        None if ignored is None else labels.call("Equal", step.integers(ignored).call("CastLike", labels)).call("Not")
+    )
     chosen = labels if counted is None else counted.call("Where", labels, zero)
     share = zero.call("CastLike", g) + 1 if weights is None else weights.call("Gather", chosen)
     if counted is not None:
@@ -25,7 +28,12 @@ def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:
     mean = step.attributes["reduction"] == "mean"
     per_label = g / share.call("ReduceSum", keepdims=0) if mean else g
     switch = step.integers([0, 1]).call("CastLike", g)
-    hot = chosen.call("OneHot", x.length(1).call("Reshape", Term(step.build.constant(np.zeros(0, np.int64)), step.build)), switch, axis=1)
+    hot = chosen.call(
+        "OneHot",
+        x.length(1).call("Reshape", Term(step.build.constant(np.zeros(0, np.int64)), step.build)),
+        switch,
+        axis=1,
+    )
     by_logs = -(hot * (per_label * share).call("Unsqueeze", step.integers([1])))
     if weights is None:
         return by_logs, None
@@ -33,7 +41,9 @@ def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:
     distance = picked - step.output(0) if mean else picked
     flat, zero_slope = step.integers([-1]), g.number(0)
     parts = distance * per_label if counted is None else counted.call("Where", distance * per_label, zero_slope)
-    by_weights = weights.filled(0).call("ScatterElements", chosen.call("Reshape", flat), parts.call("Reshape", flat), axis=0, reduction="add")
+    by_weights = weights.filled(0).call(
+        "ScatterElements", chosen.call("Reshape", flat), parts.call("Reshape", flat), axis=0, reduction="add"
+    )
     return by_logs, by_weights
 
 
@@ -68,6 +78,10 @@ def _dropout(step: Step) -> list[Term | None]:
 
 
 without_gradient(
-    bernoulli.bernoulli, multinomial.multinomial, normal.random_normal, normal.random_normal_like,
-    uniform.random_uniform, uniform.random_uniform_like,
+    bernoulli.bernoulli,
+    multinomial.multinomial,
+    normal.random_normal,
+    normal.random_normal_like,
+    uniform.random_uniform,
+    uniform.random_uniform_like,
 )

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.errors import UnsupportedError
-from ..nn import batch_norm, conv, conv_transpose, global_pool, group_norm, layer_norm, lp_norm, pool, swiglu
-from ..term import Term
-from .rule import Step, differentiated
+from ...runtime.base.errors import UnsupportedError
+from ..conv import conv, conv_transpose
+from ..nn import swiglu
+from ..norm import batch_norm, group_norm, layer_norm, lp_norm
+from ..pool import global_pool, pool
+from ..rules.expression import Term
+from .gradient_rule import Step, differentiated
 
 
 class Window:
-    """The window of a node: its attributes as lists, and lengths that are known when it runs, as i64 tensors of one element an axis."""
+    """The window of a node: its attributes as lists, and lengths that are known when it runs, as i64 tensors of one
+    element an axis."""
 
     def __init__(self, step: Step, image: Term, kernel: Term | None, result: Term) -> None:
-        given = next((step.attributes[name] for name in ("kernel_shape", "strides", "dilations") if step.attributes.get(name)), None)
+        given = next(
+            (step.attributes[name] for name in ("kernel_shape", "strides", "dilations") if step.attributes.get(name)),
+            None,
+        )
         ranks = [term.rank - 2 for term in (image, kernel, result) if term is not None and term.rank is not None]
         if given is None and not ranks:
             what = f"no derivative of {step.node.op.name} of unknown rank is known"
@@ -48,7 +55,9 @@ class Window:
     def cut_begin(self) -> Term:
         """What a transposed convolution cuts off in front where its output's size decides that."""
         extra = self.step.attributes["output_padding"] or [0] * self.axes
-        total = self.span.call("Add", self.step.integers(extra)).call("Sub", self.size).call("Max", self.step.integers(0))
+        total = (
+            self.span.call("Add", self.step.integers(extra)).call("Sub", self.size).call("Max", self.step.integers(0))
+        )
         half = total.call("Div", self.step.integers(2))
         return half if self.step.attributes["auto_pad"] == "SAME_UPPER" else total.call("Sub", half)
 
@@ -56,7 +65,9 @@ class Window:
         """Length of the input with its padding."""
         mode, pads = self.step.attributes["auto_pad"], self.step.attributes["pads"]
         if mode == "NOTSET" and pads:
-            return self.size.call("Add", self.step.integers([a + b for a, b in zip(pads[: self.axes], pads[self.axes :], strict=True)]))
+            return self.size.call(
+                "Add", self.step.integers([a + b for a, b in zip(pads[: self.axes], pads[self.axes :], strict=True)])
+            )
         return self.size if mode in ("NOTSET", "VALID") else self.size.call("Max", self.span)
 
     def moved(self, term: Term, before: Term, length: Term) -> Term:
@@ -65,7 +76,7 @@ class Window:
         behind = length.call("Sub", self.lengths(term)).call("Sub", before)
         return term.call("Pad", self.step.of("Concat", [none, before, none, behind], axis=0))
 
-    def turned(self, term: Term) -> Term:
+    def swap_axes(self, term: Term) -> Term:
         """The first two axes exchanged."""
         return term.call("Transpose", perm=[1, 0, *range(2, self.axes + 2)])
 
@@ -78,11 +89,15 @@ class Window:
         if group > 1:
             split = self.step.of("Concat", [self.step.integers([0, group, -1]), self.span], axis=0)
             joined = self.step.of("Concat", [self.step.integers([0, -1]), self.span], axis=0)
-            image = image.call("Reshape", split).call("Transpose", perm=[2, 1, 0, *range(3, self.axes + 3)]).call("Reshape", joined)
+            image = (
+                image.call("Reshape", split)
+                .call("Transpose", perm=[2, 1, 0, *range(3, self.axes + 3)])
+                .call("Reshape", joined)
+            )
         else:
-            image = self.turned(image)
-        found = image.call("Conv", self.turned(slope), strides=self.dilations, dilations=self.strides, group=group)
-        return self.turned(found)
+            image = self.swap_axes(image)
+        found = image.call("Conv", self.swap_axes(slope), strides=self.dilations, dilations=self.strides, group=group)
+        return self.swap_axes(found)
 
     def bias_slope(self, slope: Term) -> Term:
         """The derivative by the bias."""
@@ -95,14 +110,22 @@ def _conv(step: Step) -> list[Term | None]:
     window = Window(step, x, w, g)
     whole = g.call("ConvTranspose", w, strides=window.strides, dilations=window.dilations, group=group)
     by_x = window.moved(whole, window.begin.call("Neg"), window.size)
-    return [by_x, window.kernel_slope(window.moved(x, window.begin, window.span), g, group), window.bias_slope(g) if len(step.x) > 2 else None]
+    return [
+        by_x,
+        window.kernel_slope(window.moved(x, window.begin, window.span), g, group),
+        window.bias_slope(g) if len(step.x) > 2 else None,
+    ]
 
 
 @differentiated(conv_transpose.conv_transpose)
 def _conv_transpose(step: Step) -> list[Term | None]:
     x, w, g, group = step.input(0), step.input(1), step.slope, step.attributes["group"]
     window = Window(step, g, w, x)
-    begin = window.cut_begin() if step.attributes["output_shape"] or step.attributes["auto_pad"].startswith("SAME") else window.begin
+    begin = (
+        window.cut_begin()
+        if step.attributes["output_shape"] or step.attributes["auto_pad"].startswith("SAME")
+        else window.begin
+    )
     image = window.moved(g, begin, window.span)
     by_x = image.call("Conv", w, strides=window.strides, dilations=window.dilations, group=group)
     return [by_x, window.kernel_slope(image, x, group), window.bias_slope(g) if len(step.x) > 2 else None]
@@ -115,7 +138,15 @@ def _max_pool(step: Step) -> list[Term | None]:
     places = step.build.node("MaxPool", [x.value], {**step.node.attributes, "storage_order": 0}, outputs=2).outputs[1]
     flat = step.integers([-1])
     zeros = x.filled(0).call("Reshape", flat)
-    return [zeros.call("ScatterElements", Term(places, step.build).call("Reshape", flat), g.call("Reshape", flat), axis=0, reduction="add").like(x)]
+    return [
+        zeros.call(
+            "ScatterElements",
+            Term(places, step.build).call("Reshape", flat),
+            g.call("Reshape", flat),
+            axis=0,
+            reduction="add",
+        ).like(x)
+    ]
 
 
 @differentiated(pool.average_pool)
@@ -152,7 +183,12 @@ def _global_max_pool(step: Step) -> list[Term | None]:
 def _only_first(step: Step) -> Term:
     """The slope of the first output, when no other one has any."""
     if step.g[0] is None or any(slope is not None for slope in step.g[1:]):
-        raise UnsupportedError("E-OP-GRADIENT", None, f"no derivative of the statistics of {step.node.op.name} is known", hint="Compute them apart")
+        raise UnsupportedError(
+            "E-OP-GRADIENT",
+            None,
+            f"no derivative of the statistics of {step.node.op.name} is known",
+            hint="Compute them apart",
+        )
     return step.g[0]
 
 
@@ -194,7 +230,9 @@ def _rms_normalization(step: Step) -> list[Term | None]:
 def _by_channel(step: Step, term: Term, groups: int = 0) -> Term:
     """(n, channels, the rest), or so many groups of channels."""
     images, channels = term.length(0), step.integers([groups]) if groups else term.length(1)
-    rest = term.call("Shape", start=1).call("ReduceProd", keepdims=1).call("Div", channels.call("Max", step.integers(1)))
+    rest = (
+        term.call("Shape", start=1).call("ReduceProd", keepdims=1).call("Div", channels.call("Max", step.integers(1)))
+    )
     return term.call("Reshape", step.of("Concat", [images, channels, rest], axis=0), allowzero=1)
 
 
@@ -225,12 +263,22 @@ def _batch_normalization(step: Step) -> list[Term | None]:
     if step.attributes["training_mode"]:
         normal, scale = _standardized(wide, others, step.attributes["epsilon"])
         by_x = _through_standardized(g * weight.call("Unsqueeze", columns), normal, scale, others)
-        return [by_x.like(x), (g * normal).call("ReduceSum", others, keepdims=0), g.call("ReduceSum", others, keepdims=0)]
+        return [
+            by_x.like(x),
+            (g * normal).call("ReduceSum", others, keepdims=0),
+            g.call("ReduceSum", others, keepdims=0),
+        ]
     scale = 1 / (variance + step.attributes["epsilon"]).call("Sqrt")
     normal = (wide - mean.call("Unsqueeze", columns)) * scale.call("Unsqueeze", columns)
     by_x = g * (weight * scale).call("Unsqueeze", columns)
     by_weight, by_bias = (term.call("ReduceSum", others, keepdims=0) for term in (g * normal, g))
-    return [by_x.like(x), by_weight, by_bias.like(bias), -(by_bias * weight * scale), -0.5 * (by_weight * weight * scale * scale)]
+    return [
+        by_x.like(x),
+        by_weight,
+        by_bias.like(bias),
+        -(by_bias * weight * scale),
+        -0.5 * (by_weight * weight * scale * scale),
+    ]
 
 
 @differentiated(lp_norm.lp_normalization)

@@ -1,34 +1,39 @@
-"""Gradients of operators that move elements: reshaping, transposing, slicing, gathering, scattering, joining, repeating."""
+"""Gradients of data movement: reshape, transpose, slice, gather, scatter, concat, expand."""
 
 from __future__ import annotations
 
-from ...runtime.errors import UnsupportedError
+from ...runtime.base.errors import UnsupportedError
+from ..gather.gather import gather, gather_elements, gather_nd
+from ..gather.non_zero import compress, non_zero
+from ..gather.scatter import scatter_elements, scatter_nd
+from ..generator.constant import constant
+from ..generator.constant_of_shape import constant_of_shape, eye_like
+from ..generator.one_hot import one_hot
+from ..generator.range import range_
+from ..generator.trilu import trilu
+from ..rules.expression import Term
 from ..shape.concat import concat
-from ..shape.constant import constant
-from ..shape.constant_of_shape import constant_of_shape, eye_like
-from ..shape.depth import depth_to_space, space_to_depth
+from ..shape.depth_to_space import depth_to_space, space_to_depth
 from ..shape.expand import expand, tile
-from ..shape.gather import gather, gather_elements, gather_nd
-from ..shape.non_zero import compress, non_zero
-from ..shape.one_hot import one_hot
 from ..shape.pad import pad
-from ..shape.range import range_
 from ..shape.reshape import flatten, reshape
 from ..shape.reverse_sequence import reverse_sequence
-from ..shape.scatter import scatter_elements, scatter_nd
 from ..shape.shape import shape, size
 from ..shape.slice import slice_
 from ..shape.split import split
 from ..shape.squeeze import squeeze, unsqueeze
-from ..shape.top_k import top_k
 from ..shape.transpose import transpose
-from ..shape.trilu import trilu
-from ..signal import mel, window
-from ..term import Term
-from .rule import Step, differentiated, without_gradient
+from ..signal import mel_weight_matrix, window_function
+from ..sort.top_k import top_k
+from .gradient_rule import Step, differentiated, without_gradient
 
 without_gradient(shape, size, constant, constant_of_shape, eye_like, non_zero)
-without_gradient(window.hann_window, window.hamming_window, window.blackman_window, mel.mel_weight_matrix)
+without_gradient(
+    window_function.hann_window,
+    window_function.hamming_window,
+    window_function.blackman_window,
+    mel_weight_matrix.mel_weight_matrix,
+)
 
 
 @differentiated(reshape, flatten, squeeze, unsqueeze)
@@ -39,7 +44,11 @@ def _reshape(step: Step) -> list[Term | None]:
 @differentiated(transpose)
 def _transpose(step: Step) -> list[Term | None]:
     perm = step.attributes["perm"]
-    return [step.slope.call("Transpose", **({} if perm is None else {"perm": [list(perm).index(axis) for axis in range(len(perm))]}))]
+    return [
+        step.slope.call(
+            "Transpose", **({} if perm is None else {"perm": [list(perm).index(axis) for axis in range(len(perm))]})
+        )
+    ]
 
 
 @differentiated(concat)
@@ -78,7 +87,11 @@ def _picked(step: Step) -> list[Term | None]:
     places = zero.call("Range", x.call("Size"), one).like(x)
     found = step.of(step.node.op.name, [places, *step.x[1:]], **step.attributes)
     zeros = x.filled(0).call("Reshape", flat)
-    return [zeros.call("ScatterElements", found.call("Reshape", flat), step.slope.call("Reshape", flat), axis=0, reduction="add").like(x)]
+    return [
+        zeros.call(
+            "ScatterElements", found.call("Reshape", flat), step.slope.call("Reshape", flat), axis=0, reduction="add"
+        ).like(x)
+    ]
 
 
 @differentiated(reverse_sequence, trilu)
@@ -125,7 +138,9 @@ def _scatter(step: Step) -> list[Term | None]:
     """Elements that were written over have no slope; those that were added to keep it."""
     indices, updates, g, reduction = step.input(1), step.input(2), step.slope, step.attributes["reduction"]
     if reduction not in ("none", "add"):
-        raise UnsupportedError("E-OP-GRADIENT", None, f"no derivative of {step.node.op.name} by {reduction} is known", hint="Use add")
+        raise UnsupportedError(
+            "E-OP-GRADIENT", None, f"no derivative of {step.node.op.name} by {reduction} is known", hint="Use add"
+        )
     along = {"axis": step.attributes["axis"]} if "axis" in step.attributes else {}
     by_updates = g.call("GatherElements" if along else "GatherND", indices, **along)
     by_data = g if reduction == "add" else step.of(step.node.op.name, [g, indices, updates.filled(0)], **along)

@@ -1,1 +1,1 @@
-"""CUDA: graphs on a graphics card, or under Numba's simulator of one (``NUMBA_ENABLE_CUDASIM=1``)."""
+"""CUDA backend: plans, kernels and memory on a GPU, or under Numba's CUDA simulator (``NUMBA_ENABLE_CUDASIM=1``)."""

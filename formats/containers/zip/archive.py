@@ -1,6 +1,7 @@
-"""Reading zip archives: members in place, and only where the directory and the members' own headers agree.
+"""Zip reader: members in place, only if the directory and the members' own headers agree.
 
-Every byte of the file has to belong to exactly one record, so that nothing can hide before, between or behind the members.
+Every byte of the file has to belong to exactly one record, so that nothing can hide before, between or behind the
+members.
 """
 
 from __future__ import annotations
@@ -9,12 +10,23 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from ....runtime.errors import LimitError
-from ....runtime.source import Source
-from ....runtime.storage import Region, Stream
+from ....runtime.base.errors import LimitError
+from ....runtime.tensor.file import Source
+from ....runtime.tensor.storage import Region, Stream
 from .directory import Listed, entries, find
 from .inflate import CHUNK, Inflater, compare
-from .records import DESCRIPTOR_MAGIC, END_MAGIC, LOCAL, LOCAL_MAGIC, MAX_MEMBERS, STORED, STREAMED, Member, malformed, widened
+from .records import (
+    DESCRIPTOR_MAGIC,
+    END_MAGIC,
+    LOCAL,
+    LOCAL_MAGIC,
+    MAX_MEMBERS,
+    STORED,
+    STREAMED,
+    Member,
+    malformed,
+    widened,
+)
 
 MAX_DIRECTORY = 32 * 2**20
 FREE_RATIO = 1 << 20
@@ -22,7 +34,7 @@ FREE_RATIO = 1 << 20
 
 
 def looks_like(source: Source) -> bool:
-    """Whether a file begins as an archive does, be it empty."""
+    """Whether a file begins like a zip archive, including an empty one."""
     return source.head(4) in (LOCAL_MAGIC, END_MAGIC)
 
 
@@ -33,7 +45,7 @@ class _Placed:
 
 
 class Archive:
-    """The members of a zip file by name, in the order of its directory; folders are checked and left out.
+    """The members of a zip file by name, in directory order; folders are checked and omitted.
 
     Args:
         source: the file; its directory is charged to the file's budget. Nothing but headers is read.
@@ -50,7 +62,9 @@ class Archive:
         if count > MAX_MEMBERS or size > MAX_DIRECTORY:
             why = f"{count:,} members in a directory of {size:,} bytes are too many"
             most = f"at most {MAX_MEMBERS:,} in {MAX_DIRECTORY:,}"
-            raise LimitError("E-ZIP-MEMBERS", source.path, why, at=start, expected=most, hint="Save the tensors in several files")
+            raise LimitError(
+                "E-ZIP-MEMBERS", source.path, why, at=start, expected=most, hint="Save the tensors in several files"
+            )
         source.budget.entry(count, "archive members", at=start)
         source.budget.charge(size, "the archive's directory", at=start)
         placed: dict[str, _Placed] = {}
@@ -62,20 +76,31 @@ class Archive:
         self.members = {name: each.member for name, each in placed.items() if not name.endswith("/")}
 
     def storage(self, member: Member) -> Region | Stream:
-        """The member's bytes; a compressed one is inflated when it is read, its size and checksum being compared at its end."""
+        """The member's bytes; a compressed one is inflated when it is read, its size and checksum being compared at its
+        end."""
         if member.method == STORED:
             return Region(self.source, member.offset, member.nbytes)
         if not self.deflated:
             why = f"member {member.name!r} is compressed, which tensors of this format never are"
-            raise malformed(self.source, "E-ZIP-DEFLATED", why, at=member.at, hint="Pack the archive again without compression")
+            raise malformed(
+                self.source, "E-ZIP-DEFLATED", why, at=member.at, hint="Pack the archive again without compression"
+            )
         self._check_ratio(member)
         return Stream(member.nbytes, lambda: Inflater(self.source, member).read)
 
     def read(self, member: Member, limit: int | None = None) -> bytes:
-        """All bytes of a member, charged to the file's budget, the checksum compared; LimitError above `limit` bytes."""
+        """All bytes of a member, charged to the file's budget, the checksum compared; LimitError above `limit`
+        bytes."""
         if limit is not None and member.nbytes > limit:
             why = f"member {member.name!r} has {member.nbytes:,} bytes"
-            raise LimitError("E-ZIP-SIZE", self.source.path, why, at=member.at, expected=f"at most {limit:,}", hint="No honest file needs more")
+            raise LimitError(
+                "E-ZIP-SIZE",
+                self.source.path,
+                why,
+                at=member.at,
+                expected=f"at most {limit:,}",
+                hint="No honest file needs more",
+            )
         self.source.budget.charge(member.nbytes, f"member {member.name!r}", at=member.at)
         if member.method != STORED:
             self._check_ratio(member)
@@ -85,7 +110,7 @@ class Archive:
         return data
 
     def check_crc(self, member: Member) -> None:
-        """Read a member through; FormatError when its checksum differs."""
+        """Read a member completely; FormatError if its checksum differs."""
         if member.method != STORED:
             self._check_ratio(member)
             inflater, left = Inflater(self.source, member), member.nbytes
@@ -102,22 +127,33 @@ class Archive:
         if member.nbytes > most:
             why = f"{member.compressed:,} bytes of member {member.name!r} would inflate to {member.nbytes:,}"
             hint = "If you trust the file, raise it with --limit zip-ratio=1100"
-            raise LimitError("E-ZIP-RATIO", self.source.path, why, at=member.at, expected=f"at most {most:,}", hint=hint)
+            raise LimitError(
+                "E-ZIP-RATIO", self.source.path, why, at=member.at, expected=f"at most {most:,}", hint=hint
+            )
 
 
 def _located(source: Source, listed: Listed, directory: int) -> Member:
-    """The member that an entry of the directory at `directory` lists, its local header compared."""
+    """The member of an entry of the directory at `directory`, checked against its local header."""
     at, length = listed.at, LOCAL.size + len(listed.raw_name)
     if at + length > directory:
-        raise malformed(source, "E-ZIP-RANGE", f"the header of member {listed.name!r} would overlap the directory", at=at)
+        raise malformed(
+            source, "E-ZIP-RANGE", f"the header of member {listed.name!r} would overlap the directory", at=at
+        )
     head = source.read(at, length)
     magic, _, flags, method, _, _, crc, compressed, nbytes, name_length, extra_length = LOCAL.unpack_from(head)
     offset = at + LOCAL.size + name_length + extra_length
     if magic != LOCAL_MAGIC or offset + listed.compressed > directory:
-        raise malformed(source, "E-ZIP-RANGE", f"member {listed.name!r} is not where the directory says, or does not fit there", at=at)
+        raise malformed(
+            source,
+            "E-ZIP-RANGE",
+            f"member {listed.name!r} is not where the directory says, or does not fit there",
+            at=at,
+        )
     sizes = widened((nbytes, compressed), source.read(offset - extra_length, extra_length))
     if sizes is None:
-        raise malformed(source, "E-ZIP-EXTRA", f"the zip64 sizes in the header of member {listed.name!r} are missing", at=at)
+        raise malformed(
+            source, "E-ZIP-EXTRA", f"the zip64 sizes in the header of member {listed.name!r} are missing", at=at
+        )
     sides = (
         ("name", listed.raw_name, head[LOCAL.size :] if name_length == len(listed.raw_name) else None),
         ("flags", listed.flags, flags),
@@ -135,7 +171,7 @@ def _located(source: Source, listed: Listed, directory: int) -> Member:
 
 
 def _check_cover(source: Source, placed: list[_Placed], directory: int) -> None:
-    """Refuse members that overlap, and bytes that no record covers."""
+    """Reject overlapping members, and bytes outside of all records."""
     placed.sort(key=lambda each: each.member.at)
     begins = [*(each.member.at for each in placed), directory]
     if begins[0]:
@@ -143,13 +179,24 @@ def _check_cover(source: Source, placed: list[_Placed], directory: int) -> None:
     for each, following in zip(placed, begins[1:], strict=True):
         end = _end(source, each, following)
         if end > following:
-            raise malformed(source, "E-ZIP-OVERLAP", f"member {each.member.name!r} overlaps what follows", at=following, expected=f"{end:,}")
+            raise malformed(
+                source,
+                "E-ZIP-OVERLAP",
+                f"member {each.member.name!r} overlaps what follows",
+                at=following,
+                expected=f"{end:,}",
+            )
         if end < following:
-            raise malformed(source, "E-ZIP-GAP", f"{following - end:,} bytes after member {each.member.name!r} belong to nothing", at=end)
+            raise malformed(
+                source,
+                "E-ZIP-GAP",
+                f"{following - end:,} bytes after member {each.member.name!r} belong to nothing",
+                at=end,
+            )
 
 
 def _end(source: Source, placed: _Placed, following: int) -> int:
-    """Where a member ends, the record behind a streamed member's bytes included."""
+    """Offset after a member, including the data descriptor of a streamed one."""
     member = placed.member
     end = member.offset + member.compressed
     if not placed.streamed or not 12 <= following - end <= 24:

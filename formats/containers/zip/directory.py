@@ -1,4 +1,4 @@
-"""The central directory of a zip archive: found from the end records, read without a look at the members."""
+"""Zip central directory: located from the end records, read without reading members."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....runtime.errors import UnsafeFileError, UnsupportedError
-from ....runtime.source import Source
+from ....runtime.base.errors import UnsafeFileError, UnsupportedError
+from ....runtime.tensor.file import Source
 from .records import (
     CENTRAL,
     CENTRAL_MAGIC,
@@ -35,7 +35,7 @@ from .records import (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An entry of the central directory; `at` is where the local header should be."""
+    """An entry of the central directory; `at` is the expected offset of the local header."""
 
     raw_name: bytes
     name: str
@@ -49,7 +49,7 @@ class Listed:
 
 
 def find(source: Source) -> tuple[int, int, int]:
-    """Offset, number of entries and length of the directory, which has to end where the end records begin."""
+    """Offset, number of entries and length of the directory, which must end where the end records begin."""
     at = _end_record(source)
     _, disk, first_disk, here, count, size, start, _ = END.unpack(source.read(at, END.size))
     end = at
@@ -59,7 +59,9 @@ def find(source: Source) -> tuple[int, int, int]:
     elif SATURATED in (size, start) or SATURATED16 in (here, count):
         raise malformed(source, "E-ZIP-END64", "the zip64 end record is missing", at=at)
     if disk not in (0, SATURATED16) or first_disk not in (0, SATURATED16) or here != count:
-        raise UnsupportedError("E-ZIP-DISKS", source.path, "the archive is one part of several", at=at, hint="Join the parts first")
+        raise UnsupportedError(
+            "E-ZIP-DISKS", source.path, "the archive is one part of several", at=at, hint="Join the parts first"
+        )
     if start + size != end or count * CENTRAL.size > size:
         why = f"the directory of {count:,} members in {size:,} bytes does not end where the end record begins"
         raise malformed(source, "E-ZIP-DIRECTORY", why, at=at, expected=f"{end:,}", found=f"{start + size:,}")
@@ -71,10 +73,12 @@ def _end_record(source: Source) -> int:
     tail = source.read(start, source.size - start)
     index = tail.rfind(END_MAGIC)
     if index < 0 or len(tail) - index < END.size:
-        hint = "The download is cut short; fetch the file again"
+        hint = "The file is truncated; download it again"
         raise malformed(source, "E-ZIP-END", "the archive's end record is missing", at=source.size, hint=hint)
     if not _reaches_end(tail, index):
-        raise malformed(source, "E-ZIP-TRAILING", "other bytes follow the end record, or its comment is cut short", at=start + index)
+        raise malformed(
+            source, "E-ZIP-TRAILING", "other bytes follow the end record, or its comment is cut short", at=start + index
+        )
     earlier = tail.find(END_MAGIC)
     while earlier < index:
         if _reaches_end(tail, earlier):
@@ -88,7 +92,7 @@ def _reaches_end(tail: bytes, index: int) -> bool:
 
 
 def _record(source: Source, at: int, form: struct.Struct, magic: bytes) -> tuple[int, ...] | None:
-    """The numbers of the record at `at`, None where another one or nothing is."""
+    """The fields of the record at `at`, or None if it is another record."""
     if at < 0:
         return None
     found, *numbers = form.unpack(source.read(at, form.size))
@@ -96,23 +100,37 @@ def _record(source: Source, at: int, form: struct.Struct, magic: bytes) -> tuple
 
 
 def _zip64(source: Source, at: int, locator: tuple[int, ...], small: tuple[int, ...]) -> tuple[int, list[int]]:
-    """Where the zip64 end record begins, and its counts and sizes; it has to stand before its locator at `at`."""
+    """Offset of the zip64 end record, and its counts and sizes; it must precede its locator at `at`."""
     position = at - END64.size
     record = _record(source, position, END64, END64_MAGIC)
     disk, where, disks = locator
     if record is None or where != position or disk or disks > 1:
-        raise malformed(source, "E-ZIP-END64", "the zip64 end record is not where its locator says", at=at, expected=position, found=where)
+        raise malformed(
+            source,
+            "E-ZIP-END64",
+            "the zip64 end record is not where its locator says",
+            at=at,
+            expected=position,
+            found=where,
+        )
     length, _, _, disk, first_disk, *large = record
     if length != END64.size - 12 or disk or first_disk:
         raise malformed(source, "E-ZIP-END64", "the zip64 end record is not of the plain kind", at=position)
     for number, value, limit in zip(small, large, (SATURATED16, SATURATED16, SATURATED, SATURATED), strict=True):
         if number not in (value, limit):
-            raise malformed(source, "E-ZIP-END64", "the two end records differ", at=position, expected=f"{number:,}", found=f"{value:,}")
+            raise malformed(
+                source,
+                "E-ZIP-END64",
+                "the two end records differ",
+                at=position,
+                expected=f"{number:,}",
+                found=f"{value:,}",
+            )
     return position, large
 
 
 def entries(source: Source, start: int, count: int, size: int) -> Iterator[Listed]:
-    """The directory's entries in order, each checked by itself."""
+    """The directory's entries in order, each validated separately."""
     data, position = source.read(start, size), 0
     for _ in range(count):
         if not data.startswith(CENTRAL_MAGIC, position) or size - position < CENTRAL.size:
@@ -126,7 +144,9 @@ def entries(source: Source, start: int, count: int, size: int) -> Iterator[Liste
         name, extra, comment = (data[first:last] for first, last in itertools.pairwise(ends))
         yield _listed(source, at, fields, name, extra, comment)
     if position != size:
-        raise malformed(source, "E-ZIP-DIRECTORY", f"{size - position:,} bytes follow the directory's entries", at=start + position)
+        raise malformed(
+            source, "E-ZIP-DIRECTORY", f"{size - position:,} bytes follow the directory's entries", at=start + position
+        )
 
 
 def _listed(source: Source, at: int, fields: tuple[int, ...], raw_name: bytes, extra: bytes, comment: bytes) -> Listed:
@@ -138,12 +158,28 @@ def _listed(source: Source, at: int, fields: tuple[int, ...], raw_name: bytes, e
     nbytes, compressed, local = wide
     _check_attributes(source, at, name, raw_name, extra, attributes)
     if flags & ENCRYPTED:
-        raise UnsupportedError("E-ZIP-ENCRYPTED", source.path, f"member {name!r} is encrypted", at=at, hint="Decrypt the archive first")
+        raise UnsupportedError(
+            "E-ZIP-ENCRYPTED", source.path, f"member {name!r} is encrypted", at=at, hint="Decrypt the archive first"
+        )
     if method not in (STORED, DEFLATED):
         why = f"member {name!r} is compressed by method {method}"
-        raise UnsupportedError("E-ZIP-METHOD", source.path, why, at=at, expected="0 (stored) or 8 (deflated)", hint="Pack the archive again")
+        raise UnsupportedError(
+            "E-ZIP-METHOD",
+            source.path,
+            why,
+            at=at,
+            expected="0 (stored) or 8 (deflated)",
+            hint="Pack the archive again",
+        )
     if (method == STORED and compressed != nbytes) or (name.endswith("/") and nbytes):
-        raise malformed(source, "E-ZIP-SIZE", f"member {name!r} cannot have both its sizes", at=at, expected=nbytes, found=compressed)
+        raise malformed(
+            source,
+            "E-ZIP-SIZE",
+            f"member {name!r} cannot have both its sizes",
+            at=at,
+            expected=nbytes,
+            found=compressed,
+        )
     return Listed(raw_name, name, flags, method, crc, compressed, nbytes, local, comment)
 
 
@@ -162,9 +198,17 @@ def _name(source: Source, at: int, raw: bytes, flags: int) -> str:
 def _check_attributes(source: Source, at: int, name: str, raw_name: bytes, extra: bytes, attributes: int) -> None:
     kind = stat.S_IFMT(attributes >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise UnsafeFileError("E-ZIP-LINK", source.path, f"member {name!r} is a link or a device", at=at, hint="Pack the archive without links")
+        raise UnsafeFileError(
+            "E-ZIP-LINK",
+            source.path,
+            f"member {name!r} is a link or a device",
+            at=at,
+            hint="Pack the archive without links",
+        )
     found = blocks(extra)
     if found is None:
         raise malformed(source, "E-ZIP-EXTRA", f"the extra field of member {name!r} is malformed", at=at)
     if found.get(UNICODE_PATH, b"")[5:] not in (b"", raw_name):
-        raise UnsafeFileError("E-ZIP-NAME", source.path, f"member {name!r} has a second name", at=at, hint="Pack the archive again")
+        raise UnsafeFileError(
+            "E-ZIP-NAME", source.path, f"member {name!r} has a second name", at=at, hint="Pack the archive again"
+        )

@@ -1,18 +1,18 @@
-"""Inflating a zip member: what really comes out is counted, whatever the headers say."""
+"""Zip member inflation: the actual output is measured, whatever the headers state."""
 
 from __future__ import annotations
 
 import zlib
 
-from ....runtime.errors import FormatError
-from ....runtime.source import Source
+from ....runtime.base.errors import FormatError
+from ....runtime.tensor.file import Source
 from .records import Member, malformed
 
 CHUNK = 1 << 16
 
 
 class Inflater:
-    """A deflated member from its start, read once."""
+    """A deflated member, read once from its start."""
 
     def __init__(self, source: Source, member: Member) -> None:
         self._source = source
@@ -25,7 +25,7 @@ class Inflater:
         self._crc = 0
 
     def read(self, nbytes: int) -> bytes:
-        """The next `nbytes` bytes, fewer only at the member's end, where size and checksum are compared."""
+        """The next `nbytes` bytes, fewer only at the member's end, where size and checksum are verified."""
         wanted = min(nbytes, self._member.nbytes - self._made)
         out = bytearray()
         while len(out) < wanted:
@@ -65,11 +65,20 @@ class Inflater:
 
     def _wrong(self, why: str, found: object) -> FormatError:
         member = self._member
-        return malformed(self._source, "E-ZIP-SIZE", f"member {member.name!r} {why}", at=member.offset, expected=member.nbytes, found=found)
+        return malformed(
+            self._source,
+            "E-ZIP-SIZE",
+            f"member {member.name!r} {why}",
+            at=member.offset,
+            expected=member.nbytes,
+            found=found,
+        )
 
 
 def compare(source: Source, member: Member, crc: int) -> None:
     """FormatError when a member's checksum is not `crc`."""
     if crc != member.crc:
         why, hint = f"member {member.name!r} is damaged: its CRC-32 differs", "Fetch or save the file again"
-        raise malformed(source, "E-ZIP-CRC", why, at=member.offset, expected=f"{member.crc:08x}", found=f"{crc:08x}", hint=hint)
+        raise malformed(
+            source, "E-ZIP-CRC", why, at=member.offset, expected=f"{member.crc:08x}", found=f"{crc:08x}", hint=hint
+        )

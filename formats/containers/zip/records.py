@@ -1,25 +1,31 @@
-"""The records of a zip archive, and what reading and writing have to agree on about members."""
+"""Zip records, and the rules for members that reader and writer share."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
 
-from ....runtime.errors import FormatError
-from ....runtime.source import Source
+from ....runtime.base.errors import FormatError
+from ....runtime.tensor.file import Source
 
 LOCAL = struct.Struct("<4s5H3I2H")
 CENTRAL = struct.Struct("<4s6H3I5H2I")
 END = struct.Struct("<4s4H2IH")
 END64 = struct.Struct("<4sQ2H2I4Q")
 LOCATOR = struct.Struct("<4sIQI")
-LOCAL_MAGIC, CENTRAL_MAGIC, END_MAGIC, END64_MAGIC, LOCATOR_MAGIC = b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\6\6", b"PK\6\7"
+LOCAL_MAGIC, CENTRAL_MAGIC, END_MAGIC, END64_MAGIC, LOCATOR_MAGIC = (
+    b"PK\3\4",
+    b"PK\1\2",
+    b"PK\5\6",
+    b"PK\6\6",
+    b"PK\6\7",
+)
 DESCRIPTOR_MAGIC = b"PK\7\x08"
 STORED, DEFLATED = 0, 8
 ENCRYPTED, STREAMED, UTF8 = 0x2041, 0x8, 0x800
 ZIP64, UNICODE_PATH = 0x0001, 0x7075
 SATURATED, SATURATED16 = 0xFFFFFFFF, 0xFFFF
-"""What a field holds whose number stands in a zip64 record."""
+"""Value of a field whose number is in a zip64 record."""
 MAX_MEMBERS = 100_000
 
 
@@ -47,14 +53,21 @@ class Member:
 
 
 def malformed(
-    source: Source, code: str, why: str, *, at: int, expected: object = None, found: object = None, hint: str = "Fetch or pack the archive again"
+    source: Source,
+    code: str,
+    why: str,
+    *,
+    at: int,
+    expected: object = None,
+    found: object = None,
+    hint: str = "Fetch or pack the archive again",
 ) -> FormatError:
-    """The error for an archive that breaks its own rules at byte `at`."""
+    """The error for a malformed archive at byte `at`."""
     return FormatError(code, source.path, why, at=at, expected=expected, found=found, hint=hint)
 
 
 def why_unsafe(name: str) -> str | None:
-    """What is wrong with a member's name that could lead out of a folder it is unpacked to, None when nothing is."""
+    """What is wrong with a member's name that could escape the extraction folder, or None."""
     faults = (
         (not name, "is empty"),
         ("\0" in name, "has a NUL byte"),
@@ -66,7 +79,7 @@ def why_unsafe(name: str) -> str | None:
 
 
 def blocks(extra: bytes) -> dict[int, bytes] | None:
-    """An extra field's blocks by number, None when it is malformed. Up to three bytes of padding may follow the blocks."""
+    """Blocks of an extra field by number, or None if malformed. Up to three bytes of padding may follow the blocks."""
     found: dict[int, bytes] = {}
     position = 0
     while len(extra) - position >= 4:
@@ -80,7 +93,7 @@ def blocks(extra: bytes) -> dict[int, bytes] | None:
 
 
 def widened(values: tuple[int, ...], extra: bytes) -> tuple[int, ...] | None:
-    """32-bit numbers with the saturated ones taken from the zip64 block, in its order; None when it lacks one or is malformed."""
+    """32-bit fields, saturated ones replaced from the zip64 block in order; None if it is missing or malformed."""
     if SATURATED not in values:
         return values
     block = (blocks(extra) or {}).get(ZIP64, b"")

@@ -1,4 +1,5 @@
-"""Encoders of MXFP4 and NVFP4: a scale from the largest magnitude, then the nearest of 16 values. Source: ggml-quants.c, ggml-impl.h."""
+"""Encoders of MXFP4 and NVFP4: a scale from the largest magnitude, then the nearest of 16 values. Source:
+ggml-quants.c, ggml-impl.h."""
 
 from __future__ import annotations
 
@@ -6,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, bits, from_bits, gather, load, room, select, splat, store, to_int
-from ..fp4 import VALUES, ue4m3_half
-from .fields import put_nibbles
-from .lanes import lane_encoder
-from .search import extreme
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.vector import LANES, bits, from_bits, gather, load, select, splat, stack_array, store, to_int
+from ..layout.value_tables import E2M1, ue4m3_half
+from .simd.block_per_lane import lane_encoder
+from .simd.packed_fields import put_nibbles
+from .simd.scale_search import extreme
 
 SMALLEST = -149
 _UE4M3 = ue4m3_half()
 
 
 def _rounds_up() -> np.ndarray:
-    """For each binade from ``2**-149``, the bits of its first float whose base-2 logarithm rounds to the next integer in float32."""
+    """For each binade from ``2**-149``, the bits of its first float whose base-2 logarithm rounds to the next integer
+    in float32."""
     powers = np.arange(SMALLEST + 1, 129, dtype=np.float32)
     gaps = (powers.astype(np.float64) - np.nextafter(powers, np.float32(-1000))) / 2
     exact = np.exp2(powers - np.where(powers == 0, 0, gaps))
@@ -36,9 +38,9 @@ def _put_codes(x: Any, at: int, count: int, scale: Any, codes: Any) -> None:
     """The first of the 16 values that is nearest to each element."""
     for i in range(at, at + count):
         element = load(x, i * LANES)
-        found, best = splat(np.int32(0)), abs(np.float32(VALUES[0]) * scale - element)
+        found, best = splat(np.int32(0)), abs(np.float32(E2M1[0]) * scale - element)
         for k in range(1, 16):
-            error = abs(np.float32(VALUES[k]) * scale - element)
+            error = abs(np.float32(E2M1[k]) * scale - element)
             closer = error < best
             found, best = select(closer, k, found), select(closer, error, best)
         store(codes, i * LANES, found)
@@ -57,7 +59,7 @@ def _floor_log2(value: Any) -> Any:
 
 @inner
 def _mxfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    codes = room(np.int32, 32)
+    codes = stack_array(np.int32, 32)
     _, largest = extreme(x, 0, 32)
     exponent = select(largest > 0, _floor_log2(largest) + 125, 0) & 255
     scale = select(exponent < 2, select(exponent == 0, 0x00200000, 0x00400000), (exponent - 1) << 23)
@@ -83,7 +85,7 @@ def _to_ue4m3(value: Any) -> Any:
 
 @inner
 def _nvfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    codes = room(np.int32, 64)
+    codes = stack_array(np.int32, 64)
     for group in range(4):
         _, largest = extreme(x, 16 * group, 16)
         scale = _to_ue4m3(largest / np.float32(6))

@@ -1,4 +1,5 @@
-"""Encoders of IQ1_S and IQ1_M: the best split of a group into low, middle and high elements, then the lattice. Source: ggml-quants.c."""
+"""Encoders of IQ1_S and IQ1_M: the best split of a group into low, middle and high elements, then the lattice. Source:
+ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, no_lane, room, select, splat, store, to_int
-from .fields import put_half
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.ggml_rounding import clamp, nearest, to_f16
+from ....runtime.simd.vector import LANES, gather, load, no_lane, select, splat, stack_array, store, to_int
 from .iq1_split import DOWN, LOWEST, UP, point_sums, prefix_sums, rank, snap, split_codes, weigh
-from .lanes import lane_encoder
-from .rounding import clamp, nearest, to_half
-from .search import square_sum
+from .simd.block_per_lane import lane_encoder
+from .simd.packed_fields import put_half
+from .simd.scale_search import square_sum
 
 TINY_S, TINY_M = 1e-12, 1e-7
 HALF_UP = tuple(UP[i] * UP[i] - UP[i + 1] * UP[i + 1] for i in range(2))
@@ -47,10 +48,10 @@ def _best_split(sum_x: Any, sum_w: Any, count: int, scale: Any) -> Any:
 
 @inner
 def _iq1_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, ranks = room(np.float32, 32), room(np.int32, 32)
-    sum_x, sum_w = room(np.float32, 33), room(np.float32, 33)
-    codes, heads = room(np.int32, 4), room(np.int32, 8)
-    scales, downs = room(np.float32, 8), room(np.int32, 8)
+    weights, ranks = stack_array(np.float32, 32), stack_array(np.int32, 32)
+    sum_x, sum_w = stack_array(np.float32, 33), stack_array(np.float32, 33)
+    codes, heads = stack_array(np.int32, 4), stack_array(np.int32, 8)
+    scales, downs = stack_array(np.float32, 8), stack_array(np.int32, 8)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
@@ -83,7 +84,7 @@ def _iq1_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
     empty = maximum == 0
     d = maximum / np.float32(15)
     inverse = 1.0 / d
-    put_half(y, 0, select(empty, 0, to_half(d * np.float32(1.125))))
+    put_half(y, 0, select(empty, 0, to_f16(d * np.float32(1.125))))
     for group in range(8):
         code = clamp(nearest(0.5 * (inverse * load(scales, group * LANES) - 1.0)), np.float32(0), np.float32(7))
         tail = select(empty, 0, (to_int(code) | load(downs, group * LANES)) << 12)
@@ -92,9 +93,14 @@ def _iq1_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _half_terms(sum_x: Any, sum_w: Any, low: int, high: int, top: Any, squares: Any) -> Any:
-    """A half's weighted sums of value times element, and of value squared; levels are one apart, the highest is `top`."""
+    """A half's weighted sums of value times element, and of value squared; levels are one apart, the highest is
+    `top`."""
     sum_qx = load(sum_x, 16 * LANES) * top - (load(sum_x, low * LANES) + load(sum_x, high * LANES))
-    sum_q2 = load(sum_w, 16 * LANES) * top * top + load(sum_w, low * LANES) * squares[0] + load(sum_w, high * LANES) * squares[1]
+    sum_q2 = (
+        load(sum_w, 16 * LANES) * top * top
+        + load(sum_w, low * LANES) * squares[0]
+        + load(sum_w, high * LANES) * squares[1]
+    )
     return sum_qx, sum_q2
 
 
@@ -123,10 +129,10 @@ def _best_halves(first: Any, second: Any, scale: Any) -> Any:
 
 @inner
 def _iq1_m(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, ranks = room(np.float32, 16), room(np.int32, 16)
-    first = (room(np.float32, 17), room(np.float32, 17))
-    second = (room(np.float32, 17), room(np.float32, 17))
-    codes, scales, choices = room(np.int32, 32), room(np.float32, 16), room(np.int32, 16)
+    weights, ranks = stack_array(np.float32, 16), stack_array(np.int32, 16)
+    first = (stack_array(np.float32, 17), stack_array(np.float32, 17))
+    second = (stack_array(np.float32, 17), stack_array(np.float32, 17))
+    codes, scales, choices = stack_array(np.int32, 32), stack_array(np.float32, 16), stack_array(np.int32, 16)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(16):
@@ -157,13 +163,24 @@ def _iq1_m(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 
 @inner
-def _put_iq1_m(x: Any, importance: Any, mean: Any, weights: Any, places: Any, codes: Any, scales: Any, choices: Any, maximum: Any, y: Any) -> None:
+def _put_iq1_m(
+    x: Any,
+    importance: Any,
+    mean: Any,
+    weights: Any,
+    places: Any,
+    codes: Any,
+    scales: Any,
+    choices: Any,
+    maximum: Any,
+    y: Any,
+) -> None:
     """Quantize the scales of the groups, fit the block's scale to what they became, and write the block."""
     empty = maximum == 0
     d = maximum / np.float32(15)
     inverse = 1.0 / d
     sum_qx, sum_q2 = splat(np.float32(0)), splat(np.float32(0))
-    words = room(np.int32, 4)
+    words = stack_array(np.int32, 4)
     words[:] = 0
     for group in range(16):
         pair = codes[2 * group * LANES : (2 * group + 2) * LANES]
@@ -181,7 +198,7 @@ def _put_iq1_m(x: Any, importance: Any, mean: Any, weights: Any, places: Any, co
         shifts = select(empty, 0, ((choice & 2) << 2) | ((choice & 1) << 7))
         store(y, (32 + group) * LANES, (low >> 8) | ((high >> 8) << 4) | shifts)
     d = select(sum_q2 > 0, sum_qx / sum_q2, d)
-    half = select(empty, 0, to_half(d * np.float32(1.1125)))
+    half = select(empty, 0, to_f16(d * np.float32(1.1125)))
     for word in range(4):
         put_half(y, 48 + 2 * word, load(words, word * LANES) | (((half >> 4 * word) & 15) << 12))
 

@@ -1,7 +1,9 @@
-"""What the encoders of IQ1_S and IQ1_M share: splits of a group into low, middle and high elements, and the lattice. Source: ggml-quants.c.
+"""What the encoders of IQ1_S and IQ1_M share: splits of a group into low, middle and high elements, and the lattice.
+Source: ggml-quants.c.
 
-A split is found exactly: with the elements in rising order, prefix sums give the error of every pair of boundaries. Each of the three levels
--1, 0, 1 is shifted up or down by an eighth; IQ1_M chooses the shift for each half of its groups.
+A split is found exactly: with the elements in rising order, prefix sums give the error of every pair of boundaries.
+Each of the three levels -1, 0, 1 is shifted up or down by an eighth; IQ1_M chooses the shift for each half of its
+groups.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, any_lane, gather, load, room, select, splat, sqrt, store
-from ..iq1 import DELTA
-from .lattice import TERMS, nearest_of_three
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.vector import LANES, any_lane, gather, load, select, splat, sqrt, stack_array, store
+from ..layout.value_tables import IQ1_DELTA
+from .simd.lattice_search import TERMS, nearest_of_three
 
-UP = (np.float32(-1 + DELTA), np.float32(DELTA), np.float32(1 + DELTA))
-DOWN = (np.float32(-1 - DELTA), np.float32(-DELTA), np.float32(1 - DELTA))
+UP = (np.float32(-1 + IQ1_DELTA), np.float32(IQ1_DELTA), np.float32(1 + IQ1_DELTA))
+DOWN = (np.float32(-1 - IQ1_DELTA), np.float32(-IQ1_DELTA), np.float32(1 - IQ1_DELTA))
 LOWEST = np.float32(np.finfo(np.float32).min)
 
 
@@ -26,7 +28,11 @@ def weigh(x: Any, importance: Any, at: int, count: int, mean: Any, weights: Any)
     magnitude = abs(load(x, at * LANES))
     for i in range(count):
         element = load(x, (at + i) * LANES)
-        weight = load(importance, (at + i) * LANES) * sqrt(mean + element * element) if importance.size else element * element
+        weight = (
+            load(importance, (at + i) * LANES) * sqrt(mean + element * element)
+            if importance.size
+            else element * element
+        )
         store(weights, i * LANES, weight)
         magnitude = select(magnitude > abs(element), magnitude, abs(element))
     return magnitude
@@ -46,9 +52,11 @@ def rank(x: Any, at: int, count: int, ranks: Any) -> None:
 
 
 @inner
-def prefix_sums(x: Any, weights: Any, ranks: Any, at: int, first: int, last: int, count: int, sum_x: Any, sum_w: Any) -> None:
+def prefix_sums(
+    x: Any, weights: Any, ranks: Any, at: int, first: int, last: int, count: int, sum_x: Any, sum_w: Any
+) -> None:
     """Sums over the elements ``[first, last)`` of a group among its `count` in rising order, before each place."""
-    sorted_x, sorted_w, here = room(np.float32, 32), room(np.float32, 32), room(np.int32, 32)
+    sorted_x, sorted_w, here = stack_array(np.float32, 32), stack_array(np.float32, 32), stack_array(np.int32, 32)
     for i in range(count):
         store(sorted_x, i * LANES, splat(np.float32(0)))
         store(sorted_w, i * LANES, splat(np.float32(0)))
@@ -79,7 +87,8 @@ def _level(choice: Any, up: Any, down: Any) -> Any:
 
 @inner
 def split_codes(ranks: Any, count: int, low: Any, high: Any, negative: Any, codes: Any) -> None:
-    """Packed codes of a split: 0 for places below `low`, 2 from `high` on, exchanged where the scale came out negative."""
+    """Packed codes of a split: 0 for places below `low`, 2 from `high` on, exchanged where the scale came out
+    negative."""
     for point in range(count // 8):
         packed = splat(np.int32(0))
         for i in range(8):
@@ -96,8 +105,8 @@ def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up
     place = gather(places, load(codes, point * LANES))
     strayed = active & (place < 0)
     if any_lane(strayed):
-        wanted, ups = room(np.int32, 1), room(np.int32, 1)
-        scales, terms = room(np.float32, 1), room(np.float32, TERMS)
+        wanted, ups = stack_array(np.int32, 1), stack_array(np.int32, 1)
+        scales, terms = stack_array(np.float32, 1), stack_array(np.float32, TERMS)
         store(wanted, 0, select(strayed, -1 - place, -1))
         store(ups, 0, select(up, 1, 0))
         store(scales, 0, scale)
@@ -114,7 +123,9 @@ def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up
 
 
 @inner
-def point_sums(x: Any, weights: Any, at: int, point: int, codes: Any, up: Any, factor: Any, sum_qx: Any, sum_q2: Any) -> Any:
+def point_sums(
+    x: Any, weights: Any, at: int, point: int, codes: Any, up: Any, factor: Any, sum_qx: Any, sum_q2: Any
+) -> Any:
     """Add a point's weighted sums of value times element, and of value squared."""
     packed = load(codes, point * LANES)
     for i in range(8):

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, room, select, splat, store
-from .fields import put_half
-from .iq23 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
-from .lanes import lane_encoder
-from .rounding import to_half
-from .search import TINY, positive_scale, square_sum
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.ggml_rounding import to_f16
+from ....runtime.simd.vector import LANES, gather, load, select, splat, stack_array, store
+from .iq2_iq3 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
+from .simd.block_per_lane import lane_encoder
+from .simd.packed_fields import put_half
+from .simd.scale_search import TINY, positive_scale, square_sum
 
 TOP = 2
 TINY_S = 1e-8
@@ -20,11 +20,11 @@ TINY_S = 1e-8
 
 @inner
 def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, roots = room(np.float32, 32), room(np.float32, 32)
-    magnitudes, coarse = room(np.float32, 32), room(np.float32, 32)
-    signs, codes = room(np.int32, 4), room(np.int32, 4)
-    scales, quantized = room(np.float32, 8), room(np.int32, 8)
-    points, packed_signs = room(np.int32, 32), room(np.int32, 8)
+    weights, roots = stack_array(np.float32, 32), stack_array(np.float32, 32)
+    magnitudes, coarse = stack_array(np.float32, 32), stack_array(np.float32, 32)
+    signs, codes = stack_array(np.int32, 4), stack_array(np.int32, 4)
+    scales, quantized = stack_array(np.float32, 8), stack_array(np.int32, 8)
+    points, packed_signs = stack_array(np.int32, 32), stack_array(np.int32, 8)
     mean = square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
@@ -35,7 +35,9 @@ def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         reach = start * np.float32(TOP + 1)
         active = ~(largest < TINY) & ~(reach <= 0)
         codes[:] = 0
-        scale = lattice_scale(lattice, magnitudes, weights, roots, (32, 8, 2, TOP), (6, np.float32(0.1)), start, reach, active, 2, codes)
+        scale = lattice_scale(
+            lattice, magnitudes, weights, roots, (32, 8, 2, TOP), (6, np.float32(0.1)), start, reach, active, 2, codes
+        )
         negative = active & (scale < 0)
         scale = select(active, select(negative, -scale, scale), 0.0)
         store(scales, group * LANES, scale)
@@ -48,7 +50,7 @@ def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
         store(packed_signs, group * LANES, select(active, packed, 0))
     d = quantized_scales(scales, 8, maximum, quantized)
     empty = maximum == 0
-    put_half(y, 0, select(empty, 0, to_half(d)))
+    put_half(y, 0, select(empty, 0, to_f16(d)))
     for group in range(8):
         word = load(packed_signs, group * LANES) | (load(quantized, group * LANES) << 28)
         for byte in range(4):
@@ -57,11 +59,22 @@ def _iq2_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 
 @inner
-def _search16(x: Any, importance: Any, lattice: Any, even: bool, mean: Any, plain: Any, tiny: Any, scales: Any, codes: Any, signs: Any) -> Any:
+def _search16(
+    x: Any,
+    importance: Any,
+    lattice: Any,
+    even: bool,
+    mean: Any,
+    plain: Any,
+    tiny: Any,
+    scales: Any,
+    codes: Any,
+    signs: Any,
+) -> Any:
     """Scales, points (two for each group of 16) and bytes of signs of a block, and the largest scale."""
-    weights, roots = room(np.float32, 16), room(np.float32, 16)
-    magnitudes = room(np.float32, 16)
-    group_signs, group_codes = room(np.int32, 2), room(np.int32, 2)
+    weights, roots = stack_array(np.float32, 16), stack_array(np.float32, 16)
+    magnitudes = stack_array(np.float32, 16)
+    group_signs, group_codes = stack_array(np.int32, 2), stack_array(np.int32, 2)
     maximum = splat(np.float32(0))
     for group in range(16):
         weigh(x, importance, 16 * group, 16, mean, plain, weights, roots)
@@ -71,7 +84,19 @@ def _search16(x: Any, importance: Any, lattice: Any, even: bool, mean: Any, plai
         active = ~(largest < tiny)
         group_codes[:] = 0
         start = largest / np.float32(2 * TOP + 1)
-        scale = lattice_scale(lattice, magnitudes, weights, roots, (16, 8, 2, TOP), (9, np.float32(0.1)), start, largest, active, 0, group_codes)
+        scale = lattice_scale(
+            lattice,
+            magnitudes,
+            weights,
+            roots,
+            (16, 8, 2, TOP),
+            (9, np.float32(0.1)),
+            start,
+            largest,
+            active,
+            0,
+            group_codes,
+        )
         negative = active & (scale < 0)
         scale = select(active, select(negative, -scale, scale), 0.0)
         store(scales, group * LANES, scale)
@@ -93,13 +118,13 @@ def _put_scales(y: Any, at: int, quantized: Any) -> None:
 
 @inner
 def _iq2_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = room(np.float32, 16), room(np.int32, 16)
-    codes, signs = room(np.int32, 32), room(np.int32, 32)
+    scales, quantized = stack_array(np.float32, 16), stack_array(np.int32, 16)
+    codes, signs = stack_array(np.int32, 32), stack_array(np.int32, 32)
     mean = square_sum(x, 0, 256) / np.float32(256)
     maximum = _search16(x, importance, lattice, True, mean, splat(np.float32(0)), TINY, scales, codes, signs)
     d = quantized_scales(scales, 16, maximum, quantized)
     empty = maximum == 0
-    put_half(y, 0, select(empty, 0, to_half(d)))
+    put_half(y, 0, select(empty, 0, to_f16(d)))
     for point in range(32):
         word = load(codes, point * LANES) | ((load(signs, point * LANES) & 127) << 9)
         put_half(y, 2 + 2 * point, select(empty, 0, word))
@@ -108,12 +133,12 @@ def _iq2_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _iq2_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = room(np.float32, 16), room(np.int32, 16)
-    codes, signs = room(np.int32, 32), room(np.int32, 32)
+    scales, quantized = stack_array(np.float32, 16), stack_array(np.int32, 16)
+    codes, signs = stack_array(np.int32, 32), stack_array(np.int32, 32)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = _search16(x, importance, lattice, False, mean, np.float32(0.25) * mean, TINY_S, scales, codes, signs)
     d = quantized_scales(scales, 16, maximum, quantized)
-    put_half(y, 0, select(maximum == 0, 0, to_half(d * np.float32(0.9875))))
+    put_half(y, 0, select(maximum == 0, 0, to_f16(d * np.float32(0.9875))))
     for point in range(32):
         store(y, (2 + point) * LANES, load(codes, point * LANES))
         store(y, (34 + point) * LANES, load(signs, point * LANES))

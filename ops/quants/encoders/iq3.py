@@ -6,24 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, gather, load, room, select, splat, store
-from .fields import put_half
-from .iq23 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
-from .lanes import lane_encoder
-from .rounding import to_half
-from .search import square_sum
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.ggml_rounding import to_f16
+from ....runtime.simd.vector import LANES, gather, load, select, splat, stack_array, store
+from .iq2_iq3 import flipped, lattice_scale, make_even, quantized_scales, split_signs, weigh
+from .simd.block_per_lane import lane_encoder
+from .simd.packed_fields import put_half
+from .simd.scale_search import square_sum
 
 TOP = 7
 TINY_XXS = 1e-8
 
 
 @inner
-def _search(x: Any, importance: Any, lattice: Any, even: bool, tries: int, tiny: Any, refine: int, scales: Any, codes: Any, signs: Any) -> Any:
+def _search(
+    x: Any,
+    importance: Any,
+    lattice: Any,
+    even: bool,
+    tries: int,
+    tiny: Any,
+    refine: int,
+    scales: Any,
+    codes: Any,
+    signs: Any,
+) -> Any:
     """Scales, points (eight for each group of 32) and bytes of signs of a block, and the largest scale."""
-    weights, roots = room(np.float32, 32), room(np.float32, 32)
-    magnitudes = room(np.float32, 32)
-    group_signs, group_codes = room(np.int32, 4), room(np.int32, 8)
+    weights, roots = stack_array(np.float32, 32), stack_array(np.float32, 32)
+    magnitudes = stack_array(np.float32, 32)
+    group_signs, group_codes = stack_array(np.int32, 4), stack_array(np.int32, 8)
     mean = np.float32(2) * square_sum(x, 0, 256) / np.float32(256)
     maximum = splat(np.float32(0))
     for group in range(8):
@@ -35,7 +46,17 @@ def _search(x: Any, importance: Any, lattice: Any, even: bool, tries: int, tiny:
         group_codes[:] = 0
         start = largest / np.float32(2 * TOP + 1)
         scale = lattice_scale(
-            lattice, magnitudes, weights, roots, (32, 4, 3, TOP), (tries, np.float32(0.2)), start, largest, active, refine, group_codes
+            lattice,
+            magnitudes,
+            weights,
+            roots,
+            (32, 4, 3, TOP),
+            (tries, np.float32(0.2)),
+            start,
+            largest,
+            active,
+            refine,
+            group_codes,
         )
         negative = active & (scale < 0)
         scale = select(active, select(negative, -scale, scale), 0.0)
@@ -52,12 +73,12 @@ def _search(x: Any, importance: Any, lattice: Any, even: bool, tries: int, tiny:
 
 @inner
 def _iq3_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = room(np.float32, 8), room(np.int32, 8)
-    codes, signs = room(np.int32, 64), room(np.int32, 32)
+    scales, quantized = stack_array(np.float32, 8), stack_array(np.int32, 8)
+    codes, signs = stack_array(np.int32, 64), stack_array(np.int32, 32)
     maximum = _search(x, importance, lattice, True, 15, TINY_XXS, 0, scales, codes, signs)
     empty = maximum == 0
     d = quantized_scales(scales, 8, maximum, quantized)
-    put_half(y, 0, select(empty, 0, to_half(d * np.float32(1.0125))))
+    put_half(y, 0, select(empty, 0, to_f16(d * np.float32(1.0125))))
     for point in range(64):
         store(y, (2 + point) * LANES, select(empty, 0, load(codes, point * LANES)))
     for group in range(8):
@@ -70,11 +91,11 @@ def _iq3_xxs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _iq3_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    scales, quantized = room(np.float32, 8), room(np.int32, 8)
-    codes, signs = room(np.int32, 64), room(np.int32, 32)
+    scales, quantized = stack_array(np.float32, 8), stack_array(np.int32, 8)
+    codes, signs = stack_array(np.int32, 64), stack_array(np.int32, 32)
     maximum = _search(x, importance, lattice, False, 9, np.float32(0), 1, scales, codes, signs)
     d = quantized_scales(scales, 8, maximum, quantized)
-    put_half(y, 0, select(maximum == 0, 0, to_half(d * np.float32(1.033))))
+    put_half(y, 0, select(maximum == 0, 0, to_f16(d * np.float32(1.033))))
     for byte in range(8):
         packed = splat(np.int32(0))
         for i in range(8):
@@ -95,8 +116,8 @@ def _iq3_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 def _close_gaps(x: Any, values: Any, count: int) -> None:
     """Move the values of later groups, `count` each, over those of groups that are all zero.
 
-    libggml does not step over a group of zeros when it writes points and signs, so what follows one in its block lands 32 elements early.
-    Files are to be equal byte for byte, this included.
+    libggml does not step over a group of zeros when it writes points and signs, so what follows one in its block lands
+    32 elements early. Files are to be equal byte for byte, this included.
     """
     for lane in range(LANES):
         target = 0

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, load, room, select, splat, sqrt, store, to_int
-from ..iq4 import VALUES
-from .fields import put_half, put_nibbles
-from .lanes import lane_encoder
-from .rounding import clamp, nearest, to_half
-from .search import TINY, extreme, square_sum
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.ggml_rounding import clamp, nearest, to_f16
+from ....runtime.simd.vector import LANES, load, select, splat, sqrt, stack_array, store, to_int
+from ..layout.value_tables import IQ4_NL
+from .simd.block_per_lane import lane_encoder
+from .simd.packed_fields import put_half, put_nibbles
+from .simd.scale_search import TINY, extreme, square_sum
 
 COUNT = 32
 TRIES = 7
-LOWEST = np.float32(VALUES[0])
-MIDDLES = tuple(np.float32(low + high) / np.float32(2) for low, high in itertools.pairwise(VALUES))
+LOWEST = np.float32(IQ4_NL[0])
+MIDDLES = tuple(np.float32(low + high) / np.float32(2) for low, high in itertools.pairwise(IQ4_NL))
 
 
 @inner
@@ -26,7 +26,7 @@ def _closest(value: Any) -> Any:
     """The table's entry next to `value`, the upper one of two that are equally near; NaN gives the last."""
     found = splat(LOWEST)
     for i in range(len(MIDDLES)):
-        found = select(value < MIDDLES[i], found, np.float32(VALUES[i + 1]))
+        found = select(value < MIDDLES[i], found, np.float32(IQ4_NL[i + 1]))
     return found
 
 
@@ -78,27 +78,27 @@ def _weigh(x: Any, importance: Any, at: int, mean: Any, weights: Any) -> None:
 
 @inner
 def _iq4_nl(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, codes = room(np.float32, COUNT), room(np.int32, COUNT)
+    weights, codes = stack_array(np.float32, COUNT), stack_array(np.int32, COUNT)
     _weigh(x, importance, 0, square_sum(x, 0, COUNT) * np.float32(2 / COUNT), weights)
     scale = _scale(x, weights, 0)
     inverse = select(scale == 0, 0.0, 1.0 / scale)
     for i in range(COUNT):
         store(codes, i * LANES, _index(inverse * load(x, i * LANES)))
-    put_half(y, 0, to_half(scale))
+    put_half(y, 0, to_f16(scale))
     put_nibbles(y, 2, codes, 0, 16)
 
 
 @inner
 def _iq4_xs(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    weights, codes = room(np.float32, COUNT), room(np.int32, 256)
-    scales, quantized = room(np.float32, 8), room(np.int32, 8)
+    weights, codes = stack_array(np.float32, COUNT), stack_array(np.int32, 256)
+    scales, quantized = stack_array(np.float32, 8), stack_array(np.int32, 8)
     mean = square_sum(x, 0, 256) * np.float32(2 / 256)
     for group in range(8):
         _weigh(x, importance, COUNT * group, mean, weights)
         store(scales, group * LANES, _scale(x, weights, COUNT * group))
     largest, _ = extreme(scales, 0, 8)
     d = -largest / np.float32(32)
-    put_half(y, 0, to_half(d))
+    put_half(y, 0, to_f16(d))
     inverse = select(d == 0, 0.0, 1.0 / d)
     for group in range(8):
         code = clamp(nearest(inverse * load(scales, group * LANES)), np.float32(-32), np.float32(31))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.kernel import inner
-from ....runtime.simd import LANES, load, room, select, splat, store, to_float, to_int
-from .fields import put_half, put_pairs
-from .lanes import lane_encoder
-from .rounding import rounded, to_half
-from .search import extreme
+from ....runtime.jit.range_kernel import inner
+from ....runtime.simd.ggml_rounding import rounded, to_f16
+from ....runtime.simd.vector import LANES, load, select, splat, stack_array, store, to_float, to_int
+from .simd.block_per_lane import lane_encoder
+from .simd.packed_fields import put_half, put_pairs
+from .simd.scale_search import extreme
 
 LENGTH = 256
 LOWEST = -2147483648
@@ -22,7 +22,7 @@ def _digits(x: Any, y: Any, at: int, digits: Any) -> None:
     """Write the scale at byte `at`, and find the elements as 0, 1, 2."""
     _, magnitude = extreme(x, 0, LENGTH)
     inverse = select(magnitude == 0, 0.0, 1.0 / magnitude)
-    put_half(y, at, to_half(magnitude))
+    put_half(y, at, to_f16(magnitude))
     for i in range(LENGTH):
         digit = rounded(load(x, i * LANES) * inverse)
         store(digits, i * LANES, select(digit == LOWEST, 1, digit + 1))
@@ -30,7 +30,7 @@ def _digits(x: Any, y: Any, at: int, digits: Any) -> None:
 
 @inner
 def _tq1_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    digits = room(np.int32, LENGTH)
+    digits = stack_array(np.int32, LENGTH)
     _digits(x, y, 52, digits)
     for i in range(32):
         _put_fraction(y, i, digits, i, 32, 5)
@@ -54,7 +54,7 @@ def _put_fraction(y: Any, at: int, digits: Any, first: int, stride: int, count: 
 
 @inner
 def _tq2_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
-    digits = room(np.int32, LENGTH)
+    digits = stack_array(np.int32, LENGTH)
     _digits(x, y, 64, digits)
     put_pairs(y, 0, digits)
 

@@ -30,7 +30,8 @@ def bits(packed: Blocks) -> Blocks:
 
 
 def planes(packed: Blocks, width: int) -> Blocks:
-    """``[..., k]`` bytes to ``[..., 8 / width, k]`` numbers of `width` bits: the lowest bits of all bytes, then the next."""
+    """``[..., k]`` bytes to ``[..., 8 / width, k]`` numbers of `width` bits: the lowest bits of all bytes, then the
+    next."""
     shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
     return packed[..., None, :] >> shifts & np.uint8((1 << width) - 1)
 
@@ -41,7 +42,8 @@ def signs(packed: Blocks) -> Values:
 
 
 def even_signs(codes: npt.NDArray[np.uint32]) -> Values:
-    """7-bit sign codes ``[..., k]`` to factors ``[..., k, 8]``; the eighth sign makes the number of minus signs even."""
+    """7-bit sign codes ``[..., k]`` to factors ``[..., k, 8]``; the eighth sign makes the number of minus signs
+    even."""
     low = (codes & np.uint32(127)).astype(np.uint8)
     parity = np.bitwise_count(low) & np.uint8(1)
     return signs(low | parity << np.uint8(7))

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor import Tensor
-from ..layout.columns import Columns
-from ..layout.packed import numbers, scaled
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.tensor import Tensor
+from ..layout.packed_integers import numbers, scaled
+from ..layout.transposed_columns import Columns
 
 BITS = (4,)
 VERSIONS = ("gemm", "gemv")
@@ -33,13 +33,17 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     make = outputs_packed if version.lower() == "gemm" else inputs_packed
     found = Unpacked(f"awq {bits}-bit, " + (f"group {group}" if group > 0 else "one group a row"))
     for stem in checkpoint.stems(".qweight"):
-        parts = [f"{stem}.{part}" for part in ("qweight", "scales") + (("qzeros",) if f"{stem}.qzeros" in checkpoint.tensors else ())]
+        parts = [
+            f"{stem}.{part}"
+            for part in ("qweight", "scales") + (("qzeros",) if f"{stem}.qzeros" in checkpoint.tensors else ())
+        ]
         found.add(f"{stem}.weight", make(checkpoint, stem, group), parts)
     return found
 
 
 def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
-    """GEMM: ``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out]; without zeros the middle, 8, is zero."""
+    """GEMM: ``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out]; without zeros the
+    middle, 8, is zero."""
     packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
     inputs, words = packed.shape
     outputs = words * PER_WORD
@@ -49,6 +53,7 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     scales = Columns(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (groups, outputs), stem))
     middle = _zeros(checkpoint, stem, (groups, words))
     zeros = None if middle is None else Columns(middle)
+
     def spread(words_of_outputs: Columns, first: int, last: int) -> np.ndarray:
         """Numbers of outputs ``[first, last)``, [outputs, in or groups], from words of eight outputs."""
         low, high = first // PER_WORD, -(-last // PER_WORD)
@@ -65,7 +70,8 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
 
 
 def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
-    """GEMV: ``qweight`` [out, in / 8] in order, ``qzeros`` [out, words], ``scales`` [out, 8 * words], whose last columns are empty."""
+    """GEMV: ``qweight`` [out, in / 8] in order, ``qzeros`` [out, words], ``scales`` [out, 8 * words], whose last
+    columns are empty."""
     packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
     outputs, inputs = packed.shape[0], packed.shape[1] * PER_WORD
     size = checkpoint.group_size(inputs, group, stem)
@@ -73,13 +79,19 @@ def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     width = scales.shape[1]
     if scales.shape[0] != outputs or width % PER_WORD or width * size < inputs:
         want = f"[{outputs}, {math.ceil(inputs / size)} or more, by eights]"
-        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {stem + '.scales'!r} has another shape", expected=want, found=list(scales.shape))
+        raise checkpoint.refuse(
+            "E-PACKED-SHAPE", f"tensor {stem + '.scales'!r} has another shape", expected=want, found=list(scales.shape)
+        )
     zeros = _zeros(checkpoint, stem, (outputs, width // PER_WORD))
     groups = math.ceil(inputs / size)
 
     def rows(first: int, last: int) -> np.ndarray:
         factors = scales[first:last].numpy().astype(np.float32)[:, :groups]
-        middles = np.full_like(factors, MIDDLE) if zeros is None else numbers(zeros[first:last].numpy(), 4).astype(np.float32)[:, :groups]
+        middles = (
+            np.full_like(factors, MIDDLE)
+            if zeros is None
+            else numbers(zeros[first:last].numpy(), 4).astype(np.float32)[:, :groups]
+        )
         return scaled(numbers(packed[first:last].numpy(), 4), middles, factors, size)
 
     return computed((outputs, inputs), rows, [packed])

@@ -1,6 +1,8 @@
-"""bitsandbytes: 4-bit codes of a table with a scale for each run of values, or 8-bit integers with a scale for each row.
+"""bitsandbytes: 4-bit codes of a table with a scale for each run of values, or 8-bit integers with a scale for each
+row.
 
-Sources: Dettmers et al. 2023 (QLoRA, arXiv 2305.14314) and 2022 (LLM.int8(), arXiv 2208.07339); the library's saved states.
+Sources: Dettmers et al. 2023 (QLoRA, arXiv 2305.14314) and 2022 (LLM.int8(), arXiv 2208.07339); the library's saved
+states.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....runtime.record import dataclass
-from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor import Tensor
+from ....runtime.base.dataclass import dataclass
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.tensor import Tensor
 
 KINDS = ("nf4", "fp4")
 STATES = tuple(f".quant_state.bitsandbytes__{kind}" for kind in KINDS)
@@ -35,7 +37,11 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
         kinds[state.title] = None
         found.add(name, state.tensor(), state.names)
     for stem in eights:
-        parts = [f"{stem}.weight", f"{stem}.SCB", *(name for name in [f"{stem}.weight_format"] if name in checkpoint.tensors)]
+        parts = [
+            f"{stem}.weight",
+            f"{stem}.SCB",
+            *(name for name in [f"{stem}.weight_format"] if name in checkpoint.tensors),
+        ]
         found.add(f"{stem}.weight", rows_scaled(checkpoint, stem), parts)
     found.title = "bitsandbytes " + " and ".join([*kinds, *(["8-bit"] if eights else [])])
     return found
@@ -59,7 +65,8 @@ def rows_scaled(checkpoint: Checkpoint, stem: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of runs of values, where these are quantized themselves: ``table[code] * scale of its run + offset``."""
+    """The scales of runs of values, where these are quantized themselves:
+    ``table[code] * scale of its run + offset``."""
 
     codes: Tensor
     table: npt.NDArray[np.float32]
@@ -89,7 +96,9 @@ class State:
         self.codes = checkpoint.part(name, PLAIN)
         if self.codes.nbytes != -(-count // 2):
             why = f"tensor {name!r} does not hold {list(self.shape)} values of 4 bits"
-            raise checkpoint.refuse("E-PACKED-SHAPE", why, expected=f"{-(-count // 2):,} bytes", found=f"{self.codes.nbytes:,}")
+            raise checkpoint.refuse(
+                "E-PACKED-SHAPE", why, expected=f"{-(-count // 2):,} bytes", found=f"{self.codes.nbytes:,}"
+            )
         self.table = self._table("quant_map", 16)
         runs = -(-count // self.run)
         nested = f"{name}.nested_absmax" in checkpoint.tensors
@@ -120,7 +129,9 @@ class State:
         try:
             said = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON: {error}") from error
+            raise self.checkpoint.refuse(
+                "E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON: {error}"
+            ) from error
         if not isinstance(said, dict):
             raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON object")
         return said
@@ -134,8 +145,14 @@ class State:
 
     def _shape(self, said: Mapping[str, Any]) -> tuple[int, ...]:
         shape = said.get("shape")
-        if not isinstance(shape, list) or not 0 < len(shape) <= 8 or not all(type(length) is int and 0 < length < 1 << 40 for length in shape):
-            raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} has the shape {str(shape)[:80]}")
+        if (
+            not isinstance(shape, list)
+            or not 0 < len(shape) <= 8
+            or not all(type(length) is int and 0 < length < 1 << 40 for length in shape)
+        ):
+            raise self.checkpoint.refuse(
+                "E-PACKED-STATE", f"the state of tensor {self.name!r} has the shape {str(shape)[:80]}"
+            )
         return tuple(shape)
 
     def _table(self, part: str, length: int) -> npt.NDArray[np.float32]:
@@ -145,7 +162,9 @@ class State:
     def _nested(self, said: Mapping[str, Any], runs: int) -> Scales:
         run, offset = self._number(said, "nested_blocksize"), said.get("nested_offset")
         if not isinstance(offset, int | float) or isinstance(offset, bool) or not math.isfinite(offset):
-            raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} has nested_offset {str(offset)[:80]}")
+            raise self.checkpoint.refuse(
+                "E-PACKED-STATE", f"the state of tensor {self.name!r} has nested_offset {str(offset)[:80]}"
+            )
         of_runs = self.checkpoint.part(f"{self.name}.nested_absmax", ("f32",), (-(-runs // run),), self.name)
         return Scales(self.absmax, self._table("nested_quant_map", 256), of_runs, run, np.float32(offset))
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor import Tensor
-from ..layout.scales import Grid
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.tensor import Tensor
+from ..layout.scale_grid import Grid
 
 FLOATS = ("f8_e4m3", "f8_e5m2")
 ENDINGS = ("_scale_inv", "_scale")
-UNUSED = (".activation_scale", "_activation_scale", ".input_scale", ".input_scale_ub", ".k_scale", ".v_scale", ".output_scale")
+UNUSED = (
+    ".activation_scale",
+    "_activation_scale",
+    ".input_scale",
+    ".input_scale_ub",
+    ".k_scale",
+    ".v_scale",
+    ".output_scale",
+)
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
@@ -36,12 +44,19 @@ def blocks(checkpoint: Checkpoint, key: str) -> tuple[int, int] | None:
     if given is None:
         return None
     if len(given) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in given):
-        raise checkpoint.refuse("E-PACKED-CONFIG", f"quantization_config has {key} {str(given)[:80]}", expected="two positive numbers")
+        raise checkpoint.refuse(
+            "E-PACKED-CONFIG", f"quantization_config has {key} {str(given)[:80]}", expected="two positive numbers"
+        )
     return given[0], given[1]
 
 
 def scaled(
-    checkpoint: Checkpoint, name: str, dtypes: tuple[str, ...], scales: str, block: tuple[int, int] | None, zeros: str | None = None
+    checkpoint: Checkpoint,
+    name: str,
+    dtypes: tuple[str, ...],
+    scales: str,
+    block: tuple[int, int] | None,
+    zeros: str | None = None,
 ) -> Tensor:
     """``(weight - zero) * scale``, with one scale and zero for each block."""
     weight = checkpoint.part(name, dtypes, of=scales)

@@ -11,10 +11,10 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor import Tensor
-from ..layout.columns import Columns
-from ..layout.packed import numbers, scaled
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.tensor import Tensor
+from ..layout.packed_integers import numbers, scaled
+from ..layout.transposed_columns import Columns
 
 BITS = (2, 3, 4, 8)
 ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
@@ -25,14 +25,19 @@ RUN = 32
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
-    """``qweight`` [in * bits / 32, out], ``qzeros`` [groups, out * bits / 32], ``scales`` [groups, out] and ``g_idx`` [in] to weights [out, in]."""
+    """``qweight`` [in * bits / 32, out], ``qzeros`` [groups, out * bits / 32], ``scales`` [groups, out] and ``g_idx``
+    [in] to weights [out, in]."""
     bits = checkpoint.setting("bits", 4, among=BITS)
     offset = ZERO_OFFSETS[checkpoint.setting("checkpoint_format", "gptq", str, ZERO_OFFSETS)]
     group = checkpoint.setting("group_size", -1)
     ordered = ", act-order" if checkpoint.setting("desc_act", False, bool) else ""
     found = Unpacked(f"gptq {bits}-bit, " + (f"group {group}" if group > 0 else "one group a row") + ordered)
     for stem in checkpoint.stems(".qweight"):
-        names = [f"{stem}.{part}" for part in ("qweight", "qzeros", "scales", "g_idx") if part != "g_idx" or f"{stem}.g_idx" in checkpoint.tensors]
+        names = [
+            f"{stem}.{part}"
+            for part in ("qweight", "qzeros", "scales", "g_idx")
+            if part != "g_idx" or f"{stem}.g_idx" in checkpoint.tensors
+        ]
         found.add(f"{stem}.weight", Matrix(checkpoint, stem, bits, group, offset).tensor(), names)
     return found
 
@@ -51,8 +56,12 @@ class Matrix:
         self.group = checkpoint.group_size(self.inputs, group, stem)
         self.groups = math.ceil(self.inputs / self.group)
         self.codes = Columns(packed)
-        self.scales = Columns(checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (self.groups, self.outputs), stem))
-        self.zeros = Columns(checkpoint.part(f"{stem}.qzeros", ("i32", "u32"), (self.groups, self.outputs * bits // 32), stem))
+        self.scales = Columns(
+            checkpoint.part(f"{stem}.scales", ("f16", "bf16", "f32"), (self.groups, self.outputs), stem)
+        )
+        self.zeros = Columns(
+            checkpoint.part(f"{stem}.qzeros", ("i32", "u32"), (self.groups, self.outputs * bits // 32), stem)
+        )
         order = f"{stem}.g_idx"
         self.order = checkpoint.part(order, ("i32", "i64"), (self.inputs,)) if order in checkpoint.tensors else None
         self._of_inputs: npt.NDArray[np.intp] | None = None
@@ -61,7 +70,9 @@ class Matrix:
 
     def tensor(self) -> Tensor:
         """The weight [out, in]."""
-        return computed((self.outputs, self.inputs), self.rows, [part.tensor for part in (self.codes, self.scales, self.zeros)])
+        return computed(
+            (self.outputs, self.inputs), self.rows, [part.tensor for part in (self.codes, self.scales, self.zeros)]
+        )
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """``(code - zero) * scale`` for outputs ``[first, last)``, as float32."""
@@ -81,7 +92,9 @@ class Matrix:
                 given = self.order.numpy().astype(np.intp)
                 if given.size and not 0 <= int(given.min()) <= int(given.max()) < self.groups:
                     raise self.checkpoint.refuse(
-                        "E-PACKED-INDEX", f"tensor {self.stem + '.g_idx'!r} names groups that there are not", expected=f"0 to {self.groups - 1}",
+                        "E-PACKED-INDEX",
+                        f"tensor {self.stem + '.g_idx'!r} names groups that there are not",
+                        expected=f"0 to {self.groups - 1}",
                         found=f"{given.min()} to {given.max()}",
                     )
                 self._of_inputs = given

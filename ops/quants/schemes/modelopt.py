@@ -1,4 +1,5 @@
-"""NVIDIA's Model Optimizer: 8-bit floats with a scale, or 4-bit ones (NVFP4) with a scale of every 16 and one of the whole matrix.
+"""NVIDIA's Model Optimizer: 8-bit floats with a scale, or 4-bit ones (NVFP4) with a scale of every 16 and one of the
+whole matrix.
 
 Source: the checkpoints that it exports for Hugging Face's layout (`quant_algo` FP8 and NVFP4).
 """
@@ -7,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor import Tensor
-from ..layout.packed import numbers
-from ..layout.scales import Grid
-from .compressed import E2M1
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.tensor import Tensor
+from ..layout.packed_integers import numbers
+from ..layout.scale_grid import Grid
+from .compressed_tensors import E2M1
 from .fp8 import FLOATS, UNUSED, scaled
 
 ALGORITHMS = ("FP8", "NVFP4", "MIXED_PRECISION")

@@ -1,4 +1,5 @@
-"""MXFP4: 4-bit floats (E2M1), 32 with one 8-bit exponent, as gpt-oss stores its experts. They stay blocks: ggml has the same type.
+"""MXFP4: 4-bit floats (E2M1), 32 with one 8-bit exponent, as gpt-oss stores its experts. They stay blocks: ggml has the
+same type.
 
 Sources: OCP Microscaling Formats 1.0; the checkpoints of gpt-oss.
 """
@@ -9,11 +10,11 @@ import math
 
 import numpy as np
 
-from ....runtime.quant import block_type
-from ....runtime.scheme import Checkpoint, Scheme, Unpacked
-from ....runtime.storage import Derived
-from ....runtime.tensor import Tensor
-from ....runtime.transposed import transposed
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked
+from ....runtime.tensor.block_codec import block_type
+from ....runtime.tensor.storage import Derived
+from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.transposed import transposed
 
 BLOCK = block_type("mxfp4")
 HALF = BLOCK.block // 2
@@ -21,21 +22,25 @@ EXPONENTS = ("u8", "f8_e8m0")
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
-    """``NAME_blocks`` [experts, out, blocks, 16] and ``NAME_scales`` [experts, out, blocks] to ``NAME`` [experts, in, out]."""
+    """``NAME_blocks`` [experts, out, blocks, 16] and ``NAME_scales`` [experts, out, blocks] to ``NAME`` [experts, in,
+    out]."""
     found = Unpacked(f"mxfp4, blocks of {BLOCK.block}")
     for name in checkpoint.stems("_blocks"):
         names = [f"{name}_blocks", f"{name}_scales"]
         codes = checkpoint.part(names[0], ("u8",), of=name)
         if len(codes.shape) < 3 or codes.shape[-1] != HALF or not codes.count:
             want = f"[..., rows, blocks, {HALF}]"
-            raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {names[0]!r} has another shape", expected=want, found=list(codes.shape))
+            raise checkpoint.refuse(
+                "E-PACKED-SHAPE", f"tensor {names[0]!r} has another shape", expected=want, found=list(codes.shape)
+            )
         scales = checkpoint.part(names[1], EXPONENTS, codes.shape[:-1], name)
         found.add(name, transposed(blocks(codes, scales)), names)
     return found
 
 
 def blocks(codes: Tensor, scales: Tensor) -> Tensor:
-    """The same values as ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte in place of 2 i and 2 i + 1.
+    """The same values as ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte in
+    place of 2 i and 2 i + 1.
 
     Args:
         codes: [..., blocks of a row, 16], two in a byte.

@@ -1,0 +1,1 @@
+"""The Python API behind `import candle_convert`."""

@@ -1,0 +1,1 @@
+"""File checks: format rules, security scan and system report."""

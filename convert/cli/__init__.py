@@ -1,0 +1,1 @@
+"""The command line: the click group, options that commands share, suggestions and exit codes."""

@@ -1,0 +1,152 @@
+"""Command line: loads commands by module, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+import click
+
+from ...runtime.base import compile_progress
+from ...runtime.base.errors import Error
+from ...runtime.base.out_of_memory import check_start, shortage
+from ...runtime.base.version import __version__
+from ...runtime.plugin.discovery import COMMANDS
+from ..console.interrupt import INTERRUPTED, answer, end, stop
+from ..console.output import current
+from ..console.progress import Compiling
+from ..console.status_line import busy
+from .suggest import explain, is_path, refuse_alone, refuse_command
+
+ALIASES = {"ls": "inspect"}
+BUG = 70
+LAST_WORDS = "✗ E-MEMORY  out of memory\n".encode()
+TIMED = frozenset(("bench", "profile"))
+"""Commands whose measurements a timer would disturb."""
+PROGRAM = "candle-convert"
+
+
+class Commands(click.Group):
+    """Commands are the modules of `commands/`; words that name none are the arguments of ``convert``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS.names())
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = ALIASES.get(name, name)
+        if name not in COMMANDS:
+            return None
+        command: click.Command = COMMANDS.load(name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None:
+            if not is_path(args[0]):
+                refuse_command(args[0], (*self.list_commands(ctx), *ALIASES))
+            if len(args) == 1 and not args[0].startswith("-"):
+                refuse_alone(args[0])
+            args = ["convert", *args]
+        return super().resolve_command(ctx, args)
+
+
+EPILOG = """\b
+Examples
+  candle-convert model.pth model.safetensors
+  candle-convert inspect model.gguf
+  candle-convert scan downloads/
+"""
+
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "ignore_unknown_options": True}
+
+
+@click.command(cls=Commands, epilog=EPILOG, context_settings=SETTINGS)
+@click.version_option(__version__, prog_name=PROGRAM)
+def cli() -> None:
+    """Convert, quantize and run models: safetensors, PyTorch, GGUF, ONNX, npz.
+
+    `candle-convert IN OUT` is short for `candle-convert convert IN OUT`. Nothing from a file is ever executed.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; never returns.
+
+    What is imported lives until the end: looking through it for garbage again and again would take a tenth of the start
+    and half of the exit.
+    """
+    gc.set_threshold(400_000)
+    try:
+        answer(stop)
+        code = run(arguments)
+        answer(signal.SIG_IGN)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        end()
+    gc.freeze()
+    sys.exit(code)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    compile_progress.compiling.set(Compiling())
+    named = [word for word in words[:1] if word in COMMANDS]
+    current().reset(*named, json="--json" in words)
+    if not current().json and not {"-q", "--quiet", "--progress"} & set(words) and not set(named) & TIMED:
+        busy().start(named[0] if named else "convert")
+    try:
+        if named or len(words) > 1:
+            check_start()
+        result: Any = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+    except Error as error:
+        current().fail(error)
+        return error.exit_code
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        shown, hint = explain(error, words)
+        current().refuse(shown.format_message(), shown.show, hint)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        current().interrupted()
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        found = shortage(error)
+        return _report_bug() if found is None else _refuse(error, found)
+    finally:
+        busy().stop()
+    return result if isinstance(result, int) else 0
+
+
+def _refuse(error: Exception, found: Error) -> int:
+    """Tell that memory cannot be had, when what the command held has been let go."""
+    traceback.clear_frames(error.__traceback__)
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    gc.collect()
+    try:
+        current().fail(found)
+    except MemoryError:
+        os.write(sys.stderr.fileno(), LAST_WORDS)
+    return found.exit_code
+
+
+def _report_bug() -> int:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", errors="backslashreplace", prefix="candle-convert-", suffix=".txt", delete=False
+    ) as report:
+        report.write(f"candle-convert {__version__}, Python {sys.version}\n{sys.argv}\n{traceback.format_exc()}")
+    last = traceback.format_exc().strip().splitlines()[-1]
+    current().bug(last, report.name)
+    return BUG

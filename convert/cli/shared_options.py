@@ -1,0 +1,456 @@
+"""Command-line options shared by several commands, and their conversion to plain data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from ...runtime.base import limits
+from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.plugin import discovery
+from ..console.output import current
+from ..console.stdio import STREAM
+
+if TYPE_CHECKING:
+    from ...runtime.contract.format import ReadOptions
+    from ...runtime.ir.graph import Graph
+    from ...runtime.passes.weights.select import Select
+    from ..console.progress import Progress
+    from ..write.conversion_options import Options
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+PROGRESS_STYLES = ("auto", "bar", "plain", "json", "none")
+Decorator = Callable[[Function], Function]
+
+
+class Names(click.types.StringParamType):
+    """A name of a table, for completion; unknown names are refused later, with what is known."""
+
+    def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self.known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.known() if name.startswith(incomplete.lower())]
+
+
+def _formats() -> Iterable[str]:
+    return discovery.FORMATS.names()
+
+
+def _dtypes() -> Iterable[str]:
+    from ...runtime.tensor.dtype import DTYPES
+
+    return (*DTYPES, "auto")
+
+
+FORMAT = Names("format", _formats)
+DTYPE = Names("dtype", _dtypes)
+PATH = click.Path(readable=False)
+"""A path or hub address, completed as a file name; whether it can be read is found out when it is opened."""
+
+
+class TextPath(click.Path):
+    """A path that text or an array is written to; ``-`` is standard output, which then holds nothing else."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == STREAM:
+            current().quiet = True
+        return super().convert(value, param, ctx)
+
+
+TEXT_OUT = TextPath(readable=False)
+
+
+def _flag(attribute: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def note(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+        setattr(current(), attribute, value)
+        current().command = "-".join(ctx.command_path.split()[1:]) or ctx.info_name or ""
+
+    return note
+
+
+def _limits(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
+    if values:
+        ctx.with_resource(limits.limits(**dict(pair(value, "--limit NAME=SIZE") for value in values)))
+
+
+def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """``--max-memory`` of commands that run models, which is the limit of that name."""
+    if value is not None:
+        ctx.with_resource(limits.limits(memory=value))
+
+
+def _report(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value == STREAM:
+        raise UsageError(
+            "E-OUT-STREAM", None, "--report - would mix with the text on standard output", hint="Use --json"
+        )
+    return value
+
+
+COMMON = (
+    click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_flag("json"),
+        help="One JSON object on standard output.",
+    ),
+    click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_flag("quiet"),
+        help="Print errors only.",
+    ),
+    click.option(
+        "--limit",
+        multiple=True,
+        metavar="NAME=N",
+        expose_value=False,
+        callback=_limits,
+        help="header=256MB, time=10m, zip_ratio=200 ...",
+    ),
+)
+READING = (
+    click.option(
+        "--from", "source_format", metavar="FMT", type=FORMAT, help="Input format (default: detected by content)."
+    ),
+    click.option(
+        "--key",
+        metavar="NAME",
+        help="Key of the nested dictionary that holds the weights in a pickle (default: detected).",
+    ),
+    click.option(
+        "--allow-global",
+        multiple=True,
+        metavar="NAME",
+        help="Pickle name to read as an inert record; it is never called.",
+    ),
+    click.option("--npz-void", metavar="DTYPE", type=DTYPE, help="Dtype of npy entries of type '1-byte void'."),
+    click.option("--revision", metavar="REV", help="Revision of an hf:// repository."),
+    click.option("--offline", is_flag=True, help="hf:// from the cache only."),
+)
+PROGRESS = (
+    click.option(
+        "--progress", "progress_style", default="auto", type=click.Choice(PROGRESS_STYLES), help="Progress display."
+    ),
+)
+DEVICE = (
+    click.option("--device", metavar="DEVICE", default="cpu", help="cpu (default), cuda or cuda:N."),
+    click.option("--max-device-memory", metavar="SIZE", help="Maximum GPU memory (default: what is free)."),
+    click.option(
+        "--gpu-layers", metavar="N|auto", help="Layers that run on the GPU; auto for as many as fit (default: all)."
+    ),
+)
+PLACING = (
+    click.option("-f", "--force", is_flag=True, help="Replace an existing output."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted run."),
+    click.option("--dry-run", is_flag=True, help="Show the plan with sizes, memory and disk; write nothing."),
+    click.option(
+        "--verify",
+        default="sample",
+        type=click.Choice(["none", "sample", "full"]),
+        help="How much of the output is read back and compared.",
+    ),
+    click.option("--max-memory", default="2GiB", metavar="SIZE", help="Maximum memory for data (default 2GiB)."),
+    click.option("--threads", type=click.IntRange(1), help="Writer threads (default: the number of cores, at most 4)."),
+    *PROGRESS,
+)
+SHARDING = (
+    click.option(
+        "--shard-size",
+        "--split-max-size",
+        "--max-shard-size",
+        metavar="SIZE",
+        help="Maximum size of an output file: 5GB.",
+    ),
+    click.option(
+        "--shard-tensors", type=click.IntRange(1), metavar="N", help="Maximum number of tensors in an output file."
+    ),
+)
+CHOOSING = (
+    click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches."),
+    click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches."),
+    click.option(
+        "--rename", multiple=True, metavar="RE=REPL", help="Rename by regular expression: 'model\\.(.*)=\\1'."
+    ),
+    click.option(
+        "--map", "map_file", metavar="FILE.toml", type=PATH, help="Rename tensors by a TOML table of old = new."
+    ),
+)
+ALLOW_OVERFLOW = click.option(
+    "--allow-overflow",
+    is_flag=True,
+    help="Write tensors even if over 0.1 % of their elements exceed the range of the new dtype.",
+)
+WEIGHTS_ONLY = click.option(
+    "--weights-only", is_flag=True, help="Write the tensors even if OUT cannot express the model's architecture."
+)
+VALUES = (
+    click.option(
+        "--dtype",
+        "--outtype",
+        metavar="DTYPE",
+        type=DTYPE,
+        help="Dtype of float weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits).",
+    ),
+    click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Dtype of weights whose name matches."),
+    click.option(
+        "--keep-quantized/--no-keep-quantized",
+        default=None,
+        help="Keep GPTQ, AWQ, bitsandbytes ... weights as stored, or dequantize them.",
+    ),
+    click.option(
+        "--nan",
+        default="error",
+        type=click.Choice(["error", "warn", "keep"]),
+        help="How to treat NaN in a cast weight.",
+    ),
+    ALLOW_OVERFLOW,
+    WEIGHTS_ONLY,
+    click.option(
+        "--tied",
+        default="clone",
+        type=click.Choice(["clone", "dedupe", "error"]),
+        help="How to treat names that share storage.",
+    ),
+)
+MERGING = (
+    click.option(
+        "--lora",
+        multiple=True,
+        metavar="DIR[:STRENGTH]",
+        type=PATH,
+        help="Merge a LoRA adapter of PEFT into the weights (repeatable).",
+    ),
+)
+GRAPHS = (
+    click.option(
+        "--external-data",
+        default="auto",
+        type=click.Choice(["auto", "never", "always"]),
+        help="Write ONNX tensors to separate files.",
+    ),
+    click.option(
+        "--opset",
+        type=click.IntRange(1),
+        metavar="N",
+        help="ONNX opset to write (default: the lowest that fits, at least 17).",
+    ),
+)
+CARRYING = (
+    click.option("--metadata", multiple=True, metavar="K=V", help="Set a metadata key."),
+    click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),
+    click.option(
+        "--tokenizer", metavar="DIR", type=PATH, help="Copy tokenizer and config files from another directory."
+    ),
+    click.option("--no-tokenizer", is_flag=True, help="Do not copy tokenizer and config files."),
+    click.option("--chat-template", metavar="FILE", type=PATH, help="Read the chat template from a file."),
+)
+OUTPUT = (
+    click.option("-t", "--to", metavar="FMT", type=FORMAT, help="Output format (default: by the suffix of OUT)."),
+    click.option(
+        "--report", metavar="FILE.json", type=PATH, callback=_report, help="Also write the JSON report to a file."
+    ),
+)
+
+
+def options(*groups: Sequence[Decorator[Any]]) -> Decorator[Any]:
+    """A decorator that adds groups of options, the common ones included, in the order given."""
+
+    def add(function: Function) -> Function:
+        for option in reversed([option for group in (*groups, COMMON) for option in group]):
+            function = option(function)
+        return function
+
+    return add
+
+
+def pair(text: str, form: str) -> tuple[str, str]:
+    """The two sides of the last ``=`` of an option's value."""
+    left, equals, right = text.rpartition("=")
+    if not equals or not left:
+        raise UsageError("E-OPTION", None, f"{text!r} is not of the form {form}")
+    return left, right
+
+
+def read_options(values: dict[str, Any]) -> ReadOptions:
+    """The reading options among a command's values."""
+    from ...runtime.contract.format import ReadOptions
+
+    return ReadOptions(values["key"], frozenset(values["allow_global"]), values["npz_void"])
+
+
+def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True, dequantized: bool = True) -> Graph:
+    """Open an input as the reading options say, and show its notes; nodes `upgraded` to the newest opset or as the file
+    has them.
+
+    Weights of models that were quantized elsewhere are `dequantized`, or as the file has them too.
+    """
+    from ..open.open_model import open_model
+
+    graph = open_model(
+        path,
+        read_options(values),
+        format=values["source_format"],
+        revision=values["revision"],
+        offline=values["offline"],
+        upgraded=upgraded,
+        dequantized=dequantized,
+    )
+    current().warn(graph.notes)
+    return graph
+
+
+def template(path: str) -> str:
+    """The text of a chat template's file."""
+    from ...runtime.tensor.file import Source
+
+    source = Source(path)
+    source.budget.charge(source.size, path)
+    try:
+        return source.read(0, source.size).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnsupportedError("E-TEMPLATE-TEXT", path, "the template is not UTF-8", at=error.start) from error
+
+
+def progress(values: dict[str, Any]) -> Progress:
+    """The progress display that was asked for; none of its own accord in quiet and JSON mode."""
+    from ..console.progress import of
+
+    style = values["progress_style"]
+    silent = current().quiet or current().json
+    return of("none" if silent and style == "auto" else style)
+
+
+def device(values: dict[str, Any]) -> dict[str, Any]:
+    """Where a model runs, as options of `Session`.
+
+    Raises UsageError for invalid options, and UnsupportedError if the device does not exist, before
+    anything is opened.
+    """
+    name, memory, layers = values["device"], values["max_device_memory"], values["gpu_layers"]
+    if name == "cpu":
+        if memory is not None or layers is not None:
+            raise UsageError("E-OPTION", None, "--max-device-memory and --gpu-layers need --device cuda")
+        return {"device": name}
+    if layers is not None and layers != "auto" and not layers.isdecimal():
+        raise UsageError(
+            "E-OPTION", None, f"--gpu-layers {layers} is not a number of layers", expected="a number or auto"
+        )
+    from ...runtime.cuda.device.device import device_index
+
+    device_index(name)
+    return {
+        "device": name, "device_memory": None if memory is None else limits.size(memory),
+        "gpu_layers": layers if layers in (None, "auto") else int(layers),
+    }  # fmt: skip
+
+
+def convert_options(values: dict[str, Any]) -> Options:
+    """All writing options as plain data; those that a command does not have keep their defaults."""
+    from ..write.conversion_options import Options
+
+    return Options(
+        to=values.get("to"),
+        source_format=values["source_format"],
+        read=read_options(values),
+        dtype=values.get("dtype"),
+        tensor_types=tuple(pair(text, "RE=DTYPE") for text in values.get("tensor_type", ())),
+        select=selection(values),
+        shard_nbytes=None if values.get("shard_size") is None else limits.size(values["shard_size"]),
+        shard_tensors=values.get("shard_tensors"),
+        external_data=values.get("external_data", "auto"),
+        opset=values.get("opset"),
+        metadata=_metadata(values),
+        nan=values.get("nan", "error"),
+        allow_overflow=values.get("allow_overflow", False),
+        weights_only=values.get("weights_only", False),
+        tied=values.get("tied", "clone"),
+        verify=values["verify"],
+        keep_quantized=values.get("keep_quantized"),
+        lora=tuple(values.get("lora", ())),
+        attachments=not values.get("no_tokenizer", False),
+        tokenizer=values.get("tokenizer"),
+        chat_template=values.get("chat_template"),
+        force=values["force"],
+        resume=values["resume"],
+        max_memory=limits.size(values["max_memory"]),
+        threads=values["threads"],
+        revision=values["revision"],
+        offline=values["offline"],
+    )
+
+
+def selection(values: dict[str, Any]) -> Select:
+    """Which tensors, under which names."""
+    from ...runtime.passes.weights.select import Select
+
+    split = [pair(text, "RE=REPL") for text in values.get("rename", ())]
+    return Select(values.get("include", ()), values.get("exclude", ()), tuple(split), _map(values.get("map_file")))
+
+
+def _map(path: str | None) -> tuple[tuple[str, str], ...]:
+    if path is None:
+        return ()
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError("E-MAP", path, f"is not a TOML table: {error}") from error
+    if not all(isinstance(value, str) for value in table.values()):
+        raise UsageError(
+            "E-MAP", path, "has values that are not names", hint='One line per tensor: "old.name" = "new.name"'
+        )
+    return tuple(table.items())
+
+
+def _metadata(values: dict[str, Any]) -> dict[str, object]:
+    metadata: dict[str, object] = {}
+    path = values.get("metadata_file")
+    if path is not None:
+        import json
+
+        try:
+            with open(path, encoding="utf-8") as file:
+                metadata.update(json.load(file))
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError("E-METADATA-FILE", path, f"is not a JSON object: {error}") from error
+    for text in values.get("metadata", ()):
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError("E-OPTION", None, f"{text!r} is not of the form KEY=VALUE")
+        metadata[key] = value
+    return metadata
+
+
+def refuse_report(values: dict[str, Any]) -> None:
+    """UnsafeFileError where the file of ``--report`` exists, before anything is done."""
+    if values.get("report") is not None:
+        from ..console.atomic_replace import refuse_existing
+
+        refuse_existing(values["report"], force=values["force"])
+
+
+def write_report(path: str | None, payload: dict[str, Any]) -> None:
+    """Write the JSON object of ``--report``."""
+    if path is not None:
+        import json
+
+        from ..console.atomic_replace import replacing
+
+        with replacing(path, force=True) as file:
+            file.write(
+                (json.dumps(payload, ensure_ascii=False, indent=2) + os.linesep).encode("utf-8", "backslashreplace")
+            )

@@ -1,0 +1,155 @@
+"""``quantize`` for networks: calibration data, passes, output loss, and the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...runtime.base.errors import Error, UsageError, printable
+from ...runtime.base.limits import size
+from ...runtime.base.units import counted
+from ...runtime.ir.graph import Graph
+from ...runtime.passes.pattern.replace_nodes import graphs
+from ...runtime.passes.precision.half import F16_MAX
+from ..cli import shared_options
+from ..console.output import current, human_size, notes_json
+from ..quantize.network import calibrate, network_options, quantize_network
+from ..quantize.network.loss import Loss, losses, random_inputs
+from ..write.plan_report import plan_json, report_json, show_plan, show_report
+
+MEASURED = 16
+"""Samples that the loss is measured on at most."""
+POOR = 10.0
+"""Decibels below which outputs are hardly the original's."""
+SHOWN = 10
+"""Lines of a list on the screen."""
+
+
+def quantize(graph: Graph, source: str, output: str, type_name: str | None, values: dict[str, Any]) -> None:
+    """Quantize the network `graph`, opened from `source`, and write it."""
+    from ..open.open_model import open_model
+    from ..write.plan import plan_graph
+    from ..write.shard import refuse_inputs
+
+    request = network_options.request(type_name, values)
+    options = shared_options.read_options(values)
+    before = quantize_network.simplified(
+        open_model(
+            source, options, format=values["source_format"], revision=values["revision"], offline=values["offline"]
+        )
+    )
+    quantize_network.simplified(graph)
+    data, ranges = _calibrated(graph, values)
+    allowed = size(values["max_memory"])
+    if request.type == "f16":
+        request = dataclasses.replace(request, wide=_too_wide(before, allowed))
+    outcome = quantize_network.quantize(graph, request, ranges)
+    found, why = _measured(before, graph, data, allowed)
+    payload = {
+        "type": request.type,
+        "kind": request.kind,
+        **outcome.to_json(),
+        "loss": [loss.to_json() for loss in found],
+        "not_measured": why,
+    }
+    _show(outcome, found, why)
+    made = plan_graph(graph, Path(output), shared_options.convert_options({**values, "tensor_type": ()}), [source])
+    made.fingerprint = hashlib.sha256(f"{made.fingerprint} {request!r} {sorted(ranges.items())!r}".encode()).hexdigest()
+    refuse_inputs(made)
+    _run_plan(made, payload, values)
+
+
+def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, quantize_network.Ranges]:
+    """Path of the samples, None without samples, and the ranges of activations."""
+    calib = values["calib"]
+    if calib is None:
+        return None, {}
+    saved = str(calib).lower().endswith(".json")
+    seen = calibrate.read(calib) if saved else calibrate.calibrate(graph, calibrate.samples(calib, graph), told=_told)
+    made = {value.name for inner in graphs(graph) for node in inner.nodes for value in node.outputs} | {
+        value.name for value in graph.inputs
+    }
+    ranges = {name: span for name, span in seen.ranges(values["method"]).items() if name in made}
+    if not ranges:
+        raise UsageError(
+            "E-CALIB-DATA",
+            calib,
+            "has no ranges for the values of this network",
+            hint="Run calibrate on the model to be quantized",
+        )
+    return None if saved else calib, ranges
+
+
+def _too_wide(graph: Graph, allowed: int) -> frozenset[str]:
+    """Values that overflow f16 on random inputs; none if such inputs cannot be generated or memory does not suffice,
+    which the loss says."""
+    if sum(inner.nbytes for inner in graphs(graph)) > allowed:
+        return frozenset()
+    try:
+        seen = calibrate.calibrate(graph, random_inputs(graph)).seen
+    except Error:
+        return frozenset()
+    return frozenset(name for name, one in seen.items() if max(-one.low, one.high) > F16_MAX)
+
+
+def _told(count: int) -> None:
+    if count & (count - 1) == 0:
+        current().say(f" calibrate {counted(count, 'sample')}")
+
+
+def _measured(before: Graph, after: Graph, data: str | None, allowed: int) -> tuple[list[Loss], str | None]:
+    """The loss on data, else on made-up inputs; without one, why."""
+    need = sum(inner.nbytes for graph in (before, after) for inner in graphs(graph))
+    if need > allowed:
+        return [], f"the weights of both networks are {need:,} bytes, --max-memory allows {allowed:,}"
+    try:
+        inputs = random_inputs(before) if data is None else itertools.islice(calibrate.samples(data, before), MEASURED)
+        return losses(before, after, inputs), None
+    except Error as error:
+        return [], f"{error.why}"
+
+
+def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None) -> None:
+    say = current().say
+    ratio = outcome.before / max(outcome.after, 1)
+    say(
+        f" quantize {counted(len(outcome.weights), 'weight')} · {human_size(outcome.before)} to "
+        f"{human_size(outcome.after)} ({ratio:.1f}x smaller)"
+    )
+    for item in outcome.kept[:SHOWN]:
+        say(f" kept     {item.operator} {printable(item.node)}: {item.why}")
+    if len(outcome.kept) > SHOWN:
+        say(f" kept     {len(outcome.kept) - SHOWN} more; --json lists all")
+    for loss in found[:SHOWN]:
+        decibels = "equal" if math.isinf(loss.snr_db) and loss.snr_db > 0 else f"SNR {loss.snr_db:.1f} dB"
+        say(f" loss     {printable(loss.name)}: {decibels}, max abs {loss.max_abs:.3g}")
+    if len(found) > SHOWN:
+        say(f" loss     {len(found) - SHOWN} outputs more; --json lists all")
+    if any(loss.snr_db < POOR for loss in found):
+        say(" loss     is large: skip nodes with --exclude-nodes, or use another type; random inputs may be misleading")
+    if why is not None:
+        say(f" loss     not measured: {printable(why)}")
+
+
+def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> None:
+    from ..write.pipeline import execute
+
+    show_plan(made)
+    if values["dry_run"]:
+        current().warn(made.graph.notes)
+        current().say(" nothing written")
+        current().emit({**plan_json(made), **payload, "warnings": notes_json(made.graph.notes)})
+        return
+    shared_options.refuse_report(values)
+    current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
+    report = execute(made, shared_options.progress(values))
+    show_report(report, made)
+    full = {**report_json(report, made), **payload} if current().json or values["report"] else {}
+    shared_options.write_report(values["report"], full)
+    current().emit(full)

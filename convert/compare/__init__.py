@@ -1,0 +1,1 @@
+"""Comparing models: tensor differences, error bounds, certificates and manifests."""

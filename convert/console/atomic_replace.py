@@ -1,0 +1,60 @@
+"""Atomic replacement of small files: a file appears under its name only when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from ...runtime.base.errors import FileAccessError, UnsafeFileError
+from .stdio import STREAM, standard_output
+
+
+def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
+    """UnsafeFileError where `path` exists, be it a link that leads nowhere, and `force` is not given; for before long
+    work.
+
+    With `force` a link is replaced itself, and what it points to stays.
+    """
+    if os.fspath(path) != STREAM and os.path.lexists(path) and not force:
+        link = os.readlink(path) if os.path.islink(path) else None
+        what = "already exists" if link is None else f"already exists, as a link to {link!r}"
+        raise UnsafeFileError("E-OUT-EXISTS", path, what, hint="Use --force (force=True in Python) to replace it")
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes]]:
+    """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it. ``-`` is
+    standard output.
+
+    Raises:
+        UnsafeFileError: `path` exists and `force` is not given.
+        FileAccessError: it cannot be written.
+    """
+    if os.fspath(path) == STREAM:
+        yield from standard_output()
+        return
+    target = Path(path)
+    refuse_existing(target, force=force)
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                os.chmod(file.name, 0o666 & ~_umask())
+                os.replace(file.name, target)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

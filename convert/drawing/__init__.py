@@ -1,1 +1,0 @@
-"""Drawing: a model as one self-contained page, its graph laid out in layers."""

@@ -1,0 +1,1 @@
+"""Evaluation: datasets, metrics, perplexity and KL divergence."""

@@ -1,0 +1,1 @@
+"""Inspection: tensor values, statistics, content hashes, graph summaries and drawings."""

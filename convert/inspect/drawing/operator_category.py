@@ -1,0 +1,54 @@
+"""Operator categories, which give boxes their colour: by the module that defines the operator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+
+from ....runtime.ir.op import Op
+from ....runtime.ir.registry import operator
+
+FOREIGN = "foreign"
+CATEGORIES = tuple(
+    (re.compile(pattern), category)
+    for pattern, category in (
+        (r"^quantized\.|^contrib\.quantized\.(?!dynamic)", "quantized"),
+        (r"^attention\.|^contrib\.attention\.|moe", "attention"),
+        (r"norm", "normalization"),
+        (r"pool", "pool"),
+        (r"activation|softmax|gelu", "activation"),
+        (r"^conv\.|^nn\.|^recurrent\.|gemm|(?<!dynamic_)matmul|einsum|fused|dynamic_lstm", "layer"),
+        (r"^control\.|^sequence\.", "control"),
+        (r"^(shape|gather|generator|sort)\.", "shape"),
+        (r"^(reduce|collective)\.", "reduction"),
+        (r"^(elementwise|cast|linalg|random|signal)\.", "math"),
+        (r"", "other"),
+    )
+)
+"""The first pattern that the operator's module (its place below ``ops``) has."""
+
+
+@functools.cache
+def category(name: str, domain: str) -> str:
+    """What an operator is for; `FOREIGN` for one that is not known."""
+    found = _known(name, domain)
+    if found is None or found.compute is None:
+        return FOREIGN
+    place = found.compute.__module__.split(".ops.")[-1]
+    return next(category for pattern, category in CATEGORIES if pattern.search(place))
+
+
+@functools.cache
+def input_names(name: str, domain: str) -> tuple[str, ...]:
+    """What an operator calls its inputs; none where it is not known, fewer than there are where the last are alike."""
+    found = _known(name, domain)
+    if found is None or found.compute is None:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(found.compute).parameters.values()
+    return tuple(each.name for each in parameters if each.kind in kinds and each.name != "call")
+
+
+def _known(name: str, domain: str) -> Op | None:
+    return operator(name, domain)

@@ -1,0 +1,1 @@
+"""Loading: weights from any format become a runnable model."""

@@ -1,0 +1,73 @@
+"""Loading a model from a path or a graph, ready to run, into this process or across tensor-parallel ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from typing import Any
+
+from ...models.generation.decoder_tasks import run_decoder
+from ...models.generation.language_model import Placement
+from ...runtime.base.errors import UsageError
+from ...runtime.base.gc_pause import unsearched
+from ...runtime.base.out_of_memory import memory_limited
+from ...runtime.contract.architecture import MODEL, RunOptions
+from ...runtime.ir.graph import Graph
+from ..open.open_model import open_model
+from .legacy_llama import modern
+from .memory_map import mapped
+from .native_model import modelled, tokenizer_of
+
+
+@unsearched
+@memory_limited
+def load(
+    path: str | os.PathLike[str] | Graph,
+    threads: int | None = None,
+    activations: str | None = None,
+    task: str | None = None,
+    device: str = "cpu",
+    device_memory: int | None = None,
+    gpu_layers: int | str | None = None,
+    tensor_parallel: int = 1,
+) -> Any:
+    """A model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
+
+    The task decides what is returned: a `LanguageModel` for ``text-generation``, ``text-classification`` and
+    ``feature-extraction`` with a decoder, and for ONNX files; what the architecture's `Task.run` makes for others.
+
+    Args:
+        threads: threads of one run, all cores where None.
+        activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does; None for q8
+            where text is generated, and f32 for logits.
+        task: ``text-generation`` (or ``lm``) for logits of tokens, ``text-classification`` (``classification``) for
+            those of labels, ``feature-extraction`` (``hidden``) for hidden states, as models of embeddings have them,
+            or another task of the architecture; None for what the file says, else the architecture's first task.
+        device, device_memory, gpu_layers: as of `Session`: ``cpu`` or ``cuda``, the most bytes there, and how many
+            layers run there.
+        tensor_parallel: how many processes compute the model together, each with a part of it and, on ``cuda``, a card
+            of its own. A process that asks for several keeps what it runs under ``if __name__ == "__main__"``, as
+            Python's `multiprocessing` wants.
+    """
+    if tensor_parallel != 1:
+        from .tensor_parallel import Opening, load_ranked
+
+        if isinstance(path, Graph) or task is not None:
+            raise UsageError("E-RANK-GRAPH", None, "several ranks open the model by its path, for logits of tokens")
+        return load_ranked(
+            Opening(os.fspath(path)),
+            tensor_parallel,
+            threads=threads,
+            activations=activations,
+            placement=Placement(device, device_memory, gpu_layers),
+        )
+    graph = modern(path if isinstance(path, Graph) else open_model(path))
+    options = RunOptions(
+        threads, activations, device, device_memory, gpu_layers, tokenizer=functools.partial(tokenizer_of, graph)
+    )
+    if graph.nodes:
+        return run_decoder({MODEL: mapped(graph)}, options)
+    model = modelled(graph) if task is None else modelled(graph).for_task(task)
+    graphs = {name: mapped(each) for name, each in model.graphs().items()}
+    return model.task.run(graphs, dataclasses.replace(options, config=model.config))

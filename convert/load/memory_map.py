@@ -1,0 +1,19 @@
+"""Mapping: models that run from their files, without copies of the weights that lie there as a run needs them."""
+
+from __future__ import annotations
+
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.storage import Mapped, Region
+from ...runtime.tensor.tensor import Tensor
+
+SMALLEST, ALIGNMENT = 1 << 16, 16
+"""Bytes of the smallest weight that is mapped, and what its place in the file is a multiple of."""
+
+
+def mapped(graph: Graph) -> Graph:
+    """The same graph, whose weights lie in its files as they are and are not copied into memory."""
+    for name, tensor in graph.weights.items():
+        storage = tensor.storage
+        if isinstance(storage, Region) and storage.nbytes >= SMALLEST and storage.offset % ALIGNMENT == 0:
+            graph.weights[name] = Tensor(tensor.dtype, tensor.shape, Mapped(storage))
+    return graph

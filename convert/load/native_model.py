@@ -1,0 +1,151 @@
+"""Modelling: from the weights of a file to the architecture that they are of, and to a graph that runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.gc_pause import unsearched
+from ...runtime.contract.architecture import GGUF, HF, MODEL, Architecture, Config, Task
+from ...runtime.contract.weight_binding import architectures, bind, configured, recognise
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.tensor import Tensor
+from ..open.open_model import attachments
+from ..open.prequantized import configuration
+from .legacy_llama import modern
+
+if TYPE_CHECKING:
+    from ...models.tokenizer import Tokenizer
+
+ARCHITECTURE = "general.architecture"
+NODES = "onnx"
+"""The format of files whose weights belong to nodes."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Weights that are known to be a model's.
+
+    Attributes:
+        names: whose names and layouts the file has, `HF` or `GGUF`.
+        config: hyper-parameters.
+        weights: under the architecture's own names.
+        source: what was read.
+    """
+
+    architecture: Architecture
+    names: str
+    config: Config
+    weights: dict[str, Tensor]
+    source: Graph
+
+    @property
+    def task(self) -> Task:
+        """What the model is used for, as its file says."""
+        return self.architecture.task(self.config.values.get("task"))
+
+    def for_task(self, name: str) -> Model:
+        """The same model, used for the task of that name or alias. UsageError where the architecture does not have the
+        task, or the file lacks a weight that it needs."""
+        try:
+            task = self.architecture.task(name)
+        except KeyError:
+            task = None
+        if task is None or any(row.name not in self.weights for row in task.weights if not row.optional):
+            path = self.source.files[0] if self.source.files else None
+            known = " or ".join(task.name for task in self.architecture.tasks)
+            raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {name!r}", expected=known)
+        return dataclasses.replace(self, config=Config({**self.config.values, "task": task.name}))
+
+    def graphs(self, *, fixed: bool = True) -> dict[str, Graph]:
+        """The graphs that compute the task, by name. Their weights are the same tensors.
+
+        Args:
+            fixed: whether KV caches have a fixed capacity or grow.
+        """
+        return {name: built(self, name, fixed=fixed) for name in self.task.graphs}
+
+
+def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json beside it, or what
+    weights and metadata imply.
+
+    None where nothing says it, and for the weights of a graph of nodes, whose names are its own.
+    """
+    if graph.format == NODES:
+        return None
+    said = stated(graph)
+    if said is None or (said[0] == HF and said[1].get("model_type") is None):
+        for architecture in architectures():
+            implied = architecture.implied(said[1] if said else {}, graph) if architecture.implied else None
+            if implied is not None:
+                return implied
+    return said
+
+
+def stated(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """Whose names a file has, and what it says itself: GGUF metadata, or the config.json beside it."""
+    if ARCHITECTURE in graph.metadata:
+        return GGUF, graph.metadata
+    said = configuration(graph)
+    return None if said is None else (HF, said)
+
+
+def modelled(graph: Graph) -> Model:
+    """The architecture, configuration and weights of what was read.
+
+    Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra
+    or misshapen.
+    """
+    graph = modern(graph)
+    architecture, names, config = identified(graph)
+    path = graph.files[0] if graph.files else None
+    return Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
+
+
+def identified(graph: Graph) -> tuple[Architecture, str, Config]:
+    """The architecture, whose names the file has, and the configuration; raises as `modelled` does, but looks at no
+    weight."""
+    path = graph.files[0] if graph.files else None
+    found = described(graph)
+    if found is None:
+        hint = "Open the model's directory with its config.json, or a GGUF file"
+        raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
+    names, source = found
+    architecture = recognise(names, source, path)
+    return architecture, names, configured(architecture, names, source, path)
+
+
+def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
+    """One of the graphs that compute the model's task, with KV caches of a fixed capacity or growing ones.
+
+    Raises UnsupportedError where the task has several graphs and none of that name.
+    """
+    builders = model.task.graphs
+    if name not in builders:
+        path = model.source.files[0] if model.source.files else None
+        why = f"{model.architecture.title} models have several graphs: {', '.join(builders)}"
+        raise UnsupportedError("E-ARCH-GRAPHS", path, why, expected="a model of one graph")
+    stem = model.architecture.name if name == MODEL else f"{model.architecture.name}_{name}"
+    graph = Graph(name=stem, arch=model.architecture.name, attachments=model.source.attachments)
+    builders[name](graph, model.config, model.weights, fixed=fixed)
+    return graph
+
+
+@unsearched
+def tokenizer_of(graph: Graph) -> Tokenizer:
+    """The tokenizer that came with what was read, or stands beside an ONNX file."""
+    from ...models.tokenizer import read
+
+    return read(with_files(graph))
+
+
+def with_files(graph: Graph) -> Graph:
+    """The same graph; one of nodes with the tokenizer and configuration that stand beside its file."""
+    if graph.format == NODES and not graph.attachments and graph.files:
+        graph.attachments = attachments(Path(graph.files[0]).parent, graph)
+    return graph

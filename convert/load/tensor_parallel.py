@@ -1,0 +1,152 @@
+"""Language models on several ranks: one process for each, with a part of the model (tensor parallel)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ...models.generation.language_model import ON_CPU, LanguageModel, Placement
+from ...models.generation.tensor_parallel import TensorParallelModel, serve
+from ...runtime.base.communicator import Loopback, join
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import Error, FileAccessError, UsageError
+from ...runtime.contract.format import ReadOptions
+from ...runtime.devices import on_device
+from ...runtime.ir.graph import Graph
+from ...runtime.passes.parallel.tensor_parallel import ShardAcrossRanks
+from ..console.child_process import start
+from ..open.open_model import open_model
+from .memory_map import mapped
+from .native_model import built, modelled, tokenizer_of
+
+GROUP = "tensor parallel"
+MOST = 64
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How every rank opens the model, as `open_model` takes it."""
+
+    path: str
+    options: ReadOptions = field(default_factory=ReadOptions)
+    format: str | None = None
+    revision: str | None = None
+    offline: bool = False
+
+    def graph(self) -> Graph:
+        """What was read."""
+        return open_model(self.path, self.options, format=self.format, revision=self.revision, offline=self.offline)
+
+
+def load_ranked(
+    opening: Opening,
+    size: int,
+    *,
+    threads: int | None = None,
+    activations: str | None = None,
+    placement: Placement = ON_CPU,
+) -> TensorParallelModel:
+    """A language model that `size` processes compute together, this one among them.
+
+    On ``cuda`` each rank has a card of its own and sums go through NCCL; where there are fewer cards, ranks share them,
+    and on the CPU they share its cores: sums go through pipes then.
+
+    Raises UnsupportedError for a model that cannot be cut, and where a card is asked for and there is none.
+    """
+    if not 2 <= size <= MOST:
+        raise UsageError("E-OPTION", None, "--tensor-parallel needs 2 ranks or more", found=size)
+    if placement.gpu_layers is not None:
+        raise UsageError("E-OPTION", None, "--tensor-parallel and --gpu-layers cannot be combined")
+    options = {"threads": threads or max(1, len(os.sched_getaffinity(0)) // size), "activations": activations}
+    cards, identity = _cards(placement.device, size)
+    placements = [Placement(card, placement.device_memory) for card in cards]
+    graph, given = _part(opening, 0, size)
+    context = multiprocessing.get_context("spawn")
+    commands, sums = [], []
+    for rank in range(1, size):
+        (ours, theirs), (here, there) = context.Pipe(), context.Pipe()
+        told = (opening, rank, size, theirs, there, identity, {**options, "placement": placements[rank]})
+        start(context.Process(target=_rank, args=told, daemon=True))
+        theirs.close()
+        there.close()
+        commands.append(ours)
+        sums.append(here)
+    for pipe in commands:
+        _ready(pipe)
+    join(GROUP, _communicator(0, size, sums, identity))
+    return TensorParallelModel(graph, commands, **given, **options, placement=placements[0])
+
+
+def _cards(device: str, size: int) -> tuple[list[str], bytes | None]:
+    """The device of each rank, and what ranks with a card each find each other by."""
+    if not on_device(device):
+        return [device] * size, None
+    from ...runtime.cuda.device.device import cuda_support, device_index
+    from ...runtime.cuda.execute.nccl import identity
+
+    device_index(device)
+    if device != "cuda":
+        raise UsageError(
+            "E-OPTION", None, "--tensor-parallel chooses the cards itself", expected="--device cuda", found=device
+        )
+    count = len(cuda_support().devices) or 1
+    return [f"cuda:{rank % count}" for rank in range(size)], identity(size)
+
+
+def _communicator(rank: int, size: int, sums: list[Connection], identity: bytes | None) -> Any:
+    if identity is None:
+        return Loopback(rank, sums, size)
+    from ...runtime.cuda.execute.nccl import Nccl
+
+    return Nccl(rank, size, identity, rank)
+
+
+def _part(opening: Opening, rank: int, size: int) -> tuple[Graph, dict[str, Any]]:
+    """The graph of one rank, and what else a `LanguageModel` takes."""
+    source = opening.graph()
+    model = modelled(source)
+    graph = built(model)
+    ShardAcrossRanks(rank, size, GROUP).run(graph)
+    return mapped(graph), {
+        "read": functools.partial(tokenizer_of, source),
+        "context": model.config.values.get("context"),
+    }
+
+
+def _ready(pipe: Connection) -> None:
+    try:
+        answer = pipe.recv()
+    except (EOFError, OSError) as error:
+        raise FileAccessError(
+            "E-RANK-DIED", None, "a rank has ended before it was ready", hint="Its messages are above"
+        ) from error
+    if isinstance(answer, Exception):
+        raise answer
+
+
+def _rank(
+    opening: Opening,
+    rank: int,
+    size: int,
+    commands: Connection,
+    sums: Connection,
+    identity: bytes | None,
+    options: Mapping[str, Any],
+) -> None:
+    """The process of one rank, which ends with rank 0."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
+            graph, given = _part(opening, rank, size)
+            commands.send(None)
+            join(GROUP, _communicator(rank, size, [sums], identity))
+            model = LanguageModel(graph, **given, **options)
+        except Error as error:
+            commands.send(error)
+            return
+        serve(model, commands)

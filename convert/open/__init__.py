@@ -1,0 +1,1 @@
+"""Opening models: a path, directory or hub address becomes one Graph."""

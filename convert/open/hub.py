@@ -1,0 +1,87 @@
+"""Hugging Face hub: resolves ``hf://owner/repo[@revision][/file]`` to a path in the cache of huggingface_hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from ...runtime.base.errors import FileAccessError, UnsupportedError, UsageError
+
+_URI = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>.+))?")
+WANTED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja", "*.md", "*.tiktoken")
+INDEX = ".index.json"
+SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+FALLBACK = ("*.bin", "*.bin.index.json", "*.pth", "*.pt", "*.gguf", "*.npz")
+
+
+def is_uri(path: str | os.PathLike[str]) -> bool:
+    """Whether it names something on the hub."""
+    return isinstance(path, str) and path.startswith("hf://")
+
+
+def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Path:
+    """The local file or snapshot folder of a hub address, downloaded into huggingface_hub's cache unless it is there.
+
+    Safetensors are preferred: pickles and other formats are fetched only from repositories without them.
+    """
+    match = _URI.fullmatch(uri)
+    if match is None or ".." in (match["file"] or "").split("/"):
+        raise UsageError(
+            "E-HUB-URI",
+            None,
+            f"{uri!r} is not hf://owner/repo[@revision][/file]",
+            hint="For example hf://owner/repo/model.safetensors",
+        )
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            "E-HUB-EXTRA", None, "hf:// needs huggingface_hub", hint="pip install 'candle-convert[hub]'"
+        ) from error
+    repo, file, revision = match["repo"], match["file"], match["revision"] or revision
+    try:
+        if file is None:
+            return _snapshot(repo, revision, offline)
+        if file.endswith(INDEX) or SHARD.search(file):
+            return _fetched(repo, revision, offline, [file, _siblings(file)]) / file
+        return Path(huggingface_hub.hf_hub_download(repo, file, revision=revision, local_files_only=offline))
+    except (
+        errors.HfHubHTTPError,
+        errors.LocalEntryNotFoundError,
+        errors.OfflineModeIsEnabled,
+        OSError,
+        ValueError,
+    ) as error:
+        reason = str(error).strip().split("\n")[0]
+        hint = (
+            "Check the name, the network and HF_TOKEN; to work offline, "
+            f"run `hf download {repo}` while there is a network"
+        )
+        raise FileAccessError("E-HUB-FETCH", None, f"{uri} cannot be downloaded: {reason}", hint=hint) from error
+
+
+def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:
+    folder = _fetched(repo, revision, offline, list(WANTED))
+    if not any(folder.glob("*.safetensors")):
+        folder = _fetched(repo, revision, offline, [*WANTED, *FALLBACK])
+    if not any(next(folder.glob(pattern), None) for pattern in (WANTED[0], *FALLBACK)):
+        raise FileNotFoundError(f"no weights of the model in {folder}")
+    return folder
+
+
+def _fetched(repo: str, revision: str | None, offline: bool, patterns: list[str]) -> Path:
+    import huggingface_hub
+
+    return Path(
+        huggingface_hub.snapshot_download(repo, revision=revision, local_files_only=offline, allow_patterns=patterns)
+    )
+
+
+def _siblings(file: str) -> str:
+    """A pattern for the files that are read together with an index or one shard of a GGUF model."""
+    if file.endswith(INDEX):
+        stem, dot, suffix = file.removesuffix(INDEX).rpartition(".")
+        return f"{stem}-*{dot}{suffix}"
+    return SHARD.sub(r"-*-of-\1.gguf", file)

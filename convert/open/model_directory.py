@@ -1,0 +1,132 @@
+"""Model directories: selects the weight files, and recognizes copies of one model by their conventional names."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from .foreign_format import refuse_folder
+
+INDEX = ".index.json"
+WEIGHTS = (
+    "*.safetensors.index.json",
+    "*.bin.index.json",
+    "*.safetensors",
+    "*.bin",
+    "*.pth",
+    "*.pt",
+    "*.ckpt",
+    "*.gguf",
+    "*.npz",
+    "*.onnx",
+)
+"""What counts as the weights of a directory; of copies of one model those of the first pattern are read."""
+TRAINING = ("training_args*.bin", "optimizer*", "scheduler*", "rng_state*", "random_states*", "imatrix*")
+"""Files of a training run, or about a model, that have the suffix of weights."""
+_COPY = re.compile(
+    r"(pytorch_model|model|consolidated|adapter_model|diffusion_pytorch_model|tf_model|flax_model|rust_model|openvino_model)"
+    r"(?P<variant>[._-](fp16|fp32|bf16|f16|non_ema|ema|int8|uint8|q4|q4f16|q8|bnb4|quantized|optimized|O[1-4]|\d+|fused))?"
+    r"([.-]\d+(-of-\d+)?)?\.[a-z0-9]+",
+    re.IGNORECASE,
+)
+"""The names that transformers, diffusers, Optimum and the makers of models give to the copies of one model."""
+SHOWN = 20
+
+
+def listed(folder: Path) -> list[str]:
+    """The names in a directory, in order."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise FileAccessError("E-IO-OPEN", folder, f"cannot be listed: {error.strerror}") from error
+
+
+def weights(folder: Path) -> list[str]:
+    """The names of a directory's files of weights and indexes."""
+    names = [name for name in listed(folder) if not any(fnmatch.fnmatch(name, pattern) for pattern in TRAINING)]
+    return [
+        name
+        for name in names
+        if any(fnmatch.fnmatch(name, pattern) for pattern in WEIGHTS) and os.path.isfile(folder / name)
+    ]
+
+
+def find(folder: Path) -> tuple[Path, list[str]]:
+    """The file or index to open, and the names of all files of weights.
+
+    Raises:
+        FormatError: the directory has no weights.
+        UsageError: there are several models, all of which are named.
+    """
+    names = weights(folder)
+    if not names:
+        refuse_folder(folder, listed(folder))
+        raise FormatError("E-DIR-EMPTY", folder, "holds no weights", hint=_below(folder))
+    chosen = min(names, key=_rank)
+    if not chosen.endswith(INDEX):
+        copies(folder, chosen, [name for name in names if not _same_set(chosen, name)], names)
+    return folder / chosen, names
+
+
+def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str]) -> str | None:
+    """What to say of files beside the one that was chosen, by whose names they are copies of its model.
+
+    Raises UsageError where they are other models, or parts of this one that no index names.
+    """
+    if not others:
+        return None
+    parts = not chosen.endswith(INDEX) and any(_same_set(chosen, name) for name in others)
+    if parts or not all(map(_COPY.fullmatch, [chosen.removesuffix(INDEX), *others])):
+        raise several(folder, names)
+    shown = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
+    return f"reading {chosen}; skipped likely copies of the model: {shown}"
+
+
+def several(folder: Path, names: Sequence[str]) -> UsageError:
+    """The error for a directory of several models."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return UsageError(
+        "E-DIR-CHOICE",
+        folder,
+        f"holds {len(names)} weight files",
+        hint=f"Name one of them: {', '.join(names[:SHOWN])}{more}",
+    )
+
+
+def _rank(name: str) -> tuple[int, bool, bool, str]:
+    """The order in which copies of a model are preferred: by format, the name of transformers, without a variant, by
+    name."""
+    pattern = next(number for number, pattern in enumerate(WEIGHTS) if fnmatch.fnmatch(name, pattern))
+    match = _COPY.fullmatch(name)
+    return pattern, name.startswith("consolidated"), match is not None and match["variant"] is not None, name
+
+
+def _same_set(first: str, name: str) -> bool:
+    """Whether two files are shards of one set, or an index and one of its shards."""
+    return _stem(first) == _stem(name)
+
+
+def _stem(name: str) -> tuple[str, str]:
+    plain = name.removesuffix(INDEX)
+    stem, suffix = os.path.splitext(plain)
+    return re.sub(r"-\d{5}-of-\d{5}\Z", "", stem), suffix.lower()
+
+
+def _below(folder: Path) -> str:
+    """What to name instead: folders below that hold weights, as those of diffusers and of ONNX exports do."""
+    inner = [name for name in listed(folder) if os.path.isdir(folder / name) and not os.path.islink(folder / name)]
+    found = [name for name in inner[:100] if _readable(folder / name)]
+    if found:
+        return f"Use one of its folders: {', '.join(found[:SHOWN])}"
+    return f"Looked for {', '.join(WEIGHTS)}"
+
+
+def _readable(folder: Path) -> bool:
+    try:
+        return bool(weights(folder))
+    except FileAccessError:
+        return False

@@ -1,0 +1,204 @@
+"""Opens a file, a shard index, a model directory or a hub repository as one graph, from headers only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...runtime.base.errors import Error, FileAccessError, FormatError, UnsupportedError
+from ...runtime.base.gc_pause import unsearched
+from ...runtime.base.untrusted.json import parse
+from ...runtime.contract.format import ReadOptions
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.file import Source, contained
+from ...runtime.tensor.storage import Region, Storage
+from . import model_directory
+from .detect_format import recognise
+from .locate import located
+from .model_directory import INDEX, listed
+
+CONFIG = "config.json"
+CONFIG_LIMIT = 2**24
+MODEL_KEYS = ("model_type", "architectures")
+"""What the config.json of a model has, one of them at least."""
+ARCHITECTURE = "general.architecture"
+SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
+ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".md", ".tiktoken")
+ATTACHED_STEMS = (
+    "config",
+    "generation_config",
+    "tokenizer",
+    "special_tokens",
+    "added_tokens",
+    "vocab",
+    "merges",
+    "chat_template",
+    "preprocessor_config",
+    "processor_config",
+    "README",
+)
+ATTACHED_MOST = 100
+ATTACHED_LIMIT = 64 * 2**20
+
+
+@unsearched
+def open_model(
+    path: str | os.PathLike[str],
+    options: ReadOptions | None = None,
+    *,
+    format: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+    upgraded: bool = True,
+    dequantized: bool = True,
+) -> Graph:
+    """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
+
+    A file or index of bare weights with a model's config.json beside it is that model, as its directory is: with
+    tokenizer and configuration.
+
+    Args:
+        options: how to read.
+        format: format name, None to recognise it by content.
+        revision, offline: for ``hf://``: which revision, and whether only the cache may be used.
+        upgraded: whether nodes are taken to the newest opset, or left as the file has them, with operators that are
+            only named.
+        dequantized: whether the weights of a model whose config.json says that it is quantized (GPTQ, bitsandbytes ...)
+            are numbers, computed when they are read, or the tensors that the file has.
+
+    Raises:
+        Error: with the file, the byte offset and a hint.
+    """
+    options = options or ReadOptions()
+    local = located(path, revision, offline)
+    graph = _opened(local, options, format)
+    if dequantized and CONFIG in graph.attachments:
+        from .prequantized import unpack
+
+        unpack(graph)
+    if upgraded and not graph.newest:
+        from ...runtime.ir.opset_upgrade import upgrade
+
+        upgrade(graph)
+    return graph
+
+
+def _opened(local: Path, options: ReadOptions, format: str | None) -> Graph:
+    if os.path.isdir(local):
+        return _directory(local, options, format)
+    graph = _index(local, options, format) if local.name.endswith(INDEX) else read_file(local, options, format)
+    if _is_whole_model(local, graph):
+        graph.attachments |= attachments(local.parent, graph)
+    return graph
+
+
+def _is_whole_model(path: Path, graph: Graph) -> bool:
+    """Whether a file has all weights of the model that a config.json beside it is about, and does not say itself what
+    it is."""
+    beside = path.parent / CONFIG
+    if graph.nodes or ARCHITECTURE in graph.metadata or SHARD.search(path.name) or not beside.is_file():
+        return False
+    try:
+        source = Source(beside)
+        config = parse(source.read(0, min(source.size, CONFIG_LIMIT)), source, 0, "E-CONFIG-JSON", constants=True)
+    except Error:
+        return False
+    return isinstance(config, dict) and any(key in config for key in MODEL_KEYS)
+
+
+def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Graph:
+    """One file, in whatever format it is."""
+    source = Source(path)
+    return recognise(source, format).read(source, options)
+
+
+def merged(graphs: Iterable[Graph], what: str) -> Graph:
+    """Several graphs as one; a tensor name that two of them have is an error."""
+    whole, *rest = graphs
+    for part in rest:
+        if whole.nodes or part.nodes:
+            raise UnsupportedError(
+                "E-MERGE-NODES", part.files[0], "models with graphs cannot be merged", hint="Convert them separately"
+            )
+        twice = whole.weights.keys() & part.weights.keys()
+        if twice:
+            raise FormatError(
+                "E-SHARD-TWICE",
+                part.files[0],
+                f"tensor {min(twice)!r} is also in {what} before it",
+                hint="Is a shard given twice?",
+            )
+        whole.weights.update(part.weights)
+        whole.metadata |= {key: value for key, value in part.metadata.items() if key not in whole.metadata}
+        whole.attachments |= part.attachments
+        whole.notes += part.notes
+        whole.files += part.files
+    return whole
+
+
+def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
+    source = Source(path)
+    source.budget.charge(source.size, "the index")
+    value = parse(source.read(0, source.size), source, 0, "E-INDEX-JSON")
+    names = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(names, dict) or not names or not all(isinstance(shard, str) for shard in names.values()):
+        raise FormatError("E-INDEX-MAP", path, "has no weight_map of tensor names to file names")
+    shards = {}
+    for name in sorted(set(names.values())):
+        shard = contained(path.parent, name, source.path)
+        if not os.path.exists(shard):
+            raise FileAccessError(
+                "E-SHARD-MISSING",
+                path,
+                f"the shard {name!r} is missing",
+                hint="Download all shards into the same folder",
+            )
+        shards[name] = read_file(shard, options, format)
+    for name, part in shards.items():
+        promised = {tensor for tensor, file in names.items() if file == name}
+        missing, extra = promised - part.weights.keys(), part.weights.keys() - promised
+        for tensors, why in ((missing, "is not in it"), (extra, "is in it, unknown to the index")):
+            if tensors:
+                hint = "Check that all shards are from one download"
+                raise FormatError(
+                    "E-INDEX-TENSORS", part.files[0], f"tensor {min(tensors)!r} of {path.name} {why}", hint=hint
+                )
+    return merged(shards.values(), "a shard")
+
+
+def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
+    chosen, names = model_directory.find(folder)
+    graph = (_index if chosen.name.endswith(INDEX) else read_file)(chosen, options, format)
+    others = [name for name in names if not name.endswith(INDEX) and str(folder / name) not in graph.files]
+    told = model_directory.copies(folder, chosen.name, others, names)
+    if told is not None:
+        graph.note("W-DIR-COPIES", told)
+    graph.attachments |= attachments(folder, graph)
+    return graph
+
+
+def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
+    """The tokenizer, configuration and documentation files of a model directory; what is left behind is noted on
+    `graph`.
+
+    A folder of very many texts is a data set's as well as a model's; then only names that every model uses are taken.
+    """
+    names = [
+        name
+        for name in listed(folder)
+        if name.endswith(ATTACHED_SUFFIXES) and not name.endswith(INDEX) and os.path.isfile(folder / name)
+    ]
+    if len(names) > ATTACHED_MOST:
+        usual = [name for name in names if name.startswith(ATTACHED_STEMS)][:ATTACHED_MOST]
+        graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are not copied")
+        names = usual
+    found: dict[str, Storage] = {}
+    for name in names:
+        attachment = Source(contained(folder, name, str(folder)))
+        if attachment.size <= ATTACHED_LIMIT:
+            found[name] = Region(attachment, 0, attachment.size)
+        else:
+            graph.note("W-ATTACHMENT", f"{name} has over {ATTACHED_LIMIT >> 20} MiB and is not copied")
+    return found

@@ -1,0 +1,1 @@
+"""Weight quantization: types, importance and cost of every tensor."""

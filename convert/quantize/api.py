@@ -1,0 +1,241 @@
+"""Quantization from Python: `Recipe`, `quantize` and `QuantizationPlan`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, Unpack
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
+from ...runtime.base.limits import size
+from ...runtime.base.out_of_memory import memory_limited
+from ...runtime.base.units import human_size
+from ...runtime.ir.graph import Graph
+from ..console.atomic_replace import replacing
+from ..console.progress import Progress
+from ..open.open_model import open_model
+from ..translate import gguf_file_type
+from ..write import pipeline
+from ..write.conversion_options import Changes, Options, changed, takes_options
+from . import llama_options, table
+from .compile_encoders import prepare
+from .plan import Quantized, copied
+from .plan import plan as planned
+from .recipe import imatrix, recipe, rule
+from .recipe.choose_type import Choice, Wishes
+from .recipe.request import AUTO, Quantization
+
+PathLike = str | os.PathLike[str]
+Model = PathLike | Graph
+DEFAULT = "q4_k_m"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to quantize a model to.
+
+    Attributes:
+        type: a file type of llama.cpp (``Q4_K_M``, ``COPY``), a type of ``candle-convert types``, a recipe that comes
+            with the package, or the path of one in TOML. None with a target.
+        types: patterns of tensor names with the types they get; the first that matches wins over `type`.
+        imatrix: path of an importance matrix; include_weights, exclude_weights: parts of names for which alone, or not,
+            it counts.
+        on_fallback: ``warn``, or ``error`` to refuse a model with rows that the chosen type cannot hold.
+        target_bpw, target_size: bits a weight, or bytes of the output ("6GiB"): types are chosen for the least error
+            within it.
+        pure: the same type for all tensors that are quantized.
+        output_type, embedding_type: of output.weight and the token embedding; leave_output: output.weight is
+            not quantized.
+        allow_requantize: whether quantized tensors may be quantized again.
+        prune_layers: blocks to leave out.
+        keep_split: as many output files as input files.
+        override_kv: metadata, as ``KEY=TYPE:VALUE``.
+    """
+
+    type: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    imatrix: PathLike | None = None
+    on_fallback: str = "warn"
+    target_bpw: float | None = None
+    target_size: int | str | None = None
+    pure: bool = False
+    output_type: str | None = None
+    embedding_type: str | None = None
+    leave_output: bool = False
+    allow_requantize: bool = False
+    prune_layers: Sequence[int] = ()
+    keep_split: bool = False
+    override_kv: Sequence[str] = ()
+    include_weights: Sequence[str] = ()
+    exclude_weights: Sequence[str] = ()
+
+    def request(self, *, measure: bool = False) -> Quantization:
+        """The same as the command line would ask for; reads the importance matrix."""
+        if self.on_fallback not in recipe.ON_FALLBACK:
+            raise UsageError(
+                "E-OPTION",
+                None,
+                f"unknown on_fallback {self.on_fallback!r}",
+                hint=f"It is one of: {', '.join(recipe.ON_FALLBACK)}",
+            )
+        automatic = self.target_bpw is not None or self.target_size is not None
+        name = AUTO if automatic and self.type is None else self.type
+        typed = (
+            name is None
+            or name.lower() in (AUTO, gguf_file_type.COPY)
+            or gguf_file_type.of_text(name) is not None
+            or _is_type(name)
+        )
+        importance = None
+        if self.imatrix is not None:
+            importance = imatrix.read(os.fspath(self.imatrix)).limited(self.include_weights, self.exclude_weights)
+        pairs = tuple((llama_options.pattern(left), right) for left, right in self.types.items())
+        return Quantization(
+            type=name if typed else None,
+            recipe=None if typed else name,
+            wishes=Wishes(pairs, self.output_type, self.embedding_type, self.leave_output, self.pure),
+            importance=importance,
+            allow_requantize=self.allow_requantize,
+            no_fallback=self.on_fallback == "error",
+            prune=tuple(sorted(set(self.prune_layers))),
+            keep_split=self.keep_split,
+            overrides=tuple(llama_options.override(text) for text in self.override_kv),
+            target_bpw=self.target_bpw,
+            target_size=None if self.target_size is None else size(self.target_size),
+            measure=measure,
+        )
+
+
+def _is_type(name: str) -> bool:
+    try:
+        rule.type_named(name)
+    except UsageError:
+        return False
+    return True
+
+
+@dataclass(repr=False)
+class QuantizationReport(pipeline.Report):
+    """What quantizing did: the report of the conversion, and for each tensor what it became.
+
+    Attributes:
+        recipe: name of the rules that decided.
+        bits_per_weight: over all tensors.
+        types: by tensor name: from, type, rule, and where they were measured rmse, max_error and snr_db.
+    """
+
+    recipe: str = ""
+    bits_per_weight: float = 0.0
+    types: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class QuantizationPlan:
+    """What quantizing would do; as text, the table that ``--dry-run`` shows.
+
+    Args:
+        model: a path or an open graph, which is left as it is.
+        output: where it is to go, if that is known; a GGUF file by default.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        wanted: Recipe,
+        options: Options | None = None,
+        *,
+        measure: bool = False,
+        output: PathLike | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self.inputs = [] if isinstance(model, Graph) else [os.fspath(model)]
+        self.graph = model if isinstance(model, Graph) else _opened(model, self.options)
+        self.request = wanted.request(measure=measure)
+        self._output = os.fspath(output if output is not None else "model.gguf" if self.options.to is None else "model")
+        self._shown = self._plan(self._output, self.request)
+
+    def _plan(self, output: PathLike, request: Quantization) -> Quantized:
+        return planned(copied(self.graph), output, request, self.options, self.inputs)
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What becomes of each tensor, in the order of the output."""
+        return self._shown.choices
+
+    @property
+    def bits_per_weight(self) -> float:
+        return table.total(self.choices).bits
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the output."""
+        return self._shown.plan.nbytes
+
+    def __repr__(self) -> str:
+        return (
+            f"<QuantizationPlan of {self.graph!r}: {self.bits_per_weight:.2f} bits per weight, "
+            f"{human_size(self.nbytes)}; print() shows the types>"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(table.text(self.choices, self._shown.sampled()))
+
+    def save_recipe(self, path: PathLike, *, force: bool | None = None) -> None:
+        """Write the rules that decide as TOML; an existing file is replaced unless `force` is False."""
+        with replacing(path, force=force is not False) as file:
+            file.write(recipe.to_toml(self._shown.recipe).encode())
+
+    def execute(self, output: PathLike, *, progress: Progress | None = None, **changes: Any) -> QuantizationReport:
+        """Quantize to `output`; keyword arguments are fields of `Options` such as ``resume=True``."""
+        self.options = changed(self.options, changes)
+        found, path = self.request, os.fspath(output)
+        if found.automatic and path == self._output:
+            found = dataclasses.replace(found, type=None, recipe=self._shown.recipe, target_bpw=None, target_size=None)
+        made = self._plan(path, found)
+        prepare(made.choices, made.importance)
+        report = pipeline.execute(made.plan, progress)
+        errors = {audit.tensor: measured for audit in made.quantize.blocks if (measured := audit.errors) is not None}
+        plain = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
+        plain["notes"] = [*report.notes, *made.block_notes()]
+        return QuantizationReport(
+            **plain,
+            recipe=made.recipe.name,
+            bits_per_weight=table.total(made.choices).bits,
+            types=table.tensors_json(made.choices, errors),
+        )
+
+
+def _opened(path: PathLike, options: Options) -> Graph:
+    return open_model(
+        path, options.read, format=options.source_format, revision=options.revision, offline=options.offline
+    )
+
+
+@memory_limited
+@takes_options
+def quantize(
+    model: Model,
+    output: PathLike,
+    recipe: Recipe | str = DEFAULT,
+    *,
+    imatrix: PathLike | None = None,
+    progress: Progress | None = None,
+    measure: bool = False,
+    options: Options | None = None,
+    **changes: Unpack[Changes],
+) -> QuantizationReport:
+    """Quantize a model, given as a path or an open graph, to `output`.
+
+    Args:
+        recipe: a `Recipe`, or the name of a type, mix or recipe.
+        imatrix: path of an importance matrix.
+        measure: whether the error of every tensor is computed.
+        changes: fields of `Options`; sizes may be text such as "2GiB".
+    """
+    wanted = recipe if isinstance(recipe, Recipe) else Recipe(recipe)
+    if imatrix is not None:
+        wanted = dataclasses.replace(wanted, imatrix=imatrix)
+    plan = QuantizationPlan(model, wanted, changed(options, changes), measure=measure, output=output)
+    return plan.execute(output, progress=progress)

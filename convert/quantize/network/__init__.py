@@ -1,0 +1,1 @@
+"""Quantization of ONNX networks: calibration, activation ranges and output loss."""

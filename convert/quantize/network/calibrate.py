@@ -1,0 +1,202 @@
+"""Calibration: input data, observed activations, and ranges.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.untrusted.json import parse
+from ....runtime.ir.graph import Graph
+from ....runtime.passes.pattern.replace_nodes import graphs
+from ....runtime.session import Session
+from ....runtime.tensor.dtype import F32
+from ....runtime.tensor.file import Source
+from ...api import convert
+from .activation_range import BINS, METHODS, Observed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SCHEMA = "candle-convert/ranges/1"
+F32_LIMIT = 3.5e38
+FORM = "An npz file, a folder of npz files (one per sample), or a folder of npy files for each input"
+
+
+@dataclass
+class Calibration:
+    """What was seen of the values of a network.
+
+    Attributes:
+        samples: runs.
+        seen: each f32 value that is not constant, by name.
+    """
+
+    samples: int = 0
+    seen: dict[str, Observed] = field(default_factory=dict)
+
+    def ranges(self, method: str) -> dict[str, tuple[float, float]]:
+        """The range of every value."""
+        return {name: METHODS[method](observed) for name, observed in self.seen.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Histograms as well, so that any method can be asked for later and more data added."""
+        values = {}
+        for name, one in self.seen.items():
+            used = one.counts.nonzero()[0]
+            first, stop = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
+            values[name] = {
+                "low": one.low,
+                "high": one.high,
+                "reach": one.reach,
+                "odd": one.odd,
+                "first": first,
+                "counts": one.counts[first:stop].tolist(),
+            }
+        return {"schema": SCHEMA, "samples": self.samples, "values": values}
+
+
+def read(path: str) -> Calibration:
+    """Read ranges.json; FormatError where it is not one."""
+    source = Source(path)
+    source.budget.charge(source.size, "the ranges")
+    data = parse(source.read(0, source.size), source, 0, "E-RANGES-JSON")
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("values"), dict):
+        raise FormatError(
+            "E-RANGES-JSON",
+            path,
+            "is not a file of ranges",
+            expected=SCHEMA,
+            hint="Create one with candle-convert calibrate",
+        )
+    made = Calibration(_count(data.get("samples"), path))
+    for name, entry in data["values"].items():
+        made.seen[name] = _observed(entry, path)
+    return made
+
+
+def _count(value: object, path: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise FormatError(
+            "E-RANGES-JSON",
+            path,
+            "a count is not an integer",
+            found=value,
+            hint="Create the file again with candle-convert calibrate",
+        )
+    return value
+
+
+def _number(value: object) -> float:
+    """An f32; NaN, which no comparison holds for, instead of anything else."""
+    return float(value) if isinstance(value, int | float) and abs(value) < F32_LIMIT else math.nan
+
+
+def _observed(entry: object, path: str) -> Observed:
+    import numpy
+
+    counts = entry.get("counts") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(counts, list):
+        raise FormatError(
+            "E-RANGES-JSON",
+            path,
+            "a value has no histogram",
+            hint="Create the file again with candle-convert calibrate",
+        )
+    first = _count(entry.get("first"), path)
+    low, high, reach = (_number(entry.get(key)) for key in ("low", "high", "reach"))
+    if first + len(counts) > BINS or not -reach <= low <= 0 <= high <= reach:
+        raise FormatError(
+            "E-RANGES-JSON",
+            path,
+            "a value's range contradicts itself",
+            hint="Create the file again with candle-convert calibrate",
+        )
+    one = Observed(low, high, reach, _count(entry.get("odd"), path))
+    one.counts[first : first + len(counts)] = numpy.array([_count(count, path) for count in counts], numpy.int64)
+    return one
+
+
+def calibrate(
+    graph: Graph,
+    samples: Iterable[dict[str, np.ndarray]],
+    onto: Calibration | None = None,
+    told: Callable[[int], object] = lambda count: None,
+    placed: Mapping[str, Any] | None = None,
+) -> Calibration:
+    """Run a simplified graph on every sample and look at all f32 values, one at a time; `onto` goes on with what was
+    seen before.
+
+    Args:
+        told: is given the number of each sample.
+        placed: where it runs, as options of `Session`.
+    """
+    made = onto or Calibration()
+    values = [*graph.inputs, *(value for inner in graphs(graph) for node in inner.nodes for value in node.outputs)]
+    floats = {value.name for value in values if value.dtype is F32 and not value.container and value.name}
+    session = Session(graph, **(placed or {}))
+
+    def look(name: str, array: np.ndarray) -> None:
+        if name in floats:
+            made.seen.setdefault(name, Observed()).add(array)
+
+    for sample in samples:
+        for name, array in sample.items():
+            look(name, array)
+        session.run_with_taps(sample, "", look)
+        made.samples += 1
+        told(made.samples)
+    return made
+
+
+def samples(path: str, graph: Graph) -> Iterator[dict[str, np.ndarray]]:
+    """The inputs of each run, one at a time, in the order of file names; UsageError without files, or if inputs are
+    missing."""
+    needed = [value.name for value in graph.inputs if value.name not in graph.weights]
+    place = Path(path)
+    if not place.is_dir():
+        yield _from_npz(place, needed)
+        return
+    found = sorted(place.glob("*.npz"))
+    if found:
+        for each in found:
+            yield _from_npz(each, needed)
+        return
+    lists = {name: sorted((place / name.replace("/", "_")).glob("*.npy")) for name in needed}
+    if len(needed) == 1 and not lists[needed[0]]:
+        lists[needed[0]] = sorted(place.glob("*.npy"))
+    counts = {len(files) for files in lists.values()}
+    if len(counts) != 1 or counts == {0}:
+        shown = ", ".join(f"{name}: {len(files)}" for name, files in lists.items())
+        raise UsageError(
+            "E-CALIB-DATA", path, "does not have the same number of npy files for every input", found=shown, hint=FORM
+        )
+    for files in zip(*lists.values(), strict=True):
+        yield {
+            name: next(iter(convert.open(file).weights.values())).numpy()
+            for name, file in zip(needed, files, strict=True)
+        }
+
+
+def _from_npz(path: Path, needed: list[str]) -> dict[str, np.ndarray]:
+    tensors = convert.open(path)
+    missing = [name for name in needed if name not in tensors]
+    if missing:
+        raise UsageError(
+            "E-CALIB-DATA",
+            path,
+            f"lacks an array for the input {missing[0]!r}",
+            found=", ".join(list(tensors)[:9]),
+            hint=FORM,
+        )
+    return {name: tensors[name].numpy() for name in needed}
+
+
+def dump(made: Calibration) -> bytes:
+    """The bytes of ranges.json."""
+    return (json.dumps(made.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

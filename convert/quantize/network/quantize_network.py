@@ -1,0 +1,225 @@
+"""Quantization of ONNX networks: the pass of a request, its changes, and the nodes that stay in floating point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.base.errors import UnsafeFileError, UsageError
+from ....runtime.base.untrusted.regex import compiled
+from ....runtime.ir.graph import Graph, Node
+from ....runtime.ir.shape_inference import infer
+from ....runtime.passes.pattern.dead_code import RemoveDeadCode
+from ....runtime.passes.pattern.replace_nodes import constant, graphs
+from ....runtime.passes.precision.half import HalfPrecision
+from ....runtime.passes.quantize import dynamic_int8, float8_weights, static_qdq_int8, weight_only
+from ....runtime.passes.quantize.qdq_fusion import FuseQDQ
+from ....runtime.passes.simplification import Simplify
+from ....runtime.passes.simplify.loop_invariant import HoistLoopInvariants
+from ....runtime.tensor.dtype import DTYPES, DType
+
+Ranges = Mapping[str, tuple[float, float]]
+HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}
+"""Operators that hold most of the weights of networks, and the input where these are."""
+WEIGHTS = {
+    "dynamic": dynamic_int8.OPERATORS,
+    "static": tuple(static_qdq_int8.WEIGHTED),
+    "blocks": weight_only.OPERATORS,
+    "float8": float8_weights.OPERATORS,
+    "half": (),
+}
+"""Operators whose weights a kind of quantization takes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to quantize a network.
+
+    Attributes:
+        type: int8, uint8, int4, fp8 (of weights), f16 or bf16.
+        kind: dynamic (activations rounded on every run), static (with ranges), blocks and float8 (weights alone), half.
+        activation: uint8 or int8, of static quantization.
+        form: nbits or qdq, of blocks; qdq or qoperator, of static quantization.
+        block: weights that share a scale, of blocks.
+        nodes, excluded: patterns of names of nodes to quantize, by default all, and of nodes to skip.
+        no_fallback: whether a selected node that stays in floating point is an error.
+        wide: values that the type cannot hold; nodes that make or read them stay as they are.
+    """
+
+    type: str
+    kind: str
+    activation: str = "uint8"
+    form: str = "nbits"
+    block: int = 32
+    per_channel: bool = False
+    symmetric: bool = False
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    no_fallback: bool = False
+    wide: frozenset[str] = frozenset()
+
+    def selects(self, node: Node) -> bool:
+        """Whether the name of a node, or of its first output, is among those asked for, and its values have room."""
+        return self.names(node) and not self.overflows(node)
+
+    def overflows(self, node: Node) -> bool:
+        """Whether the type cannot hold the node's values."""
+        return any(value is not None and value.name in self.wide for value in (*node.inputs, *node.outputs))
+
+    def names(self, node: Node) -> bool:
+        """Whether the name of a node, or of its first output, is among those asked for."""
+        names = [name for name in (node.name, *(value.name for value in node.outputs[:1])) if name]
+
+        def among(patterns: tuple[str, ...]) -> bool:
+            return any(compiled(pattern).search(name) for pattern in patterns for name in names)
+
+        return (not self.nodes or among(self.nodes)) and not among(self.excluded)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A node that was to be quantized and was not."""
+
+    node: str
+    operator: str
+    why: str
+
+
+@dataclass
+class Outcome:
+    """What quantizing did.
+
+    Attributes:
+        weights: names of those that were quantized.
+        before, after: bytes of all weights.
+    """
+
+    weights: list[str]
+    before: int
+    after: int
+    kept: list[Kept] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields."""
+        kept = [vars(item) for item in self.kept]
+        return {"quantized": self.weights, "weights_bytes": {"before": self.before, "after": self.after}, "kept": kept}
+
+
+def simplified(graph: Graph) -> Graph:
+    """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place.
+
+    What is made of large weights is computed when it is read, here and in quantizing, so that no more than one of them
+    is in memory at once.
+    """
+    HoistLoopInvariants().run(graph)
+    Simplify(skip=frozenset({"patterns"}), deferred=True).run(graph)
+    infer(graph)
+    return graph
+
+
+def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Outcome:
+    """Quantize a simplified graph in place.
+
+    Raises:
+        UsageError: no node could be quantized.
+        UnsafeFileError: a node stays in floating point, and the request does not allow it.
+    """
+    before = _nbytes(graph)
+    changed = _run(graph, request, ranges or {})
+    RemoveDeadCode().run(graph)
+    outcome = Outcome(list(dict.fromkeys(changed)), before, _nbytes(graph), _kept(graph, request))
+    if not changed:
+        why = "no selected node has a constant weight that can be quantized"
+        if outcome.kept:
+            first = outcome.kept[0]
+            why = f"no node can be quantized, such as {first.operator} {first.node!r}: {first.why}"
+        raise UsageError(
+            "E-QUANT-NODES",
+            None,
+            why,
+            expected=", ".join(WEIGHTS[request.kind]) or None,
+            hint="See them with candle-convert inspect",
+        )
+    if outcome.kept and request.no_fallback:
+        first = outcome.kept[0]
+        why = (
+            f"{len(outcome.kept)} nodes remain in floating point, such as {first.operator} {first.node!r}: {first.why}"
+        )
+        raise UnsafeFileError(
+            "E-QUANT-FALLBACK", None, why, hint="Skip them with --exclude-nodes, or omit --no-fallback"
+        )
+    return outcome
+
+
+def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
+    """Run the pass that a request stands for; the names of the weights that it changed."""
+    made: (
+        HalfPrecision
+        | float8_weights.Float8Weights
+        | dynamic_int8.DynamicInt8
+        | static_qdq_int8.StaticInt8
+        | weight_only.WeightOnly
+    )
+    if request.kind == "half":
+        made = HalfPrecision(DTYPES[request.type], request.selects)
+    elif request.kind == "blocks":
+        bits = 4 if request.type == "int4" else 8
+        made = weight_only.WeightOnly(bits, request.block, request.symmetric, request.form, request.selects)
+    elif request.kind == "float8":
+        made = float8_weights.Float8Weights(request.per_channel, request.selects)
+    elif request.kind == "dynamic":
+        made = dynamic_int8.DynamicInt8(request.type, request.per_channel, request.selects)
+    else:
+        made = static_qdq_int8.StaticInt8(
+            ranges, request.activation, request.type, request.per_channel, request.selects
+        )
+    made.run(graph)
+    if request.kind == "static" and request.form == "qoperator":
+        FuseQDQ().run(graph)
+    return made.changed
+
+
+def _nbytes(graph: Graph) -> int:
+    return sum(inner.nbytes for inner in graphs(graph))
+
+
+def _kept(graph: Graph, request: Request) -> list[Kept]:
+    """Selected nodes that still compute with a constant floating-point weight."""
+    found = []
+    for inner in graphs(graph):
+        for node in inner.nodes:
+            if request.wide and request.names(node) and request.overflows(node) and node.op.name != "Cast":
+                found.append(
+                    Kept(
+                        node.name or node.outputs[0].name,
+                        node.op.name,
+                        f"its values exceed the range of {request.type}",
+                    )
+                )
+            elif not node.op.domain and node.op.name in HOLDING and request.kind != "half" and request.names(node):
+                tensor = constant(inner, node.inputs[HOLDING[node.op.name]])
+                if tensor is not None and tensor.dtype.is_float and len(tensor.shape) > 1:
+                    found.append(
+                        Kept(
+                            node.name or node.outputs[0].name,
+                            node.op.name,
+                            _why(node, tensor.dtype, tensor.shape, request),
+                        )
+                    )
+    return found
+
+
+def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
+    if node.op.name not in WEIGHTS[request.kind]:
+        return f"{request.kind} quantization does not support {node.op.name}"
+    if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
+        return f"its weight is {dtype.name}"
+    if request.kind == "static":
+        return "its input has no calibrated range"
+    if len(shape) != 2 and node.op.name not in ("Conv", "LSTM"):
+        return f"its weight has {len(shape)} dimensions"
+    if node.op.name == "Gather" and request.kind == "blocks" and shape[1] % request.block:
+        return f"rows of {shape[1]} are not a multiple of the block size {request.block}"
+    return "its attributes or shapes have no integer implementation"

@@ -1,0 +1,220 @@
+"""Importance matrix of a language model: squared activations per input column, summed over a text.
+
+What llama-imatrix collects, in the file that it writes: for each tensor of the layers (and ``output.weight`` where that
+is wanted) sums of squares ``NAME.in_sum2`` and the number of rows ``NAME.counts``, f32, one row of them for each
+expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from ...models.generation.decoder_states import empty_states
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.contract.architecture import GGUF, slots
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.session import Session
+from ...runtime.tensor.dtype import F32
+from ...runtime.tensor.tensor import Tensor
+from ..console.progress import NoProgress, Progress
+from ..load.memory_map import mapped
+from ..load.native_model import Model, built
+from .recipe.imatrix import COUNTS, SUMS, Sums
+
+LAYERS, OUTPUT = "blk.", "output.weight"
+ONE_MATRIX, EXPERTS = ("MatMul", "Linear"), "MatMulExperts"
+CHANGED = ("Transpose", "Cast", "Reshape")
+
+
+@dataclass
+class Observed:
+    """Sums of squares float64 [matrices, columns] and numbers of rows [matrices], by the name of the tensor in GGUF
+    files."""
+
+    sums: dict[str, np.ndarray] = field(default_factory=dict)
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, names: Sequence[str], sums: np.ndarray, counts: np.ndarray) -> None:
+        """Count one more piece for tensors that get the same rows."""
+        for name in names:
+            if not np.isfinite(sums).all():
+                raise FormatError(
+                    "E-NAN",
+                    None,
+                    f"activations multiplied with {name} are not finite",
+                    hint="Check the model for damage, or try it in f32",
+                )
+            self.sums[name] = self.sums.get(name, 0) + sums.astype(np.float64)
+            self.counts[name] = self.counts.get(name, 0) + counts.astype(np.float64)
+
+    def merge(self, earlier: Sums, path: str) -> None:
+        """Add what a file says of another text. Raises FormatError where it is of matrices of another size."""
+        for name, sums in earlier.sums.items():
+            mine = self.sums.get(name)
+            if mine is None:
+                self.sums[name], self.counts[name] = sums, earlier.counts[name]
+                continue
+            counts = len(self.counts[name]), len(earlier.counts[name])
+            if mine.size != sums.size or (counts[0] != counts[1] and 1 not in counts):
+                why = f"the importance of {name!r} has another shape"
+                raise FormatError(
+                    "E-IMATRIX-SHAPE",
+                    path,
+                    why,
+                    expected=list(mine.shape),
+                    found=list(sums.shape),
+                    hint="Merge files of one model only",
+                )
+            self.sums[name] = mine.reshape(max(counts), -1) + sums.reshape(max(counts), -1)
+            self.counts[name] = self.counts[name] + earlier.counts[name]
+
+    def graph(self, datasets: Sequence[str], chunks: int, context: int) -> Graph:
+        """The file that holds it."""
+        weights: dict[str, Tensor] = {}
+        for name in sorted(self.sums):
+            weights[name + SUMS] = Tensor.of(self.sums[name].astype(np.float32))
+            weights[name + COUNTS] = Tensor.of(self.counts[name].astype(np.float32).reshape(-1, 1))
+        metadata: dict[str, Any] = {
+            "general.type": "imatrix", "imatrix.datasets": list(datasets),
+            "imatrix.chunk_count": np.uint32(chunks), "imatrix.chunk_size": np.uint32(context),
+        }  # fmt: skip
+        return Graph(weights=weights, metadata=metadata)
+
+
+def observe(
+    model: Model,
+    pieces: Sequence[np.ndarray],
+    *,
+    output: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    placed: Mapping[str, Any] | None = None,
+) -> Observed:
+    """Run pieces of a text (int64 ids), each from its start.
+
+    Args:
+        output: whether the matrix that gives the logits is observed too.
+        placed: where the model runs, as options of `Session`.
+
+    Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not
+    finite.
+    """
+    graph = built(model, fixed=False)
+    watched = _watch(graph, _names(model, output))
+    if not watched:
+        raise UnsupportedError(
+            "E-IMATRIX-ARCH", None, f"GGUF files have no names for the weights of {model.architecture.title}"
+        )
+    graph.outputs = [value for each in watched for value in (each.sums, each.counts)]
+    states, fed = empty_states(graph.inputs, 1), {value.name for value in graph.inputs}
+    session, found, progress = (
+        Session(mapped(graph), threads=threads, native=True, **(placed or {})),
+        Observed(),
+        progress or NoProgress(),
+    )
+    progress.phase("observing")
+    progress.start(sum(map(len, pieces)), unit="tokens")
+    try:
+        for piece in pieces:
+            feeds = {
+                "input_ids": piece[None],
+                "attention_mask": np.ones((1, len(piece)), np.int64),
+                "position_ids": np.arange(len(piece))[None],
+            }
+            results = iter(session.run(None, {name: array for name, array in feeds.items() if name in fed} | states))
+            for each in watched:
+                found.add(each.names, next(results), next(results))
+            progress.advance(len(piece))
+    finally:
+        progress.finish()
+    return found
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """What gets the same rows.
+
+    Attributes:
+        names: tensors of GGUF files.
+        sums, counts: values, f32 [matrices, columns] and [matrices].
+    """
+
+    names: tuple[str, ...]
+    sums: Value
+    counts: Value
+
+
+def _names(model: Model, output: bool) -> dict[str, tuple[str, ...]]:
+    """The tensors of GGUF files that hold each of our weights and are observed."""
+    found: dict[str, tuple[str, ...]] = {}
+    for row, layer, ours in slots(model.architecture, model.config):
+        stored = [name for way in row.stored(GGUF)[:1] for name in way.expanded(model.config, layer)]
+        found[ours] = tuple(name for name in stored if name.startswith(LAYERS) or (output and name == OUTPUT))
+    return found
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Rows that meet matrices.
+
+    Attributes:
+        rows: [..., columns].
+        experts: which of the matrices each token meets, [tokens, k]; None where there is one.
+        each: whether each expert of a token has a row of its own.
+    """
+
+    rows: Value
+    experts: Value | None
+    each: bool
+    matrices: int
+    columns: int
+
+
+def _product(node: Node, held: Tensor) -> _Product:
+    rows = node.inputs[0]
+    assert rows is not None
+    if node.op.name == EXPERTS:
+        return _Product(rows, node.inputs[2], bool(node.attributes.get("each")), held.shape[0], held.shape[-1])
+    return _Product(rows, None, False, 1, held.shape[-1])
+
+
+def _watch(graph: Graph, names: Mapping[str, tuple[str, ...]]) -> list[_Watched]:
+    """Add what sums the squares to a graph; tensors that get the same rows share it."""
+    seen: dict[_Product, dict[str, None]] = {}
+    for node in graph.nodes:
+        matrix = node.inputs[1] if node.op.name in (*ONE_MATRIX, EXPERTS) else None
+        held = None if matrix is None else _weight(matrix, graph)
+        if held is not None and names.get(held):
+            seen.setdefault(_product(node, graph.weights[held]), {}).update(dict.fromkeys(names[held]))
+    build = Builder(graph, stem="observed")
+    return [_Watched(tuple(found), *_squares(build, product)) for product, found in seen.items()]
+
+
+def _squares(build: Builder, product: _Product) -> tuple[Value, Value]:
+    """Values that are the sums of squares and the numbers of rows, for each matrix."""
+    rows = build.add("Reshape", [product.rows, build.constant([-1, product.columns])])
+    if product.experts is None:
+        sums = build.add("ReduceSumSquare", [rows, build.constant([0])], {"keepdims": 1})
+        return sums, build.add("Cast", [build.add("Shape", [rows], {"start": 0, "end": 1})], {"to": F32.onnx})
+    chosen = build.add(
+        "OneHot", [product.experts, build.constant([product.matrices]), build.constant([0, 1], "float32")]
+    )
+    if product.each:
+        chosen = build.add("Reshape", [chosen, build.constant([-1, product.matrices])])
+    else:
+        chosen = build.add("ReduceSum", [chosen, build.constant([1])], {"keepdims": 0})
+    sums = build.add("MatMul", [build.add("Transpose", [chosen], {"perm": [1, 0]}), build.add("Mul", [rows, rows])])
+    return sums, build.add("ReduceSum", [chosen, build.constant([0])], {"keepdims": 0})
+
+
+def _weight(value: Value, graph: Graph) -> str | None:
+    """The weight of a matrix that is transposed or in another dtype."""
+    while value.producer is not None and value.producer.op.name in CHANGED and value.producer.inputs[0] is not None:
+        value = value.producer.inputs[0]
+    return value.name if value.name in graph.weights else None

@@ -1,0 +1,1 @@
+"""Recipes: the rules, mixes and size targets that choose each tensor's type."""

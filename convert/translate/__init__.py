@@ -1,0 +1,1 @@
+"""Translation between formats: weight names, hyper-parameter keys, tokenizers and model cards."""

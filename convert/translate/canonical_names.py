@@ -1,0 +1,107 @@
+"""Canonical names: the naming convention of a file's weights, and the weights of its architecture they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import Error, UnsupportedError
+from ...runtime.contract.architecture import GRAPH, HF, Architecture, Config, slots
+from ...runtime.contract.weight_binding import Gathered, check_layers, configured, gather, make, recognise
+from ...runtime.ir.graph import Graph
+from ...runtime.passes.weights.collect import collect_weights
+from ...runtime.tensor.tensor import Tensor
+from ..load.legacy_llama import modern, origins
+from ..open.prequantized import configuration
+
+PACKED = ("MatMulNBits", "GatherBlockQuantized")
+"""Operators that take a weight as codes, scales and offsets."""
+
+
+@dataclass(frozen=True)
+class NamedWeights:
+    """The weights of a file, bound to the weights of its architecture.
+
+    Attributes:
+        names: naming and layout convention of the file, `HF`, `GGUF` or `GRAPH`.
+        weights: the file's tensors by these names.
+        found: the architecture's weights among them.
+        origins: names of the tensors in the file itself, if they differ.
+        spare: optional weights that the architecture derives if a file lacks them.
+    """
+
+    architecture: Architecture
+    names: str
+    config: Config
+    weights: Mapping[str, Tensor]
+    found: Gathered
+    origins: Mapping[str, str]
+    spare: frozenset[str] = frozenset()
+
+    def spelled(self, name: str) -> str:
+        """The name of a tensor in the file."""
+        return self.origins.get(name, name)
+
+
+def identify_weights(graph: Graph, chosen: Mapping[str, Tensor] | None = None) -> NamedWeights:
+    """Bind the weights of a file to the weights of its architecture; `chosen` limits them, by their names in the file.
+
+    Raises UnsupportedError if the architecture is not stated or unknown, FormatError for a configuration that cannot be
+    read or does not match the weights.
+    """
+    from ..load.native_model import NODES, identified
+
+    newer = modern(graph)
+    if graph.format == NODES:
+        architecture, names, config = _of_nodes(graph)
+    else:
+        architecture, names, config = identified(newer)
+    spelled = {} if newer is graph else origins(graph)
+    every = collect_weights(newer)
+    weights = {name: tensor for name, tensor in every.items() if chosen is None or spelled.get(name, name) in chosen}
+    check_layers(architecture, config, every, names, graph.files[0] if graph.files else None)
+    found = gather(architecture, config, weights, names)
+    if not found.missing and not found.wrong:
+        make(architecture, config, found, names, graph.files[0] if graph.files else None)
+    if names == GRAPH:
+        found.extra.clear()
+    return NamedWeights(
+        architecture, names, config, weights, found, spelled, _derived_weights(architecture, config, found)
+    )
+
+
+def _derived_weights(architecture: Architecture, config: Config, found: Gathered) -> frozenset[str]:
+    """Complete the configuration from the weights; return the names of weights derived if a file lacks them."""
+    if architecture.settle is None or found.missing or found.wrong:
+        return frozenset()
+    needed = {ours for row, _, ours in slots(architecture, config) if not row.optional}
+    without = {ours: tensor for ours, tensor in found.weights.items() if ours in needed}
+    derived = dict(without)
+    with contextlib.suppress(Error):  # values that settle nothing differ from those of another file
+        architecture.settle(Config(dict(config.values)), derived)
+        architecture.settle(config, dict(found.weights))
+    return frozenset(derived.keys() - without.keys())
+
+
+def _of_nodes(graph: Graph) -> tuple[Architecture, str, Config]:
+    """The architecture of an exported graph, by the config.json beside it; the weights have its own names."""
+    from ..load.native_model import with_files
+
+    path = graph.files[0] if graph.files else None
+    stated = configuration(with_files(dataclasses.replace(graph, attachments=dict(graph.attachments), notes=[])))
+    if stated is None:
+        raise UnsupportedError(
+            "E-ARCH-NONE", path, f"no config.json beside {path or 'the graph'} names the architecture of the weights"
+        )
+    architecture = recognise(HF, stated, path)
+    config = configured(architecture, HF, stated, path)
+    needed = [ours for row, _, ours in slots(architecture, config) if not row.optional]
+    there = sum(ours in graph.weights for ours in needed)
+    if there < len(needed) and any(node.op.name in PACKED for node in graph.nodes):
+        why = "the graph has quantized weights packed for its operators, without their names"
+        raise UnsupportedError("E-ARCH-PACKED", path, why, hint="Use verify on two graphs to compare their outputs")
+    if 2 * there < len(needed):
+        raise UnsupportedError("E-ARCH-GRAPH", path, "the weights of the graph have the names of another exporter")
+    return architecture, GRAPH, config

@@ -1,0 +1,137 @@
+"""Settings of a model that GGUF files cannot express, and whether losing them changes its results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.contract.architecture import GGUF, Config, Row
+from ...runtime.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from ..load.native_model import Model
+
+IDLE = ("labels", "pad")
+"""Rows that do not change what is computed of tokens."""
+HINT = "Write safetensors or ONNX, which store all settings"
+SHOWN = 60
+"""Characters of a value that a message shows."""
+
+
+def check_expressible(graph: Graph, model: Model) -> None:
+    """Refuse to write a model as GGUF that would compute something else when it is read; what changes little is noted
+    on `graph`.
+
+    Raises UnsupportedError that names the settings.
+    """
+    lost = list(_lost(model))
+    small = [
+        (row, ours, theirs, why) for row, ours, theirs in lost if (why := _little(row.name, ours, theirs, model.config))
+    ]
+    refused = [each for each in lost if each[0].name not in {row.name for row, *_ in small}]
+    path = graph.files[0] if graph.files else None
+    if refused:
+        said = "; ".join(
+            f"{_title(row)} is {_text(ours)}, but files imply {_text(theirs)}" for row, ours, theirs in refused
+        )
+        why = f"GGUF files of the architecture {model.architecture.gguf[0]} lack a key for some of its settings: {said}"
+        raise UnsupportedError("E-GGUF-SETTING", path, why, hint=HINT)
+    for row, ours, theirs, why in small:
+        graph.note(
+            "W-GGUF-SETTING",
+            f"GGUF files have no key for it: {_title(row)} is {_text(ours)}, but files imply {_text(theirs)}; {why}",
+        )
+
+
+def _lost(model: Model) -> Iterator[tuple[Row, Any, Any]]:
+    """Rows whose value in a file is another, and changes what is computed: with our value, and the file's."""
+    from ...runtime.contract.weight_binding import bind, configured, described, unbind
+
+    architecture = model.architecture
+    said = described(architecture, GGUF, model.config) | {"general.architecture": architecture.gguf[0]}
+    config = configured(architecture, GGUF, said)
+    try:
+        bind(architecture, config, unbind(architecture, model.config, model.weights, GGUF), GGUF)
+    except FormatError as error:
+        path = model.source.files[0] if model.source.files else None
+        why = f"a GGUF file of this model could not be read: {error.why}"
+        raise UnsupportedError("E-GGUF-SETTING", path, why, hint=HINT) from error
+    pairs = [
+        (row, model.config.values.get(row.name), config.values.get(row.name))
+        for row in architecture.keys
+        if row.name not in IDLE
+    ]
+    differing = [(row, ours, theirs) for row, ours, theirs in pairs if not _same(ours, theirs)]
+    if not differing:
+        return
+    whole = _computed(model)
+    for row, ours, theirs in differing:
+        changed = Config({**model.config.values, row.name: theirs})
+        if _computed(replace(model, config=changed)) != whole:
+            yield row, ours, theirs
+
+
+def _computed(model: Model) -> list[Any] | None:
+    """Nodes and constants of each graph, which are equal for models that compute the same; None where there can be no
+    such model."""
+    from ..inspect.graph_diff import described
+
+    try:
+        graphs = model.graphs().values()
+    except (ArithmeticError, KeyError, TypeError, ValueError):
+        return None
+    return [(described(graph), _constants(graph, model)) for graph in graphs]
+
+
+def _constants(graph: Graph, model: Model) -> dict[str, bytes]:
+    return {name: bytes(tensor.raw()) for name, tensor in graph.weights.items() if name not in model.weights}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float | int):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-12)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _little(name: str, ours: Any, theirs: Any, config: Config) -> str | None:
+    """What a difference amounts to, where a file is worth writing all the same."""
+    check = LITTLE.get(name)
+    return check(ours, theirs, config) if check else None
+
+
+def _approximated(ours: Any, theirs: Any, config: Config) -> str | None:
+    return "they differ by less than 0.001" if {ours, theirs} == {"gelu", "gelu_tanh"} else None
+
+
+def _stretched(ours: Any, theirs: Any, config: Config) -> str | None:
+    if ours["type"] == "dynamic":
+        return f"sequences of up to {config.context:,} tokens are not affected"
+    if ours["type"] == theirs["type"] == "yarn" and ours.get("truncate") is False:
+        return "the range of its frequencies is rounded, as llama.cpp does"
+    return None
+
+
+def _small(ours: Any, theirs: Any, config: Config) -> str | None:
+    return "it only prevents division by zero in norms" if max(ours, theirs) <= 1e-5 else None
+
+
+LITTLE: dict[str, Callable[[Any, Any, Config], str | None]] = {
+    "act": _approximated,
+    "scaling": _stretched,
+    "inner_eps": _small,
+}
+
+
+def _title(row: Row) -> str:
+    keys = getattr(row, "hf", ())
+    return str(keys if isinstance(keys, str) else keys[0] if keys else row.name)
+
+
+def _text(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 4] + " ..."

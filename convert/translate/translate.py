@@ -1,0 +1,329 @@
+"""Translation of a model's weights and hyper-parameters to the names of another format, or to an ONNX graph.
+
+Hugging Face's names become GGUF's in a GGUF file, GGUF's become Hugging Face's in a model directory, either becomes
+nodes in an ONNX file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.base.errors import UnsupportedError
+from ...runtime.contract.architecture import GGUF, HF, MODEL, TEXT_CLASSIFICATION
+from ...runtime.contract.format import Format
+from ...runtime.ir.graph import Graph, Meta
+from ...runtime.tensor.dtype import F32
+from ...runtime.tensor.storage import Held, Storage
+from ...runtime.tensor.tensor import Tensor
+from ..console.output import human_size
+from ..open.open_model import CONFIG, MODEL_KEYS
+from .gguf_file_type import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
+from .model_card import GENERATION, general
+from .model_facts import LEFT_ALONE
+
+if TYPE_CHECKING:
+    from ..load.native_model import Model
+
+Rules = tuple[tuple[str, str], ...]
+EXPERTS_ALONE = "mxfp4"
+"""A type that names a file's type where only experts have it, fewer than other tensors."""
+SWITCHES = {
+    "attention_bias": ".attn.q.bias", "attention_out_bias": ".attn.o.bias", "mlp_bias": ".mlp.up.bias",
+}  # fmt: skip
+"""By the switch of a config.json by which transformers gives layers a weight: how the name of that weight ends."""
+OWN_SWITCHES = {
+    "cohere": {"use_qk_norm": ".attn.q_norm.weight"},
+    "falcon": {"bias": ".attn.qkv.bias"},
+    "glm4_moe": {"use_qk_norm": ".attn.q_norm.weight"},
+    "lfm2": {"conv_bias": ".conv.bias"},
+    "phi": {"qk_layernorm": ".attn.q_norm.weight"},
+    "qwen2_moe": {"qkv_bias": ".attn.q.bias"},
+    "stablelm": {"use_qkv_bias": ".attn.q.bias", "qk_layernorm": ".attn.q_norm.weight"},
+    "starcoder2": {"use_bias": ".attn.q.bias"},
+}
+"""Those that the configuration of one architecture has."""
+SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
+
+
+def graph_names(graph: Graph, format: Format) -> tuple[str, ...]:
+    """The names of the graphs that `format` has of a model: those of its task where weights become nodes, else `MODEL`
+    alone."""
+    if graph.nodes or not format.graphs:
+        return (MODEL,)
+    from ..load.legacy_llama import modern
+    from ..load.native_model import described, identified
+
+    newer = modern(graph)
+    if described(newer) is None:
+        return (MODEL,)
+    architecture, _, config = identified(newer)
+    return tuple(architecture.task(config.values.get("task")).graphs)
+
+
+def translated(
+    graph: Graph,
+    format: Format,
+    directory: bool,
+    carried: bool = True,
+    blocks: bool = True,
+    weights_only: bool = False,
+    name: str = MODEL,
+) -> Rules:
+    """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that
+    the output needs.
+
+    Args:
+        directory: whether the output is a model directory.
+        carried: whether the tokenizer goes along.
+        blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
+        weights_only: whether weights go out under the names that they have where the output cannot say which model they
+            are.
+        name: which graph of the model's task the nodes are.
+
+    Raises UnsupportedError for a model that the output cannot describe, unless `weights_only`.
+    """
+    if graph.format == format.name == "gguf":
+        return ()
+    from ..load.legacy_llama import modern
+    from ..load.native_model import described, modelled, stated
+
+    wanted = (
+        GGUF if format.name == "gguf" else HF if directory and not format.graphs else "graph" if format.graphs else None
+    )
+    if graph.nodes or wanted is None:
+        return ()
+    newer = modern(graph)
+    found = described(newer)
+    if found is None or (newer is graph and found[0] == wanted and found == stated(graph)):
+        return ()
+    graph.weights, graph.metadata, graph.notes = newer.weights, newer.metadata, newer.notes
+    try:
+        model = modelled(graph)
+    except UnsupportedError as error:
+        if wanted == "graph":
+            raise
+        return _untranslated(graph, wanted, error.why, weights_only)
+    graph.arch = model.architecture.name
+    _tell_left_out(graph, model)
+    if wanted == GGUF and not model.architecture.gguf:
+        return _untranslated(
+            graph, wanted, f"GGUF has no architecture for {model.architecture.title} models", weights_only
+        )
+    if wanted == GGUF and model.task.name == TEXT_CLASSIFICATION:
+        return _untranslated(graph, wanted, "GGUF has no architecture for text classifiers", weights_only)
+    if wanted == GGUF:
+        return _to_gguf(graph, model, carried)
+    if wanted == HF:
+        _to_hf(graph, model, carried)
+    else:
+        _to_graph(graph, model, name, blocks, carried)
+    return ()
+
+
+def _untranslated(graph: Graph, wanted: str, why: str, weights_only: bool) -> Rules:
+    """Leave names and parameters as they are, where that was asked for, or nothing says that the weights are a
+    model's."""
+    from ..load.native_model import stated
+
+    said = stated(graph)
+    if not weights_only and said is not None and (said[0] == GGUF or any(said[1].get(key) for key in MODEL_KEYS)):
+        kind, lacks = (
+            ("a GGUF file", "general.architecture") if wanted == GGUF else ("a model directory", "a config.json")
+        )
+        hint = "Use --weights-only to write the tensors under their original names, or write a single .safetensors file"
+        raise UnsupportedError(
+            "E-OUT-ARCH",
+            graph.files[0] if graph.files else None,
+            f"{why}, and {kind} without {lacks} is not a model",
+            hint=hint,
+        )
+    graph.note("W-ARCH", f"{why}: names and parameters are not affected")
+    return ()
+
+
+def _tell_left_out(graph: Graph, model: Model) -> None:
+    """Note the matrices of a file that are not part of the computed model, such as layers that predict more than
+    one token."""
+    from ...runtime.contract.weight_binding import ignored
+
+    unused = [
+        name
+        for name in ignored(model.architecture, model.config, graph.weights)
+        if len(graph.weights[name].shape) in (2, 3)
+    ]
+    if unused:
+        nbytes = sum(graph.weights[name].nbytes for name in unused)
+        why = f"{len(unused)} matrices ({nbytes:,} bytes) are not part of {model.architecture.title} and are skipped"
+        graph.note("W-ARCH-UNUSED", f"{why}: {', '.join(sorted(unused)[:3])} ...")
+
+
+def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
+    """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
+    from ...runtime.contract.weight_binding import described, unbind
+    from .lossy_check import check_expressible
+    from .model_card_writer import carried_keys
+    from .tokenizer import keys_for_gguf
+
+    check_expressible(graph, model)
+    graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
+    own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
+    keys = described(model.architecture, GGUF, model.config)
+    block = carried_keys(graph, model.architecture.gguf[0])
+    general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
+    held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
+    tokenizer = (held or keys_for_gguf(graph, model)) if carried else {}
+    others = {key: value for key, value in block.items() if key not in general}
+    graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer, **others}
+    graph.attachments = {}
+    small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]
+    return ((rf"^(?:{'|'.join(map(re.escape, small))})\Z", "f32"),)
+
+
+def name_file_type(graph: Graph) -> None:
+    """Say in the metadata of a model in GGUF's names which dtype most of its matrices have, where nothing says it."""
+    import numpy
+
+    if "general.architecture" in graph.metadata and FILE_TYPE_KEY not in graph.metadata:
+        dtypes = Counter(tensor.dtype.name for tensor in graph.weights.values() if len(tensor.shape) > 1)
+        numbers = {known.base: known.number for known in reversed(FILE_TYPES)}
+        most = EXPERTS_ALONE if EXPERTS_ALONE in dtypes else dtypes.most_common(1)[0][0] if dtypes else ""
+        number = numbers.get(most)
+        if number is not None:
+            graph.metadata[FILE_TYPE_KEY] = numpy.uint32(number)
+
+
+def _typed(value: Any) -> Any:
+    """A parameter in the types that GGUF files have it in."""
+    import numpy
+
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, list | tuple):
+        kinds = {type(item) for item in value}
+        return numpy.asarray(value, numpy.float32 if float in kinds else numpy.int32 if kinds == {int} else None)
+    return numpy.float32(value) if isinstance(value, float) else numpy.uint32(value)
+
+
+def _general(graph: Graph, model: Model, block: Mapping[str, Meta]) -> dict[str, Any]:
+    """What llama.cpp's converter says of every model, and the block of a card that was made of a GGUF file."""
+    import numpy
+
+    from .model_card_writer import with_block
+
+    label = size_label(graph, model.config.values.get("experts", 0))
+    card = with_block(general(graph, sum(tensor.count for tensor in graph.weights.values()), label), block)
+    said = {f"general.{key}": value for key, value in card.items()}
+    return {"general.type": "model", **said, VERSION_KEY: numpy.uint32(QUANTIZATION_VERSION)}
+
+
+def size_label(graph: Graph, experts: int) -> str:
+    """Such as ``1.1B``, or ``8x7B`` where there are experts: how many of them, and the size of a model with one."""
+    of_experts = sum(
+        tensor.count for name, tensor in graph.weights.items() if "_exps." in name and len(tensor.shape) > 2
+    )
+    count = (
+        sum(tensor.count for tensor in graph.weights.values())
+        - of_experts
+        + (of_experts // experts if experts else of_experts)
+    )
+    scale, suffix = next((scale, suffix) for scale, suffix in SIZES if count > scale)
+    scaled = count / (scale or 1e3)
+    digits = max(0, 2 - len(str(round(scaled)).lstrip("0")))
+    return f"{f'{experts}x' if experts else ''}{scaled:.{digits}f}{suffix}"
+
+
+def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
+    """Names, config.json, and the tokenizer's files."""
+    from ...runtime.contract.weight_binding import unbind
+
+    graph.weights = unbind(model.architecture, model.config, model.weights, HF)
+    graph.attachments = _files(graph, model, carried)
+    graph.metadata = {"format": "pt"}
+
+
+def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
+    """config.json and the tokenizer's files, as transformers has them."""
+    from ...runtime.contract.weight_binding import described
+    from .model_card_writer import card_file, sampling
+    from .tokenizer import files_for_hf, role_ids
+
+    said = described(model.architecture, HF, model.config)
+    files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
+    generation = _json(files.get(GENERATION)) | sampling(graph)
+    if generation:
+        files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
+    files |= card_file(graph, str(graph.metadata.get("general.architecture")), generation)
+    tied = {"tie_word_embeddings": "head.weight" not in model.weights}
+    config = {"model_type": model.architecture.model_types[0], **said, **_switches(model), **role_ids(files), **tied}
+    return {CONFIG: Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
+
+
+def _json(storage: Storage | None) -> dict[str, Any]:
+    return {} if storage is None else dict(json.loads(bytes(storage.read(0, storage.nbytes))))
+
+
+def _switches(model: Model) -> dict[str, bool]:
+    """Switches by which transformers gives layers biases and norms, as the weights have them."""
+
+    def has(ending: str) -> bool:
+        return any(name.endswith(ending) for name in model.weights)
+
+    found = {key: has(ending) for key, ending in SWITCHES.items() if has(f"{ending.removesuffix('.bias')}.weight")}
+    own = {key: has(ending) for key, ending in OWN_SWITCHES.get(model.architecture.name, {}).items()}
+    return {key: value for key, value in found.items() if value or key == "attention_bias"} | own
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar or array as JSON has it."""
+    found = value.tolist()
+    return float(f"{found:.7g}") if isinstance(found, float) and math.isfinite(found) else found
+
+
+def _in_f32(graph: Graph, model: Model, kept: Sequence[str]) -> dict[str, Tensor]:
+    """Weights that can be computed with: those of floating-point types other than f32 and `kept` become f32, blocks
+    stay."""
+    changed = {
+        name: tensor.cast(F32) for name, tensor in model.weights.items()
+        if tensor.dtype.kind == "float" and tensor.dtype.name not in ("f32", *kept)
+    }  # fmt: skip
+    for name, count in Counter(model.weights[name].dtype.name for name in changed).items():
+        if kept:
+            graph.note("W-ONNX-DTYPE", f"{count} weights of type {name} become f32, which the graph computes in")
+    return {**model.weights, **changed}
+
+
+def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool) -> None:
+    """The nodes of one of the model's graphs, with a cache that grows; the tokenizer's files and config.json go along,
+    as exporters have them."""
+    from ...models.layers.net import STORAGE_ONLY
+    from ...runtime.ir.shape_inference import infer
+    from ...runtime.passes.lower.standard_onnx import to_standard_onnx
+    from ...runtime.passes.quantize.ggml_to_nbits import RepackGgmlAsNBits
+    from ...runtime.tensor.block_codec import codec_of
+    from ..load.native_model import built
+
+    weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)
+    made = built(dataclasses.replace(model, weights=weights), fixed=False)
+    if blocks and RepackGgmlAsNBits(codec_of).run(made):
+        kept = [tensor for tensor in made.weights.values() if tensor.qtype is not None]
+        for name, count in Counter(tensor.dtype.name for tensor in kept).items():
+            sizes = [(tensor.nbytes, 4 * tensor.count) for tensor in kept if tensor.dtype.name == name]
+            before, after = (human_size(sum(column)) for column in zip(*sizes, strict=True))
+            why = f"{count} weights of type {name} become f32 ({before} become {after})"
+            graph.note("W-DEQUANTIZED", f"{why}: ONNX has no operators for what they are used for")
+    to_standard_onnx(made, Tensor.dequantize)
+    infer(made)
+    graph.weights, graph.values, graph.nodes = made.weights, made.values, made.nodes
+    graph.inputs, graph.outputs, graph.name = made.inputs, made.outputs, made.name
+    if not carried:
+        graph.attachments = {}
+    elif CONFIG not in graph.attachments:
+        graph.attachments = _files(graph, model, carried)
+    graph.metadata, graph.constants = {}, made.constants
+    graph.opsets |= made.opsets

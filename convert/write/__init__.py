@@ -1,0 +1,1 @@
+"""Writing conversions: plan, stage, write, read back and publish."""

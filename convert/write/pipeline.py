@@ -1,0 +1,114 @@
+"""Conversion pipeline: writes the files of a plan, reads them back, compares and renames them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import Error, FileAccessError, LimitError
+from ...runtime.base.units import counted, human_size
+from ...runtime.ir.graph import Note
+from ..console.atomic_replace import refuse_existing
+from ..console.interrupt import too_late
+from ..console.output import current
+from ..console.progress import NoProgress, Progress
+from . import cast_loss
+from .conversion_options import Options
+from .plan import Plan, plan
+from .read_back import verify
+from .staging import Staging
+from .write import write
+
+
+def convert(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Convert model files, directories or hub addresses into `output`; see `Options`."""
+    paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    return execute(plan(paths, output, options or Options()), progress)
+
+
+@dataclass
+class Report:
+    """What a conversion did; `overflows` are values that are beyond the range of the dtype they were cast to."""
+
+    inputs: list[str]
+    outputs: list[str]
+    tensors: int
+    nbytes: int
+    verified: int
+    notes: list[Note] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    overflows: int = 0
+
+    def __repr__(self) -> str:
+        made = self.outputs[0] if len(self.outputs) == 1 else counted(len(self.outputs), "file")
+        notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
+        return (
+            f"<{type(self).__name__} {made}: {counted(self.tensors, 'tensor')}, {human_size(self.nbytes)}, "
+            f"{self.verified} verified{notes}>"
+        )
+
+
+def execute(plan: Plan, progress: Progress | None = None) -> Report:
+    """Write, verify and publish a plan's files."""
+    progress = progress or NoProgress()
+    _check_room(plan)
+    staging = Staging(plan.folder, plan.name, plan.files, plan.fingerprint)
+    audits = plan.casts.audits
+    clock = [time.perf_counter()]
+    try:
+        progress.phase("writing")
+        cast_loss.follow(audits, staging)
+        write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk)
+        cast_loss.resume(audits, staging)
+        cast_loss.refuse_overflow(audits, plan.options.allow_overflow)
+        notes, overflows = cast_loss.notes(audits), sum(audit.overflows for audit in audits)
+        clock.append(time.perf_counter())
+        progress.phase("verifying")
+        verified = verify(plan, staging, progress)
+        clock.append(time.perf_counter())
+        with too_late():
+            staging.publish()
+            current().complete = True
+    except Error as error:
+        if isinstance(error, LimitError | FileAccessError):
+            staging.close()
+        elif error.code not in ("E-OUT-BUSY", "E-OUT-LINK"):
+            staging.discard()
+        raise
+    except BaseException:
+        staging.close()
+        raise
+    seconds = {"write": clock[1] - clock[0], "verify": clock[2] - clock[1]}
+    outputs = [str(staging.final(file)) for file in plan.files]
+    return Report(
+        plan.inputs, outputs, len(plan.graph), plan.nbytes, verified, [*plan.graph.notes, *notes], seconds, overflows
+    )
+
+
+def _is_input(path: Path, plan: Plan) -> bool:
+    """Whether a path leads to one of the files that are read."""
+    return path.exists() and any(
+        os.path.samefile(path, file) for file in (*plan.graph.files, *plan.graph.beside) if os.path.exists(file)
+    )
+
+
+def _check_room(plan: Plan) -> None:
+    force = plan.options.force
+    for path in [] if force else [plan.folder / file.name for file in plan.files]:
+        refuse_existing(path, force=force is None and not _is_input(path, plan))
+    if not plan.options.resume and plan.nbytes > plan.disk_free:
+        raise LimitError(
+            "E-OUT-FULL",
+            plan.folder,
+            f"{plan.nbytes:,} bytes are to be written, {plan.disk_free:,} are free",
+            hint="Free some space",
+        )

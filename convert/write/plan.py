@@ -1,0 +1,428 @@
+"""Conversion plan: opens, selects, casts and lays out tensors, from headers only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.limits import current
+from ...runtime.base.units import counted, human_size
+from ...runtime.base.version import __version__
+from ...runtime.contract.architecture import MODEL
+from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
+from ...runtime.ir.graph import Graph
+from ...runtime.passes.precision.cast_weights import Cast
+from ...runtime.passes.weights.collect import weights_only
+from ...runtime.passes.weights.select import Select
+from ...runtime.passes.weights.tied import Tied
+from ...runtime.tensor.dtype import U8
+from ...runtime.tensor.element_packing import exact_nbytes
+from ...runtime.tensor.file import Source
+from ...runtime.tensor.storage import Region, Storage
+from ...runtime.tensor.tensor import CHUNK, Tensor
+from ..console.stdio import refuse_stream
+from ..open import detect_format
+from ..open.lora_adapter import merge
+from ..open.model_directory import INDEX
+from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
+from ..open.prequantized import note_stored_quantized
+from ..translate.translate import Rules, graph_names, name_file_type, translated
+from . import graph_files
+from .conversion_options import Options, check_dtypes
+from .graph_dtypes import graph_dtype, retype
+
+LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
+"""Of files that are written beside the weights; darknet's layers are a .cfg."""
+CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
+COPIES = 6
+"""Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
+
+
+@dataclass(eq=False)
+class Part:
+    """A graph that will be written, after all passes, and the files that hold it."""
+
+    graph: Graph
+    files: list[FileLayout]
+
+
+@dataclass(eq=False)
+class Plan:
+    """A conversion that is fully known and not yet begun.
+
+    Attributes:
+        graph: what will be written, after all passes; of a model of several graphs the weights of all, each called
+            ``FILE/NAME``, without nodes.
+        format: of the output.
+        folder: where the files go; name: what they are called together.
+        files: their exact layout; attached: the names of those that are attachments, copied beside the weights.
+        parts: the graphs of a model that has several.
+    """
+
+    inputs: list[str]
+    graph: Graph
+    source_format: str
+    format: Format
+    folder: Path
+    name: str
+    files: list[FileLayout]
+    attached: frozenset[str]
+    options: Options
+    casts: Cast
+    fingerprint: str
+    parts: tuple[Part, ...] = ()
+
+    def __repr__(self) -> str:
+        target = self.folder / self.files[0].name if len(self.files) == 1 else self.folder
+        files = counted(len(self.files), "file")
+        return f"<Plan {self.graph!r} -> {self.format.name}: {files}, {human_size(self.nbytes)}, {target}>"
+
+    def __str__(self) -> str:
+        """What ``--dry-run`` shows."""
+        source, made = self.graph.files, counted(len(self.files), "file")
+        dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
+        tensors = counted(len(self.graph), "tensor")
+        return (
+            f" source   {self.source_format} · {counted(len(source) + len(self.graph.beside), 'file')} · {tensors}\n"
+            f" plan     {self.format.name} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
+            f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all output files."""
+        return sum(file.nbytes for file in self.files)
+
+    @property
+    def threads(self) -> int:
+        return self.options.threads or min(4, os.cpu_count() or 1)
+
+    @property
+    def chunk(self) -> int:
+        """Bytes of a tensor that one thread handles at a time."""
+        allowed = (
+            min(self.options.max_memory, current().memory) if "memory" in current().chosen else self.options.max_memory
+        )
+        return max(1 << 16, min(CHUNK, allowed // (self.threads * COPIES)))
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes that writing holds at most beyond the base, estimated: literal bytes of headers plus every thread's
+        chunks."""
+        literal = sum(len(piece.data) for file in self.files for piece in file.pieces if isinstance(piece.data, bytes))
+        units = [piece.data.unit for file in self.files for piece in file.pieces if isinstance(piece.data, Tensor)]
+        return literal + self.threads * COPIES * max(self.chunk, *units, 0) if units else literal
+
+    @property
+    def disk_free(self) -> int:
+        """Bytes free where the output goes."""
+        return shutil.disk_usage(_existing(self.folder)).free
+
+
+def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
+    """Everything that converting would do, decided from headers alone."""
+    check_dtypes(options)
+    graph = opened(inputs, target_format(os.fspath(output), options), options)
+    return plan_graph(graph, Path(output), options, [os.fspath(path) for path in inputs])
+
+
+def opened(inputs: Sequence[str | os.PathLike[str]], format: Format, options: Options) -> Graph:
+    """All inputs as one graph, as a conversion to `format` needs them."""
+    kept = keeps_quantized(options, format)
+
+    def one(path: str | os.PathLike[str]) -> Graph:
+        return open_model(
+            path,
+            options.read,
+            format=options.source_format,
+            revision=options.revision,
+            offline=options.offline,
+            upgraded=format.graphs,
+            dequantized=not kept,
+        )
+
+    graph = merged([one(path) for path in inputs], "an input")
+    if kept:
+        note_stored_quantized(graph)
+    return graph
+
+
+def keeps_quantized(options: Options, format: Format) -> bool:
+    """Whether weights that were quantized elsewhere go out as they are stored."""
+    if options.keep_quantized is not None:
+        return options.keep_quantized
+    return (
+        options.dtype is None
+        and not options.tensor_types
+        and not options.lora
+        and not format.graphs
+        and format.name != "gguf"
+    )
+
+
+def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[str] = ()) -> Plan:
+    """The plan for an open graph, which it changes."""
+    detect_format.refuse_unwritten(graph)
+    format = target_format(os.fspath(output), options)
+    folder, stem, beside = output_location(output, format)
+    if not format.graphs:
+        weights_only(graph)
+    _refuse_part(graph, options)
+    dtype = graph_dtype(graph, options) if format.graphs else options.dtype
+    names = graph_names(graph, format)
+    if len(names) == 1:
+        part, casts = _part(graph, names[0], stem, format, beside, options, dtype)
+        parts: tuple[Part, ...] = ()
+        files = list(part.files)
+    else:
+        if not beside:
+            why = f"the model has {len(names)} graphs, each of which is a file: {', '.join(names)}"
+            raise UsageError("E-OUT-GRAPHS", output, why, hint=f"Choose a directory: -o DIR/ --to {format.name}")
+        made = [_part(_copied(graph), name, graph_files.stem(name), format, beside, options, dtype) for name in names]
+        parts = tuple(part for part, _ in made)
+        casts = made[0][1]
+        casts.audits += [audit for _, other in made[1:] for audit in other.audits]
+        files = [file for part in parts for file in part.files]
+        _join(graph, dict(zip(map(graph_files.stem, names), parts, strict=True)))
+    loose = sorted(graph.attachments.items()) if beside else []
+    _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
+    files += [_attachment_file(name, storage) for name, storage in loose]
+    return Plan(
+        list(inputs),
+        graph,
+        graph.format,
+        format,
+        folder,
+        stem,
+        files,
+        frozenset(name for name, _ in loose),
+        options,
+        casts,
+        fingerprint(graph, files, options),
+        parts,
+    )
+
+
+def _part(
+    graph: Graph, name: str, stem: str, format: Format, beside: bool, options: Options, dtype: str | None
+) -> tuple[Part, Cast]:
+    """What is written of an open graph, which it changes, and the casts of its weights.
+
+    Args:
+        name: which graph of the model, where it becomes nodes.
+        stem: what its files are called.
+        beside: whether the output is a model directory.
+        dtype: of the weights, None to keep theirs.
+    """
+    writing = WriteOptions(
+        stem,
+        options.shard_nbytes,
+        options.shard_tensors,
+        options.shard_groups,
+        external_data=options.external_data,
+        opset=options.opset,
+    )
+    built = not graph.nodes
+    rules = prepare_graph(graph, format, beside, options, name)
+    options.select.run(graph)
+    Tied(options.tied).run(graph)
+    casts = Cast(dtype, options.tensor_types + rules, options.nan, Tensor.dequantize)
+    if graph.nodes:
+        retype(graph, casts, built=built)
+    else:
+        casts.run(graph)
+    if rules:
+        name_file_type(graph)
+    for key, value in options.metadata.items():
+        graph.metadata.pop(key, None)
+        if value is not None:
+            graph.metadata[key] = value
+    _check_holdable(graph, format)
+    if format.prepare is not None:
+        format.prepare(graph, writing)
+    held = dataclasses.replace(graph, attachments={}) if beside else graph
+    assert format.layout is not None
+    return Part(graph, format.layout(held, writing)), casts
+
+
+def _copied(graph: Graph) -> Graph:
+    """A graph of weights that can be changed without the original."""
+    return dataclasses.replace(
+        graph,
+        weights=dict(graph.weights),
+        metadata=dict(graph.metadata),
+        attachments=dict(graph.attachments),
+        notes=list(graph.notes),
+        opsets=dict(graph.opsets),
+        values=dict(graph.values),
+        _fresh={},
+    )
+
+
+def _join(graph: Graph, parts: dict[str, Part]) -> None:
+    """Let a graph tell of all that its parts hold: their weights as ``FILE/NAME``, their notes, their attachments."""
+    graph.weights = {
+        f"{stem}/{name}": tensor for stem, part in parts.items() for name, tensor in part.graph.weights.items()
+    }
+    graph.notes = list(dict.fromkeys(note for part in parts.values() for note in part.graph.notes))
+    first = next(iter(parts.values())).graph
+    graph.attachments, graph.metadata, graph.arch = first.attachments, first.metadata, first.arch
+
+
+def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, name: str = MODEL) -> Rules:
+    """Give a graph the files beside it, the adapters and the names that it has in the output; rules for dtypes that the
+    output needs.
+
+    Args:
+        beside: whether the output is a model directory.
+        name: which graph of the model, where it becomes nodes.
+    """
+    _attach(graph, options)
+    merge(graph, options.lora, offline=options.offline)
+    config = graph.attachments.get(CONFIG)
+    blocks = options.dtype is None and not options.tensor_types
+    rules = translated(graph, format, beside, options.attachments, blocks, options.weights_only, name)
+    if not options.attachments and graph.attachments.get(CONFIG) is config:
+        graph.attachments.clear()
+    return rules
+
+
+def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
+    """What stands beside the weights is texts, with names that are no path, no model's, no index and not written
+    already: they come from files."""
+    for name in names:
+        text = (
+            name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")
+        )
+        if not text or name.lower() in written:
+            reason = "the name of a file to be written" if text else "not text that belongs to a model"
+            why = f"the model carries a file {name!r}, which is {reason}"
+            raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Use --no-tokenizer to leave such files out")
+
+
+def _refuse_part(graph: Graph, options: Options) -> None:
+    """Weights that nodes use are neither left out, renamed nor shared without the nodes."""
+    chosen: dict[str, object] = {"--tied dedupe": options.tied == "dedupe", "--lora": options.lora}
+    chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
+    given = [name for name, value in chosen.items() if value]
+    if graph.nodes and given:
+        raise UsageError(
+            "E-OPTION-NODES",
+            None,
+            f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more",
+            hint="candle-convert graph rename changes the names of a graph",
+        )
+
+
+def target_format(output: str, options: Options) -> Format:
+    """The format that the options name, or the suffix of `output`."""
+    refuse_stream(output, "a model")
+    format = detect_format.by_name(options.to) if options.to is not None else detect_format.by_suffix(output)
+    if format is None or format.layout is None:
+        writable = [known.name for known in detect_format.formats() if known.layout is not None]
+        if format is None:
+            raise UsageError(
+                "E-OUT-FORMAT", output, "needs a suffix that names a format", hint=f"Use --to {'|'.join(writable)}"
+            )
+        raise UnsupportedError(
+            "E-OUT-FORMAT", output, f"{format.name} is only read", hint=f"Written are: {', '.join(writable)}"
+        )
+    return format
+
+
+def output_location(output: Path, format: Format) -> tuple[Path, str, bool]:
+    """The folder, the stem of file names, and whether the output is a model directory of its own."""
+    suffix = next((suffix for suffix in format.suffixes if output.name.lower().endswith(suffix)), None)
+    if output.is_dir() or (suffix is None and not output.suffix):
+        return output, format.stem, True
+    return output.parent, output.name.removesuffix(suffix) if suffix else output.name, False
+
+
+def _attach(graph: Graph, options: Options) -> None:
+    if options.tokenizer is not None:
+        files = attachments(Path(options.tokenizer), graph)
+        # that is another model's
+        graph.attachments |= {name: storage for name, storage in files.items() if name != CONFIG}
+    if options.chat_template is not None:
+        template = Source(options.chat_template)
+        graph.attachments[TEMPLATE] = Region(template, 0, template.size)
+    if not options.attachments:
+        graph.attachments = {name: storage for name, storage in graph.attachments.items() if name == CONFIG}
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _check_holdable(graph: Graph, format: Format) -> None:
+    wrong = {name: tensor.dtype.name for name, tensor in graph.weights.items() if tensor.dtype not in format.dtypes}
+    if wrong:
+        shown = ", ".join(f"{name} ({dtype})" for name, dtype in list(wrong.items())[:5])
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise UnsupportedError(
+            "E-OUT-DTYPE",
+            None,
+            f"{format.name} cannot hold {len(wrong)} of {len(graph)} tensors: {shown}{more}",
+            hint="Cast them with --dtype or --tensor-type 'RE=TYPE', or leave them out with --exclude",
+        )
+    parts = [name for name, tensor in graph.weights.items() if exact_nbytes(tensor.dtype, tensor.shape) is None]
+    if parts and not format.ragged:
+        raise UnsupportedError(
+            "E-OUT-DTYPE",
+            None,
+            f"{format.name} cannot hold {counted(len(parts), 'tensor')} whose last byte is not full, such as "
+            f"{parts[0]}",
+            hint="Cast them with --tensor-type 'RE=TYPE', or leave them out with --exclude",
+        )
+    deep = [
+        name
+        for name, tensor in graph.weights.items()
+        if format.max_dims is not None and len(tensor.shape) > format.max_dims
+    ]
+    if deep:
+        raise UnsupportedError(
+            "E-OUT-DIMS",
+            None,
+            f"{format.name} holds at most {format.max_dims} dimensions; {len(deep)} tensors have more, such as "
+            f"{deep[0]}",
+            hint="Leave them out with --exclude",
+        )
+    if format.graphs and not graph.nodes and not graph.outputs:
+        raise UnsupportedError(
+            "E-OUT-NODES",
+            None,
+            f"the model is weights without a graph, {format.name} is a graph of nodes",
+            hint="Export the model itself to ONNX, or write its weights to safetensors, gguf or npz",
+        )
+
+
+def _attachment_file(name: str, storage: Storage) -> FileLayout:
+    pieces = (Piece(0, Tensor(U8, (storage.nbytes,), storage)),) if storage.nbytes else ()
+    return FileLayout(name, storage.nbytes, pieces)
+
+
+def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> str:
+    """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that
+    change values."""
+    inputs = []
+    for path in (*graph.files, *graph.beside):
+        status = os.stat(path)
+        inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
+    reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan, options.lora]
+    digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types, reading]).encode())
+    for file in files:
+        digest.update(json.dumps([file.name, file.nbytes]).encode())
+        for piece in file.pieces:
+            literal = piece.data if isinstance(piece.data, bytes) else f"{piece.data.dtype} {piece.data.shape}".encode()
+            digest.update(piece.offset.to_bytes(8, "little") + hashlib.sha256(literal).digest())
+    return digest.hexdigest()

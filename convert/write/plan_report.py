@@ -1,0 +1,66 @@
+"""Plans and reports of conversions, as text and JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..console.output import current, human_size, notes_json
+
+if TYPE_CHECKING:
+    from .pipeline import Report
+    from .plan import Plan
+
+
+def show_plan(plan: Plan) -> None:
+    """What will be done."""
+    current().lines(str(plan))
+
+
+def show_report(report: Report, plan: Plan) -> None:
+    """What was done."""
+    current().warn(report.notes)
+    seconds = sum(report.seconds.values())
+    where = report.outputs[0] if len(report.outputs) == 1 else f"{len(report.outputs)} files in {plan.folder}"
+    if report.verified:
+        level = "every byte" if plan.options.verify == "full" else "samples"
+        lost = (
+            f" what was rounded; {report.overflows:,} values of the source are out of range" if report.overflows else ""
+        )
+        current().say(f" verify   {report.verified} of {report.tensors} tensors read back, {level} equal{lost}")
+    current().say(f"✓ {where}  {human_size(report.nbytes)} in {seconds:.1f} s")
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON."""
+    return {
+        "dry_run": True,
+        "inputs": plan.inputs,
+        "outputs": [{"path": str(plan.folder / file.name), "bytes": file.nbytes} for file in plan.files],
+        "tensors": {
+            name: {"dtype": tensor.dtype.name, "shape": list(tensor.shape)}
+            for name, tensor in plan.graph.weights.items()
+        },
+        "bytes": plan.nbytes,
+        "peak_memory": plan.peak_memory,
+        "disk_free": plan.disk_free,
+    }
+
+
+def report_json(report: Report, plan: Plan) -> dict[str, Any]:
+    """A report as JSON; hashing the outputs takes another reading of them."""
+    from ..console.memory import peak_rss
+    from ..inspect.content_hash import content_hash, file_sha256
+
+    return {
+        "inputs": report.inputs,
+        "outputs": [
+            {"path": path, "bytes": file.nbytes, "sha256": file_sha256(path)}
+            for path, file in zip(report.outputs, plan.files, strict=True)
+        ],
+        "content_hash": content_hash(plan.graph),
+        "tensors": report.tensors,
+        "verified": report.verified,
+        "warnings": notes_json(report.notes),
+        "timings": report.seconds,
+        "peak_rss": peak_rss(),
+    }

@@ -1,0 +1,157 @@
+"""Staging of output files until they are complete, and the journal to resume an interrupted run.
+
+Beside an untouched old output there are only ``OUT.partial`` (a file for one output, a folder for several) and
+``OUT.partial.journal``. The journal's first line is the plan's fingerprint; each later line names jobs whose bytes are
+on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+from ...runtime.base.errors import FileAccessError, UnsafeFileError
+from ...runtime.contract.format import FileLayout
+
+
+class Staging:
+    """The staging place of one run.
+
+    Args:
+        folder: where the finished files go.
+        name: what the staging place is named after: the file's name, or the stem of several.
+        files: what will be written.
+        fingerprint: digest of everything that decides the bytes; a journal with another one is of no use.
+    """
+
+    def __init__(self, folder: Path, name: str, files: Sequence[FileLayout], fingerprint: str) -> None:
+        self.folder = folder
+        self.files = files
+        self.fingerprint = fingerprint
+        self.single = len(files) == 1
+        self.partial = folder / f"{files[0].name if self.single else name}.partial"
+        self.journal_path = self.partial.with_name(self.partial.name + ".journal")
+        self.state: Callable[[], object] = dict
+        """What else a run that goes on needs to know of the jobs on record, as JSON; nothing unless it is set."""
+        self.restored: object = {}
+        """What it was when the last job of the earlier run was recorded."""
+        self._journal: IO[str] | None = None
+        self._made = False
+
+    def path(self, file: FileLayout) -> Path:
+        """Where a file stands while it is written."""
+        return self.partial if self.single else self.partial / file.name
+
+    def final(self, file: FileLayout) -> Path:
+        """Where it will stand."""
+        return self.folder / file.name
+
+    def open(self, resume: bool) -> set[int]:
+        """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
+        self._made = not self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in (self.partial, self.journal_path):
+            if path.is_symlink():
+                why = "is a link in the place of a temporary file; writing would change its target"
+                raise UnsafeFileError("E-OUT-LINK", path, why, hint="Remove the link")
+        self._journal = self._locked()
+        done = self._completed() if resume else None
+        if done is None:
+            self._clear()
+            self._journal.truncate(0)
+            self._append({"plan": self.fingerprint})
+        if not self.single:
+            self.partial.mkdir(exist_ok=True)
+        return done or set()
+
+    def _locked(self) -> IO[str]:
+        """The journal, which no other run has. One that another run removed, as it ended before the lock was ours, is
+        made again."""
+        while True:
+            journal = open(self.journal_path, "a+", encoding="utf-8")  # noqa: SIM115 (held until publish)
+            try:
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(journal.fileno()), os.stat(self.journal_path)):
+                    return journal
+            except BlockingIOError as error:
+                journal.close()
+                raise UnsafeFileError(
+                    "E-OUT-BUSY", self.journal_path, "another run is writing this output", hint="Wait until it ends"
+                ) from error
+            except FileNotFoundError:
+                pass
+            journal.close()
+
+    def _completed(self) -> set[int] | None:
+        assert self._journal is not None
+        self._journal.seek(0)
+        try:
+            plan, *records = [json.loads(line) for line in self._journal.read().split("\n")[:-1]]
+        except ValueError:
+            return None
+        if plan != {"plan": self.fingerprint} or not all(isinstance(record, list | dict) for record in records):
+            return None
+        states = [record for record in records if isinstance(record, dict)]
+        records = [record for record in records if isinstance(record, list)]
+        if not all(self.path(file).is_file() and self.path(file).stat().st_size == file.nbytes for file in self.files):
+            return None
+        self.restored = states[-1].get("state", {}) if states else {}
+        return {number for record in records for number in record}
+
+    def record(self, jobs: Iterable[int]) -> None:
+        """Note jobs whose bytes have reached the disk, and what is known of them."""
+        state = self.state()
+        if state:
+            self._append({"state": state})
+        self._append(sorted(jobs))
+
+    def _append(self, line: object) -> None:
+        assert self._journal is not None
+        self._journal.write(json.dumps(line) + "\n")
+        self._journal.flush()
+
+    def publish(self) -> None:
+        """Give the finished files their names; each old file is replaced at once."""
+        for file in self.files:
+            final = self.final(file)
+            if final.is_dir():
+                raise FileAccessError("E-OUT-KIND", final, "is a directory, a file is to be written here")
+            os.replace(self.path(file), final)
+        _sync_folder(self.folder)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what is staged."""
+        self._clear()
+        if self._journal is not None:
+            self.journal_path.unlink(missing_ok=True)
+            self.close()
+        if self._made:
+            with contextlib.suppress(OSError):  # it holds the output
+                self.folder.rmdir()
+
+    def close(self) -> None:
+        """Let go of the journal and leave everything for a later `resume`."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _clear(self) -> None:
+        if self.partial.is_dir():
+            shutil.rmtree(self.partial)
+        else:
+            self.partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

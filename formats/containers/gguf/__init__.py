@@ -1,0 +1,1 @@
+"""The GGUF container: header, keys, tensor infos, block byte order and writer."""

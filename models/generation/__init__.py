@@ -1,0 +1,1 @@
+"""Text generation: KV caches, sampling, chat templates and streaming."""

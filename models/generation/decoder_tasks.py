@@ -1,0 +1,69 @@
+"""Tasks of decoders: text generation, text classification and feature extraction with one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...runtime.contract.architecture import (
+    FEATURE_EXTRACTION,
+    MODEL,
+    TEXT_CLASSIFICATION,
+    TEXT_GENERATION,
+    Config,
+    GraphBuilder,
+    RunOptions,
+    Task,
+    Weight,
+)
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.tensor import Tensor
+from ..layers.decoder import Decoder
+
+if TYPE_CHECKING:
+    from .language_model import LanguageModel
+
+CLASSIFIER = (
+    Weight("classifier.weight", "score.weight", shape=("labels", "hidden")),
+    Weight("classifier.bias", "score.bias", optional=True),
+)
+"""The head of a text classifier, which all families of transformers call the same."""
+HEAD = ("head.",)
+"""Weights that predict tokens."""
+
+
+def decoder_tasks(build: Callable[[Decoder], None]) -> tuple[Task, ...]:
+    """The tasks of a decoder whose layers `build` adds."""
+
+    def graphs(task: str) -> dict[str, GraphBuilder]:
+        def add(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+            build(Decoder(graph, config, weights, task=task, fixed=fixed))
+
+        return {MODEL: add}
+
+    return (
+        Task(TEXT_GENERATION, graphs(TEXT_GENERATION), run_decoder, aliases=("lm",)),
+        Task(
+            TEXT_CLASSIFICATION,
+            graphs(TEXT_CLASSIFICATION),
+            run_decoder,
+            weights=CLASSIFIER,
+            unneeded=HEAD,
+            aliases=("classification",),
+        ),
+        Task(FEATURE_EXTRACTION, graphs(FEATURE_EXTRACTION), run_decoder, unneeded=HEAD, aliases=("hidden",)),
+    )
+
+
+def run_decoder(graphs: Mapping[str, Graph], options: RunOptions) -> LanguageModel:
+    """The only graph as a language model."""
+    from .language_model import LanguageModel, Placement
+
+    return LanguageModel(
+        graphs[MODEL],
+        options.threads,
+        options.activations,
+        options.tokenizer,
+        None if options.config is None else options.config.values.get("context"),
+        Placement(options.device, options.device_memory, options.gpu_layers),
+    )

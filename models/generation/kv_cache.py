@@ -1,0 +1,122 @@
+"""KV caches: the states after the tokens a model has processed, and reusable arrays for single-token decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+
+CACHE_POSITION = "cache_position"
+
+
+@dataclass(eq=False)
+class DecodeStep:
+    """A reusable decode step: states of fixed capacity stay in place, so each next token uses the same arrays.
+
+    Attributes:
+        output: name of the computed output.
+        feeds: input arrays by name; tokens and positions are rewritten before each run.
+        states: the cache's states; the step is invalid once the cache has other arrays.
+        run: repeats the run on the arrays' contents (`Session.repeated`); None until first needed.
+    """
+
+    output: str
+    feeds: dict[str, np.ndarray]
+    states: dict[str, np.ndarray]
+    run: Callable[[], Any] | None = None
+
+    def fits(self, output: str, tokens: np.ndarray, cache: Cache) -> bool:
+        """Whether this step computes the next run of `tokens`."""
+        capacity = cache.mask_buffer.shape[1]
+        same = self.output == output and self.states is cache.states and tokens.shape == self.feeds["input_ids"].shape
+        return (
+            same
+            and cache.length < capacity
+            and self.feeds.get("attention_mask", cache.mask_buffer) is cache.mask_buffer
+        )
+
+    def feed(self, tokens: np.ndarray, cache: Cache) -> None:
+        """Write the next tokens and positions into the input arrays and append them to the cache."""
+        before = cache.length
+        for name, values in (("input_ids", tokens), ("position_ids", cache.append_one()), (CACHE_POSITION, before)):
+            if name in self.feeds:
+                self.feeds[name][...] = values
+
+
+class Cache:
+    """States of a model after the tokens it has processed.
+
+    Attributes:
+        states: arrays by input name.
+        length: tokens and padding so far.
+        mask_buffer: int64 [batch, capacity]: 1 for tokens, 0 for padding and unused slots.
+        decode_step: the last run, if the next one may repeat it.
+        expected_length: length that is about to be reached, to allocate for; 0 if unknown.
+    """
+
+    def __init__(self, states: dict[str, np.ndarray], batch: int) -> None:
+        self.states = states
+        self.length = 0
+        self.mask_buffer = np.zeros((batch, 0), np.int64)
+        self.decode_step: DecodeStep | None = None
+        self.expected_length = 0
+        self._token_counts = np.zeros((batch, 1), np.int64)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Attention mask, int64 [batch, length]: 1 for tokens, 0 for padding."""
+        return self.mask_buffer[:, : self.length]
+
+    def copy(self) -> Cache:
+        """A copy with its own arrays."""
+        made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer))
+        made.length, made.mask_buffer, made._token_counts = self.length, self.mask_buffer.copy(), self._token_counts
+        return made
+
+    def truncate(self, length: int) -> None:
+        """Drop all but the first `length` tokens and padding; states of fixed capacity keep the later entries,
+        masked."""
+        self.mask_buffer = self.mask_buffer[:, :length].copy()
+        self.length, self.expected_length, self.decode_step = length, 0, None
+        self._token_counts = self.mask_buffer.sum(1, keepdims=True)
+
+    def append(self, new: np.ndarray, capacity: int) -> np.ndarray:
+        """Append tokens (1) and padding (0), int64 [batch, count], with capacity for `capacity`; returns their
+        positions."""
+        self.mask_buffer = zero_padded(self.mask_buffer, (len(new), capacity))
+        self.mask_buffer[:, self.length : self.length + new.shape[1]] = new
+        self.length += new.shape[1]
+        counted = self._token_counts + new.cumsum(1)
+        self._token_counts = counted[:, -1:]
+        positions: np.ndarray = np.maximum(counted - 1, 0)
+        return positions
+
+    def append_one(self) -> np.ndarray:
+        """`append` for one token of each sequence within the capacity."""
+        self.mask_buffer[:, self.length] = 1
+        self.length += 1
+        positions, self._token_counts = self._token_counts, self._token_counts + 1
+        return positions
+
+
+def resize_ring(array: np.ndarray, axis: int, length: int, count: int) -> np.ndarray:
+    """A ring buffer (token n at n modulo its length) along an axis, copied into one of another length, after `count`
+    tokens."""
+    held = array.shape[axis]
+    numbers = np.arange(max(0, count - min(held, length)), count)
+    made = np.zeros((*array.shape[:axis], length, *array.shape[axis + 1 :]), array.dtype)
+    if len(numbers):
+        np.moveaxis(made, axis, 0)[numbers % length] = np.moveaxis(array, axis, 0)[numbers % held]
+    return made
+
+
+def zero_padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`array` padded with zeros to a shape."""
+    if array.shape == shape:
+        return array
+    whole = np.zeros(shape, array.dtype)
+    whole[tuple(map(slice, array.shape))] = array
+    return whole

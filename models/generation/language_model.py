@@ -1,0 +1,446 @@
+"""A runnable language model: sessions over its graph, and the states between runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
+from ...runtime.base.out_of_memory import memory_limited
+from ...runtime.base.units import human_count
+from ...runtime.devices import on_device
+from ...runtime.ir.clone import copied_graph
+from ...runtime.ir.graph import Graph
+from ...runtime.passes.precision.half_kv_cache import StoreKVCacheAsHalf
+from ...runtime.passes.simplify.slice_pushdown import PushDownSlices
+from ...runtime.region.expected_shapes import BATCHED_LENGTHS, LENGTHS
+from ...runtime.session import Session
+from ...runtime.tensor.dtype import BF16, F16
+from .decoder_states import (
+    capacity_for,
+    empty_states,
+    growing_axis,
+    is_state,
+    numpy_dtype,
+    output_of,
+    resized,
+    state_shape,
+)
+from .kv_cache import CACHE_POSITION, Cache, DecodeStep
+from .prefill_chunk import CPU_CHUNK, MAX_CHUNK, chunk_length
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ..tokenizer import Tokenizer
+    from .generate import Generation, Timing
+    from .sampling import Sampling
+    from .sampling_graph import DeviceSampler
+
+LAST = "last_logits"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model runs: ``cpu``, ``cuda`` or ``cuda:N``, the limit of device memory in bytes, and the number of
+    layers on the device (None: all; see `Session`)."""
+
+    device: str = "cpu"
+    device_memory: int | None = None
+    gpu_layers: int | str | None = None
+
+
+ON_CPU = Placement()
+
+
+class LanguageModel:
+    """A decoder whose graph has the inputs ``input_ids``, ``attention_mask``, ``position_ids`` and states.
+
+    Args:
+        graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
+        threads: threads of one run, all cores where None.
+        activations: as of `Session`; None for f32 in `logits` and `step`, and q8 in `advance`, from which text is
+            generated: faster by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too. On
+                the CPU models of narrow weights
+            keep keys and values as halves then.
+        read: reads the model's tokenizer when it is needed.
+        context: the most tokens that the model was trained with, None where that is not known.
+        placement: where layers run; the states of layers on a card stay there from run to run.
+
+    Attributes:
+        vocabulary: logits of a token, None where the graph does not say.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        threads: int | None = None,
+        activations: str | None = None,
+        read: Callable[[], Tokenizer] | None = None,
+        context: int | None = None,
+        placement: Placement = ON_CPU,
+    ) -> None:
+        self._names = {value.name for value in graph.inputs}
+        if "input_ids" not in self._names:
+            raise UsageError(
+                "E-LM-INPUTS",
+                None,
+                "not a language model: the graph has no input named input_ids",
+                found=", ".join(value.name for value in graph.inputs),
+            )
+        self.graph = graph
+        self._states = [value for value in graph.inputs if is_state(value)]
+        self._fixed = CACHE_POSITION in self._names
+        results = {value.name for value in graph.outputs}
+        self._kept = {value.name: output_of(value.name, results) for value in self._states}
+        self._output = graph.outputs[0].name
+        self._last = LAST if LAST in results else self._output
+        self._read = read
+        self.context = context
+        self.vocabulary = _vocabulary(graph)
+        self._options: dict[str, Any] = {"threads": threads, "native": True, **vars(placement)}
+        generating = "q8" if self._last != self._output else "f32"
+        self._activations = {self._last: activations or generating, self._output: activations or "f32"}
+        self._device = placement.device
+        self._on_device = on_device(placement.device)
+        self._repeats = self._fixed and not self._on_device
+        self._sessions: dict[str, Session] = {}
+        self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
+        self.session(self._last)
+
+    def __repr__(self) -> str:
+        context = "" if self.context is None else f", context {self.context:,}"
+        size = f"{human_count(self.graph.parameters)} parameters"
+        return f"<{type(self).__name__} {self.graph.arch or self.graph.name}: {size}, {self._device}{context}>"
+
+    def session(self, output: str) -> Session:
+        """The session that computes one output and the states. All sessions of a model share its weights."""
+        if output not in self._sessions:
+            wanted = {output, *self._kept.values()}
+            graph = dataclasses.replace(
+                self.graph, outputs=[value for value in self.graph.outputs if value.name in wanted]
+            )
+            rounded = self._activations[output] == "q8" and output != self._output and not self._on_device
+            if output == LAST and not self._on_device:
+                graph = copied_graph(graph, {}, typed=True)
+                PushDownSlices().run(graph)
+            if rounded and _has_narrow_weights(graph):
+                graph = copied_graph(graph, {}, typed=True)
+                StoreKVCacheAsHalf().run(graph)
+            self._dtypes[output] = {value.name: numpy_dtype(value) for value in graph.inputs if is_state(value)}
+            sibling = next(iter(self._sessions.values()), None)
+            made = Session(
+                graph,
+                inplace_inputs=self._kept,
+                shares_weights_with=sibling,
+                activations=self._activations[output],
+                **self._options,
+            )
+            made.expect(functools.partial(self._warm_up_feeds, output))
+            self._sessions[output] = made
+        return self._sessions[output]
+
+    def logits(self, ids: ArrayLike, mask: ArrayLike | None = None, positions: ArrayLike | None = None) -> np.ndarray:
+        """f32 [batch, length, vocabulary] (or the model's own output) for token ids [batch, length] or [length].
+
+        Args:
+            mask: 1 for tokens, 0 for padding; None if all are tokens.
+            positions: of the tokens; None to count along the mask.
+        """
+        return self.step(ids, mask=mask, positions=positions)[0]
+
+    def start(self, batch: int) -> Cache:
+        """An empty cache."""
+        return Cache(empty_states(self._states, batch), batch)
+
+    def copied(self, cache: Cache) -> Cache:
+        """A copy of a cache."""
+        return cache.copy()
+
+    def rewind(self, cache: Cache, length: int) -> bool:
+        """Truncate a cache to the first `length` tokens; False if its states cannot be truncated: recurrent and
+        sliding-window states."""
+        if length == cache.length:
+            return True
+        axes = {value.name: growing_axis(value) for value in self._states}
+        if length > cache.length or None in axes.values():
+            return False
+        if not self._fixed:
+            if not all(isinstance(array, np.ndarray) for array in cache.states.values()):
+                return False
+            for name, axis in axes.items():
+                cache.states[name] = cache.states[name].take(range(length), axis)
+        cache.truncate(length)
+        return True
+
+    def run_states(
+        self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
+    ) -> None:
+        """Update a cache with tokens, as rank 0 does when it computes `output`."""
+        self._run(output, tokens, cache, mask, positions)
+
+    @memory_limited
+    def step(
+        self,
+        ids: ArrayLike,
+        cache: Cache | None = None,
+        mask: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+    ) -> tuple[np.ndarray, Cache]:
+        """The output for further tokens, and the cache that includes them; the passed cache is unchanged."""
+        tokens = np.atleast_2d(np.asarray(ids, np.int64))
+        cache = self.start(len(tokens)) if cache is None else self.copied(cache)
+        found: np.ndarray = _fetched(self._run(self._output, tokens, cache, mask, positions))
+        return found, cache
+
+    def advance(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> np.ndarray:
+        """Logits f32 [batch, vocabulary] after further tokens, which are appended to `cache`."""
+        found: np.ndarray = _fetched(self.advance_on_device(ids, cache, mask))
+        return found[:, -1]
+
+    @memory_limited
+    def advance_on_device(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> Any:
+        """As `advance`, but [batch, length, vocabulary] as an array of the device. Long prompts are processed in
+        chunks."""
+        tokens = np.atleast_2d(np.asarray(ids, np.int64))
+        count = tokens.shape[1]
+        size = chunk_length(count, CPU_CHUNK if self._fixed and not self._on_device else MAX_CHUNK)
+        if count <= size:
+            return self._run(self._last, tokens, cache, mask, None)
+        mask_buffer = None if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
+        cache.expected_length = cache.length + count
+        for start in range(0, count, size):
+            part = None if mask_buffer is None else mask_buffer[:, start : start + size]
+            found = self._run(self._last, tokens[:, start : start + size], cache, part, None)
+        return found
+
+    def sampler(self, sampling: Sampling, batch: int, vocabulary: int | None) -> DeviceSampler | None:
+        """A sampler for logits on the device (`advance_on_device`), or None on the CPU. Logits at `vocabulary` and
+        beyond are ignored."""
+        count = vocabulary or self.vocabulary
+        if count is None or not self._on_device or self._options["gpu_layers"] is not None:
+            return None
+        from .sampling_graph import DeviceSampler
+
+        return DeviceSampler(sampling, batch, count, device=self._device)
+
+    def prepare(self) -> None:
+        """Compile kernels for prompts of all lengths and for decoding; CPU only."""
+        for output in dict.fromkeys((self._last, self._output)):
+            self.session(output).prepare(self._feeds(output, np.zeros((1, 1), np.int64), self.start(1), None, None))
+
+    def _warm_up_feeds(self, output: str) -> Iterator[dict[str, Any]]:
+        """Feeds of runs over prompts of several lengths and over single tokens."""
+        for batch, lengths in ((1, LENGTHS), (2, BATCHED_LENGTHS)):
+            for length in (length for length in lengths if self.context is None or length < self.context):
+                cache = self.start(batch)
+                yield self._feeds(output, np.zeros((batch, length), np.int64), cache, None, None)
+                if not self._fixed:
+                    cache.states = {
+                        value.name: np.zeros(state_shape(value, batch, length), numpy_dtype(value))
+                        for value in self._states
+                    }
+                yield self._feeds(output, np.zeros((batch, 1), np.int64), cache, None, None)
+
+    def _run(
+        self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
+    ) -> Any:
+        session, decode_step = self.session(output), cache.decode_step
+        plain = mask is None and positions is None
+        if plain and decode_step is not None and decode_step.fits(output, tokens, cache):
+            decode_step.run = decode_step.run or session.repeated(output, decode_step.feeds)
+            if decode_step.run is not None:
+                decode_step.feed(tokens, cache)
+                return decode_step.run()
+            self._repeats = False
+        feeds = self._feeds(output, tokens, cache, mask, positions)
+        result, *states = self._results(session, [output, *self._kept.values()], feeds)
+        cache.states = dict(zip(self._kept, states, strict=True))
+        cache.decode_step = None
+        if (
+            plain
+            and self._repeats
+            and tokens.shape[1] == 1
+            and all(feeds[name] is array for name, array in cache.states.items())
+        ):
+            own = {name: feeds[name].copy() for name in ("input_ids", "position_ids", CACHE_POSITION) if name in feeds}
+            cache.decode_step = DecodeStep(output, feeds | own, cache.states)
+        return result
+
+    def _feeds(
+        self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
+    ) -> dict[str, Any]:
+        """Feeds of a run over tokens that the cache already includes."""
+        before = cache.length
+        capacity = (
+            capacity_for(max(before + tokens.shape[1], cache.expected_length))
+            if self._fixed
+            else before + tokens.shape[1]
+        )
+        mask_buffer = np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
+        counted = cache.append(mask_buffer, capacity)
+        if self._fixed:
+            self.session(output)
+            dtypes = self._dtypes[output]
+            for value in self._states:
+                held, dtype = cache.states[value.name], dtypes[value.name]
+                shape = state_shape(value, len(tokens), capacity, tokens.shape[1], held.shape)
+                if held.shape != shape or held.dtype != dtype:
+                    array = held if isinstance(held, np.ndarray) else held.numpy()
+                    cache.states[value.name] = resized(array.astype(dtype, copy=False), value, shape, before)
+        places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
+        feeds = {
+            "input_ids": tokens,
+            "attention_mask": cache.mask_buffer,
+            "position_ids": places,
+            CACHE_POSITION: np.array(before, np.int64),
+        }
+        return {name: array for name, array in feeds.items() if name in self._names} | cache.states
+
+    def _results(self, session: Session, names: list[str], feeds: dict[str, Any]) -> list[Any]:
+        if not session.on_device:
+            return session.run(names, feeds)
+        found = dict(
+            zip((value.name for value in session.get_outputs()), session.run_on_device(feeds, move=False), strict=True)
+        )
+        return [found[name] for name in names]
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. UsageError if it is missing."""
+        if self._read is None:
+            raise UsageError(
+                "E-LM-TOKENIZER",
+                None,
+                "the model has no tokenizer",
+                hint="Load the model by its path, or pass token ids",
+            )
+        return self._read()
+
+    @overload
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] | str = (),
+        context: int | None = None,
+        stream: Literal[False] = False,
+        max_new_tokens: int | None = None,
+        **sampling: Any,
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] | str = (),
+        context: int | None = None,
+        stream: Literal[True],
+        max_new_tokens: int | None = None,
+        **sampling: Any,
+    ) -> Iterator[str]: ...
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] | str = (),
+        context: int | None = None,
+        stream: bool = False,
+        max_new_tokens: int | None = None,
+        **sampling: Any,
+    ) -> str | Iterator[str]:
+        """The text that follows a prompt (text or ids).
+
+        Args:
+            max_tokens, max_new_tokens: limit of generated tokens, 128 by default; two names for one option.
+            stop: strings that end the text and are left out of it.
+            context: limit of tokens including the prompt; None for the model's context length.
+            stream: whether to return an iterator of text pieces instead of the full text.
+            sampling: options of `Sampling`: temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed.
+
+        Raises UsageError for an unknown option, one out of range, and a prompt longer than the context; with `stream`,
+        before the first piece.
+        """
+        from .generate import pieces
+        from .request import requested, token_limit
+
+        limit = token_limit(max_tokens, max_new_tokens)
+        found = pieces(self, self.tokenizer, requested(self._encode, [prompt], limit, stop, context, sampling))
+        return (text for _, text in found) if stream else "".join(text for _, text in found)
+
+    @memory_limited
+    def generate_batch(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] | str = (),
+        context: int | None = None,
+        on_text: Callable[[int, str], None] | None = None,
+        timing: Timing | None = None,
+        max_new_tokens: int | None = None,
+        **sampling: Any,
+    ) -> list[Generation]:
+        """As `generate`, for several prompts as one batch; each sequence is as if generated alone, up to rounding.
+
+        Args:
+            on_text: called with the index of a sequence and its next text.
+            timing: filled in.
+        """
+        from .generate import generate
+        from .request import requested, token_limit
+
+        limit = token_limit(max_tokens, max_new_tokens)
+        return generate(
+            self,
+            self.tokenizer,
+            requested(self._encode, prompts, limit, stop, context, sampling),
+            on_text=on_text,
+            timing=timing,
+        )
+
+    def _encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def greedy(self, ids: Sequence[int], count: int) -> list[int]:
+        """The `count` most probable next tokens, one after another."""
+        cache, tokens = self.start(1), list(ids)
+        while len(tokens) < len(ids) + count:
+            tokens.append(int(self.advance([tokens[cache.length :]], cache)[0].argmax()))
+        return tokens[len(ids) :]
+
+
+def _fetched(result: Any) -> Any:
+    return result if isinstance(result, np.ndarray) else result.numpy()
+
+
+def _vocabulary(graph: Graph) -> int | None:
+    """Rows of the embedding weight."""
+    ids = graph.values.get("input_ids")
+    weight = next(
+        (
+            node.inputs[0]
+            for node in graph.nodes
+            if node.op.name == "Gather" and len(node.inputs) > 1 and node.inputs[1] is ids
+        ),
+        None,
+    )
+    held = graph.weights.get(weight.name) if weight is not None else None
+    return held.shape[0] if held is not None and held.shape else None
+
+
+def _has_narrow_weights(graph: Graph) -> bool:
+    """Whether matrices are stored in fewer bits than f32."""
+    return any(
+        tensor.qtype is not None or tensor.dtype in (F16, BF16)
+        for tensor in graph.weights.values()
+        if len(tensor.shape) > 1
+    )

@@ -1,0 +1,181 @@
+"""Gemma 1, 2 and 3, text only (arXiv:2403.08295, 2408.00118, 2503.19786): norms with weight + 1, scaled embeddings,
+alternating sliding-window layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...runtime.contract.architecture import HF, Architecture, Config, Key
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE
+from ..generation.decoder_tasks import decoder_tasks
+from ..layers.attention import Scores, self_attention
+from ..layers.decoder import Decoder
+from ..layers.mlp import gated
+from ..layers.norm import norm
+from ..layers.rope import PLAIN, Rotary, Scaling
+from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
+from ..schema.hyperparameters import (
+    DECODER,
+    FREQUENCY_BASE,
+    HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    RMS_EPS,
+    THETA,
+    VALUE_DIM,
+    Windows,
+    act,
+    matrix,
+)
+from ..schema.weight_layout import Plus
+
+
+def _query_scalar(config: Config, layers: int) -> int:
+    """Default of ``query_pre_attn_scalar``, which no GGUF file stores: the 27B model is recognized by its number of
+    `layers`."""
+    if config.names == HF:
+        return 256
+    return int(config.hidden // config.heads if config.layers == layers else config.head_dim)
+
+
+def _integral(value: Any) -> float:
+    """A positive number, as an int if it is integral: transformers rejects a float there."""
+    found = POSITIVE(value)
+    return int(found) if found.is_integer() else found
+
+
+KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS)
+ACT = act("gelu_tanh", "hidden_activation")
+GEMMA2_KEYS = (
+    *KEYS, ACT, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), _integral),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
+)  # fmt: skip
+GEMMA3_KEYS = (
+    *KEYS,
+    ACT,
+    Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
+    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
+    Key(
+        "local_theta",
+        ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
+        ("rope.freq_base_swa", "rope.local.freq_base"),
+        1e4,
+        FREQUENCY_BASE,
+    ),
+    Scaling(section="full_attention"),
+    Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
+    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
+    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
+)
+
+LAYER = (
+    *matrix(
+        "layers.{i}.attn_norm",
+        "model.layers.{i}.input_layernorm",
+        "blk.{i}.attn_norm",
+        hf_layout=Plus(1),
+        shape=("hidden",),
+    ),
+    *attention(),
+    *GATED,
+)
+END = (*matrix("norm", "model.norm", "output_norm", hf_layout=Plus(1), shape=("hidden",)), *HEAD)
+WEIGHTS = (
+    *EMBED,
+    *LAYER,
+    *matrix(
+        "layers.{i}.mlp_norm",
+        "model.layers.{i}.post_attention_layernorm",
+        "blk.{i}.ffn_norm",
+        hf_layout=Plus(1),
+        shape=("hidden",),
+    ),
+    *END,
+)
+GEMMA2_WEIGHTS = (
+    *EMBED, *LAYER,
+    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            hf_layout=Plus(1), shape=("hidden",)),
+    *matrix("layers.{i}.mlp_norm", "model.layers.{i}.pre_feedforward_layernorm", "blk.{i}.ffn_norm", hf_layout=Plus(1),
+            shape=("hidden",)),
+    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm",
+            hf_layout=Plus(1), shape=("hidden",)),
+    *END,
+)  # fmt: skip
+GEMMA3_WEIGHTS = (
+    *GEMMA2_WEIGHTS,
+    *matrix(
+        "layers.{i}.attn.q_norm",
+        "model.layers.{i}.self_attn.q_norm",
+        "blk.{i}.attn_q_norm",
+        hf_layout=Plus(1),
+        shape=("head_dim",),
+    ),
+    *matrix(
+        "layers.{i}.attn.k_norm",
+        "model.layers.{i}.self_attn.k_norm",
+        "blk.{i}.attn_k_norm",
+        hf_layout=Plus(1),
+        shape=("head_dim",),
+    ),
+)
+
+
+def build_gemma(net: Decoder) -> None:
+    """Gemma 1: a Llama with scaled embeddings."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, PLAIN, config.context)
+    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    for i in range(config.layers):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary))
+        x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+def build_gemma2(net: Decoder) -> None:
+    """Gemma 2 and 3: norms before and after each block, sliding windows in some layers. Gemma 3 normalizes queries and
+    keys and gives local layers their own RoPE base; Gemma 2 soft-caps scores and logits."""
+    config = net.config
+    whole = Rotary(config.head_dim, config.theta, config.values.get("scaling", PLAIN), config.context)
+    local = Rotary(config.head_dim, config.values.get("local_theta", config.theta), PLAIN, config.context)
+    scores = Scores(scale=config.query_scalar**-0.5, softcap=config.attention_cap or 0.0)
+    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    for i, window in enumerate(config.windows):
+        y = norm(net, x, f"layers.{i}.attn_norm")
+        y = self_attention(net, y, i, local if window else whole, window=window, scores=scores)
+        x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
+        y = gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act)
+        x = net.Add(x, norm(net, y, f"layers.{i}.after_mlp"))
+    cap = config.logit_cap
+    net.end(x, norm, change=lambda logits: net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits)
+
+
+ARCHITECTURES = (
+    Architecture(
+        "gemma", "Gemma", ("gemma",), ("gemma",), (*KEYS, act("gelu_tanh"), THETA), WEIGHTS, decoder_tasks(build_gemma)
+    ),
+    Architecture(
+        "gemma2",
+        "Gemma 2",
+        ("gemma2",),
+        ("gemma2",),
+        GEMMA2_KEYS,
+        GEMMA2_WEIGHTS,
+        decoder_tasks(build_gemma2),
+        wide=True,
+    ),
+    Architecture(
+        "gemma3",
+        "Gemma 3, text",
+        ("gemma3_text",),
+        ("gemma3",),
+        GEMMA3_KEYS,
+        GEMMA3_WEIGHTS,
+        decoder_tasks(build_gemma2),
+        wide=True,
+    ),
+)

@@ -1,0 +1,79 @@
+"""Llama and models of its architecture: Llama 1 to 3.2, SOLAR, CodeLlama, Yi, Mistral, Mistral Nemo, SmolLM2 (Touvron
+et al. 2023, arXiv:2302.13971)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...runtime.base.errors import FormatError
+from ...runtime.contract.architecture import Architecture, Config, Weight
+from ...runtime.tensor.tensor import Tensor
+from ..generation.decoder_tasks import decoder_tasks
+from ..layers.attention import self_attention
+from ..layers.decoder import Decoder
+from ..layers.mlp import gated
+from ..layers.norm import norm
+from ..layers.rope import Rotary, Scaling, llama3_factors, llama3_scaling
+from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.hyperparameters import (
+    DECODER,
+    HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    RMS_EPS,
+    ROTARY_PAIRS,
+    THETA,
+    TOKENS,
+    VALUE_DIM,
+    WHOLE_ROTARY,
+    Windows,
+    act,
+)
+
+KEYS = (
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
+    WHOLE_ROTARY, ROTARY_PAIRS, TOKENS,
+)  # fmt: skip
+
+
+def rope_factors(config: Config) -> Tensor | None:
+    """RoPE frequency factors, which GGUF files store instead of the parameters of "llama3" scaling."""
+    if config.scaling["type"] != "llama3":
+        return None
+    return Tensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
+
+
+def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """Derive the RoPE scaling from the stored factors."""
+    if "rope.factors" in weights and config.scaling["type"] == "default":
+        factors = weights["rope.factors"].numpy()
+        if not (np.isfinite(factors) & (factors > 0)).all():
+            raise FormatError(
+                "E-ARCH-ROPE", config.path, "rope_freqs.weight has elements that are not finite and positive"
+            )
+        config.values["scaling"] = llama3_scaling(factors, config.rotary, config.theta)
+
+
+WEIGHTS = (
+    Weight("rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, made=rope_factors),
+    *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers: attention with rotary embedding, then a gated feed-forward network."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, factors="rope.factors")
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
+        x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (
+    Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, decoder_tasks(build),
+                 accepts=lambda source: not source.get("llama.expert_count"), settle=settle),
+)  # fmt: skip

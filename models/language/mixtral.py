@@ -1,0 +1,98 @@
+"""Mixtral (Jiang et al. 2024, arXiv:2401.04088): a Mistral with mixtures of experts."""
+
+from __future__ import annotations
+
+from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.contract.hyperparameter import COUNT
+from ...runtime.ir.graph import Value
+from ..generation.decoder_tasks import decoder_tasks
+from ..layers.attention import self_attention
+from ..layers.decoder import Decoder
+from ..layers.moe import gated_experts, softmax_router
+from ..layers.norm import norm
+from ..layers.rope import Rotary, Scaling
+from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
+from ..schema.hyperparameters import (
+    DECODER,
+    EXPERTS_USED,
+    FREQUENCY_BASE,
+    HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    RMS_EPS_5,
+    TOKENS,
+    VALUE_DIM,
+    WHOLE_ROTARY,
+    Windows,
+    act,
+    experts,
+    matrix,
+)
+
+KEYS = (
+    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), Windows(), act("silu"),
+    RMS_EPS_5,
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
+    Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
+    WHOLE_ROTARY, TOKENS,
+)  # fmt: skip
+EXPERT = "model.layers.{i}.block_sparse_moe.experts.{e}."
+WEIGHTS = (
+    *EMBED,
+    *ATTN_NORM,
+    *attention(pairs=True),
+    *MLP_NORM,
+    *matrix(
+        "layers.{i}.mlp.router",
+        "model.layers.{i}.block_sparse_moe.gate",
+        "blk.{i}.ffn_gate_inp",
+        shape=("experts", "hidden"),
+    ),
+    experts(
+        "layers.{i}.mlp.experts.gate",
+        EXPERT + "w1",
+        "blk.{i}.ffn_gate_exps",
+        shape=("experts", "intermediate", "hidden"),
+    ),
+    experts(
+        "layers.{i}.mlp.experts.up", EXPERT + "w3", "blk.{i}.ffn_up_exps", shape=("experts", "intermediate", "hidden")
+    ),
+    experts(
+        "layers.{i}.mlp.experts.down",
+        EXPERT + "w2",
+        "blk.{i}.ffn_down_exps",
+        shape=("experts", "hidden", "intermediate"),
+    ),
+    *NORM,
+    *HEAD,
+)
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers: attention with rotary embedding, then a mixture of gated feed-forward networks."""
+    config = net.config
+    rotary = Rotary(config.rotary, config.theta, config.scaling, config.context)
+    x = net.begin()
+
+    def route(logits: Value) -> tuple[Value, Value]:
+        return softmax_router(net, logits, config.experts_used, normalize=True)
+
+    for i, window in enumerate(config.windows):
+        x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
+        h = norm(net, x, f"layers.{i}.mlp_norm")
+        x = net.Add(x, gated_experts(net, h, f"layers.{i}.mlp", route, hidden=config.hidden, act=config.act))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (
+    Architecture(
+        "mixtral",
+        "Mixtral",
+        ("mixtral",),
+        ("llama",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        accepts=lambda source: source.get("model_type") == "mixtral" or bool(source.get("llama.expert_count")),
+    ),
+)

@@ -1,0 +1,122 @@
+"""OLMo (arXiv:2402.00838), OLMo 2 and 3 (arXiv:2501.00656): OLMo has norms without weights; OLMo 2 and 3 have norms
+after each block."""
+
+from __future__ import annotations
+
+from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.contract.hyperparameter import NOT_NEGATIVE
+from ...runtime.ir.graph import Value
+from ..generation.decoder_tasks import decoder_tasks
+from ..layers.attention import attend, self_attention
+from ..layers.decoder import Decoder
+from ..layers.linear import linear
+from ..layers.mlp import gated
+from ..layers.net import Net
+from ..layers.norm import layer_norm, norm
+from ..layers.rope import PLAIN, Rotary, Scaling
+from ..schema.decoder_weights import EMBED, GATED, HEAD, NORM, attention
+from ..schema.hyperparameters import (
+    DECODER,
+    FREQUENCY_BASE,
+    HF_HEAD_DIM,
+    INTERMEDIATE,
+    KV_HEADS,
+    RMS_EPS_5,
+    THETA,
+    Windows,
+    act,
+    matrix,
+)
+
+KEYS = (
+    *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, Scaling(), act("silu"),
+)  # fmt: skip
+OLMO_KEYS = (
+    *KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, NOT_NEGATIVE),
+    Key("eps", (), "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
+)  # fmt: skip
+OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
+OLMO3_KEYS = (
+    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"),
+               "rope.freq_base", 5e5, FREQUENCY_BASE),
+    RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, explicit=True),
+    Key("local_theta", (), "rope.freq_base_swa", lambda config: config.theta, FREQUENCY_BASE),
+)  # fmt: skip
+WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
+OLMO2_WEIGHTS = (
+    *EMBED, *attention(), *(row for part, heads in (("q", "heads"), ("k", "kv_heads")) for row in matrix(
+        f"layers.{{i}}.attn.{part}_norm", f"model.layers.{{i}}.self_attn.{part}_norm", f"blk.{{i}}.attn_{part}_norm",
+        shape=(f"{heads}*head_dim",))),
+    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
+            shape=("hidden",)),
+    *GATED,
+    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm",
+            shape=("hidden",)),
+    *NORM, *HEAD,
+)  # fmt: skip
+
+
+def build_olmo(net: Decoder) -> None:
+    """Pre-norm layers with weightless layer norms; queries, keys and values are clipped."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+
+    def bare(net: Net, x: Value, name: str) -> Value:
+        return layer_norm(net, x, name, config.eps, config.hidden)
+
+    def clipped(x: Value, name: str) -> Value:
+        y = linear(net, x, name)
+        return net.Clip(y, -config.clip, config.clip) if config.clip else y
+
+    x = net.begin()
+    for i in range(config.layers):
+        h = bare(net, x, f"layers.{i}.attn_norm")
+        q, k, v = (clipped(h, f"layers.{i}.attn.{part}") for part in "qkv")
+        q, k = rotary.rotate(net, q, config.heads, net.positions), rotary.rotate(net, k, config.kv_heads, net.positions)
+        y = attend(net, q, k, v, i)
+        x = net.Add(x, linear(net, y, f"layers.{i}.attn.o"))
+        x = net.Add(x, gated(net, bare(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, bare)
+
+
+def build_olmo2(net: Decoder) -> None:
+    """Post-norm layers; queries and keys are normalized over all heads at once; sliding-window layers use unscaled
+    RoPE."""
+    config = net.config
+    whole = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    local = Rotary(config.head_dim, config.theta, PLAIN, config.context)
+    x = net.begin()
+    for i, window in enumerate(config.windows):
+        y = self_attention(
+            net, x, i, local if window else whole, window=window, normed=lambda net, y, name, heads: norm(net, y, name)
+        )
+        x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
+        x = net.Add(x, norm(net, gated(net, x, f"layers.{i}.mlp", config.act), f"layers.{i}.after_mlp"))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (
+    Architecture("olmo", "OLMo", ("olmo",), ("olmo",), OLMO_KEYS, WEIGHTS, decoder_tasks(build_olmo)),
+    Architecture(
+        "olmo2",
+        "OLMo 2",
+        ("olmo2",),
+        ("olmo2",),
+        OLMO2_KEYS,
+        OLMO2_WEIGHTS,
+        decoder_tasks(build_olmo2),
+        accepts=lambda source: not source.get("olmo2.attention.sliding_window"),
+    ),
+    Architecture(
+        "olmo3",
+        "OLMo 3",
+        ("olmo3",),
+        ("olmo2",),
+        OLMO3_KEYS,
+        OLMO2_WEIGHTS,
+        decoder_tasks(build_olmo2),
+        accepts=lambda source: (
+            source.get("model_type") == "olmo3" or bool(source.get("olmo2.attention.sliding_window"))
+        ),
+    ),
+)

@@ -1,0 +1,75 @@
+"""SmolLM3: a Llama without rotary embedding in every fourth layer (NoPE)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import HF, Architecture, Config, Key
+from ...runtime.contract.hyperparameter import COUNT, Listed, checked, flag
+from ..generation.decoder_tasks import decoder_tasks
+from ..layers.attention import self_attention
+from ..layers.decoder import Decoder
+from ..layers.mlp import gated
+from ..layers.norm import norm
+from ..layers.rope import Rotary, Scaling
+from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.hyperparameters import (
+    DECODER,
+    FREQUENCY_BASE,
+    HEAD_DIM,
+    INTERMEDIATE,
+    RMS_EPS,
+    TOKENS,
+    VALUE_DIM,
+    WHOLE_ROTARY,
+    Windows,
+    act,
+    kv_heads_key,
+)
+
+NOPE_INTERVAL = 4
+
+
+@dataclass(frozen=True)
+class UsesRope:
+    """Hyper-parameter: whether each layer has rotary embedding. GGUF files cannot store it: every fourth layer has no
+    RoPE."""
+
+    name: str = "uses_rope"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[bool]:
+        said, every = (source.get(key) if names == HF else None for key in ("no_rope_layers", "no_rope_layer_interval"))
+        if said:
+            uses_rope: list[bool] = checked("no_rope_layers", said, Listed(flag, config.layers))
+            return uses_rope[: config.layers]
+        interval = checked("no_rope_layer_interval", every or NOPE_INTERVAL, COUNT)
+        return [(i + 1) % interval != 0 for i in range(config.layers)]
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {"no_rope_layers": [int(each) for each in config.uses_rope]} if names == HF else {}
+
+
+KEYS = (
+    *DECODER, kv_heads_key(default=4), HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS,
+    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 2e6, FREQUENCY_BASE), Scaling(),
+    Windows(), act("silu"), UsesRope(),
+    WHOLE_ROTARY, TOKENS,
+)  # fmt: skip
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD)
+
+
+def build(net: Decoder) -> None:
+    """Pre-norm layers: attention, mostly with rotary embedding, then a gated feed-forward network."""
+    config = net.config
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    x = net.begin()
+    for i, (window, uses_rope) in enumerate(zip(config.windows, config.uses_rope, strict=True)):
+        h = norm(net, x, f"layers.{i}.attn_norm")
+        x = net.Add(x, self_attention(net, h, i, rotary if uses_rope else None, window=window))
+        x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+    net.end(x, norm)
+
+
+ARCHITECTURES = (Architecture("smollm3", "SmolLM3", ("smollm3",), ("smollm3",), KEYS, WEIGHTS, decoder_tasks(build)),)

@@ -1,0 +1,161 @@
+"""Layouts of fused tensors: queries, keys and values; latent keys and values; gate and up projections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import Config, Moved, Whole
+from ...runtime.tensor.storage import Derived
+from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.transposed import transposed
+from .weight_layout import changed, concatenated, take_rows
+
+Span = Callable[[Config], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Rows(Moved):
+    """A range of rows of a matrix or vector. Other bindings have the remaining rows, in the file's order."""
+
+    span: Span
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        start, stop = self.span(config)
+        if stop > parts[0].shape[0]:
+            raise ValueError(f"a tensor {list(parts[0].shape)} has no row {stop - 1}")
+        return parts[0][start:stop]
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor with all rows."""
+        if pieces[0].shape[1:]:
+            return concatenated(pieces, 0)
+        first, *others = (piece.cast("f32") for piece in pieces)
+        length = sum(piece.shape[0] for piece in pieces)
+        return changed(first, (length,), lambda values: np.concatenate([values, *(each.numpy() for each in others)]))
+
+
+def qkv_rows(part: str) -> Rows:
+    """Rows of the queries, keys or values (`part`: q, k, v) of a fused matrix that stores them in this order."""
+
+    def span(config: Config) -> tuple[int, int]:
+        counts = (config.heads, config.kv_heads, config.kv_heads)
+        index = "qkv".index(part)
+        start = sum(counts[:index]) * config.head_dim
+        return start, start + counts[index] * config.head_dim
+
+    return Rows(span)
+
+
+@dataclass(frozen=True)
+class Latent(Moved):
+    """Keys or values of all heads from a fused latent projection [heads x (nope + value_dim), rank]: each head's keys,
+    then its values.
+
+    In the graph, values are [heads, value_dim, rank] and keys are [heads, rank, nope], transposed to project queries to
+    latents.
+    """
+
+    keys: bool
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        heads, nope, value, rank = config.heads, config.nope, config.value_dim, config.rank
+        if parts[0].shape != (heads * (nope + value), rank):
+            raise ValueError(
+                f"a tensor {list(parts[0].shape)} does not have keys and values of {heads} heads from {rank} elements"
+            )
+        if not self.keys:
+            rows = np.arange(heads * (nope + value)).reshape(heads, -1)[:, nope:]
+            return take_rows(parts[0], rows.reshape(-1), (heads, value, rank))
+        return changed(
+            _dequantized(parts[0]),
+            (heads, rank, nope),
+            lambda x: x.reshape(heads, nope + value, rank)[:, :nope].transpose(0, 2, 1),
+        )
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        heads, rank, nope = whole.shape
+        return [
+            changed(_dequantized(whole), (heads, nope, rank), lambda x: x.transpose(0, 2, 1)) if self.keys else whole
+        ]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The fused matrix of keys and values."""
+        alike = (
+            pieces
+            if len({piece.dtype for piece in pieces}) == 1
+            else [piece.dequantize("f32").cast("f32") for piece in pieces]
+        )
+        both = concatenated(alike, 1)
+        return Tensor(both.dtype, (both.shape[0] * both.shape[1], both.shape[2]), both.storage)
+
+
+def _dequantized(tensor: Tensor) -> Tensor:
+    """Blocks dequantized to f32: they run along rows and cannot be transposed."""
+    return tensor if tensor.qtype is None else tensor.dequantize()
+
+
+class TransposedExperts(Whole):
+    """Expert matrices [experts, in, out], as gpt-oss stores them; [experts, out, in] in the graph. Blocks stay
+    quantized."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return transposed(parts[0])
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [transposed(whole)]
+
+
+@dataclass(frozen=True)
+class EveryOther(Moved):
+    """Every other column of expert matrices [experts, in, out] or vectors [experts, out]: gate and up projections,
+    interleaved."""
+
+    index: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        whole = parts[0]
+        if len(whole.shape) not in (2, 3) or whole.shape[-1] % 2:
+            raise ValueError(f"a tensor {list(whole.shape)} cannot be cut into two interleaved halves")
+        experts, width = whole.shape[0], whole.shape[-1] // 2
+        if len(whole.shape) == 2:
+            return changed(_dequantized(whole), (experts, width), lambda x: x[:, self.index :: 2])
+        transposed_whole = transposed(whole)
+        size = transposed_whole.nbytes // experts
+
+        def read(start: int, stop: int) -> memoryview:
+            first, last = start * 2 // size, stop * 2 // size
+            data = np.frombuffer(transposed_whole.storage.read(first * size, last * size), np.uint8).reshape(
+                last - first, width, 2, -1
+            )
+            return np.ascontiguousarray(data[:, :, self.index]).reshape(-1).data
+
+        storage = Derived(transposed_whole.nbytes // 2, size // 2, read, sequential=transposed_whole.storage.sequential)
+        return Tensor(transposed_whole.dtype, (experts, width, whole.shape[1]), storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor with both, interleaved."""
+        one, other = pieces
+        experts, width = one.shape[:2]
+        if len(one.shape) == 2:
+            return changed(one, (experts, width * 2), lambda x: np.stack([x, other.cast(one.dtype).numpy()], axis=-1))
+        size = one.nbytes // experts
+
+        def read(start: int, stop: int) -> memoryview:
+            first, last = start // (2 * size), stop // (2 * size)
+            parts = [
+                np.frombuffer(piece.storage.read(first * size, last * size), np.uint8).reshape(last - first, width, -1)
+                for piece in pieces
+            ]
+            return np.stack(parts, axis=2).reshape(-1).data
+
+        storage = Derived(2 * one.nbytes, 2 * size, read, sequential=one.storage.sequential)
+        return transposed(Tensor(one.dtype, (experts, width * 2, one.shape[2]), storage))

@@ -1,0 +1,315 @@
+"""Hyper-parameters and weight bindings that many families share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import (
+    FEATURE_EXTRACTION,
+    HF,
+    SAME,
+    TEXT_CLASSIFICATION,
+    TEXT_GENERATION,
+    Config,
+    Key,
+    Layout,
+    Stored,
+    Weight,
+    dig,
+)
+from ...runtime.contract.hyperparameter import (
+    COUNT,
+    EVEN,
+    MAX_INTEGER,
+    NOT_NEGATIVE,
+    SIZE,
+    Integer,
+    Listed,
+    ParameterError,
+    Real,
+    checked,
+    flag,
+    shown,
+    word,
+)
+from .activation import activation, hf_activation
+from .weight_layout import Stacked
+
+ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
+TASKS = (
+    ("ForSequenceClassification", TEXT_CLASSIFICATION),
+    ("LMHeadModel", TEXT_GENERATION),
+    ("Model", FEATURE_EXTRACTION),
+)
+"""What a model is used for, by the end of its class in config.json."""
+
+
+@dataclass(frozen=True)
+class TaskName:
+    """Hyper-parameter: the name of the model's task, by its class in config.json."""
+
+    name: str = "task"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
+        if names != HF:
+            return TEXT_GENERATION
+        kinds = checked("architectures", source.get("architectures") or ["ForCausalLM"], Listed(word))
+        return next((task for ending, task in TASKS if kinds[0].endswith(ending)), TEXT_GENERATION)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Hyper-parameter: vocabulary size; taken from the embedding if a GGUF file has no tokenizer.
+
+    Attributes:
+        key: key in config.json if not ``vocab_size``.
+    """
+
+    name: str = "vocab"
+    key: str = "vocab_size"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int | None:
+        if names == HF or "vocab_size" in source:
+            key = self.key if self.key in source else "vocab_size"
+            count: int = checked(key, source[key], COUNT)
+            return count
+        tokens = source.get(TOKENS_KEY)
+        if not isinstance(tokens, Sequence | None) or isinstance(tokens, str | bytes):
+            raise ParameterError(TOKENS_KEY, f"{shown(tokens)} is not a list")
+        return None if tokens is None else len(tokens)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {self.key: config.vocab} if names == HF else {}
+
+
+CLASSES = (Key("labels", "num_labels", (), None, COUNT), Key("pad", "pad_token_id", (), None, Integer(-MAX_INTEGER)))
+"""Hyper-parameters of sequence classifiers: number of classes, and the padding token that marks the end of a text."""
+LAYERS = Integer(1, 1024)
+"""Number of layers. The deepest published language models have fewer than 200."""
+
+DECODER = (
+    TaskName(),
+    Vocabulary(),
+    Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048, COUNT),
+    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length", kind=COUNT),
+    Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count", kind=LAYERS),
+    Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count", kind=COUNT),
+    *CLASSES,
+)
+"""Hyper-parameters of every decoder with attention."""
+
+
+@dataclass(frozen=True)
+class KVHeads(Key):
+    """Hyper-parameter: number of KV heads, each shared by equally many query heads."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        keys = [key for key in self.keys(names) if key in source]
+        return shared_heads(keys[0] if keys else self.name, super().read(names, source, config), config)
+
+
+def shared_heads(key: str, value: Any, config: Config) -> int:
+    """A number of KV heads, the value of `key`. ParameterError unless it divides the number of query heads."""
+    count: int = checked(key, value, COUNT)
+    if config.heads % count:
+        raise ParameterError(key, f"{config.heads:,} query heads are not divisible by {count:,} KV heads")
+    return count
+
+
+def kv_heads_key(
+    hf: str | tuple[str, ...] = "num_key_value_heads", default: Any = lambda config: config.heads
+) -> KVHeads:
+    """Hyper-parameter: number of KV heads; by default, as many as query heads."""
+    return KVHeads("kv_heads", hf, "attention.head_count_kv", default, COUNT)
+
+
+def _default_head_dim(config: Config) -> int:
+    """Default elements of a head: hidden size / heads."""
+    if config.hidden % config.heads:
+        raise ValueError(f"the hidden size {config.hidden:,} is not divisible by {config.heads:,} heads")
+    return int(config.hidden // config.heads)
+
+
+KV_HEADS = kv_heads_key()
+HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", _default_head_dim, COUNT)
+HF_HEAD_DIM = Key("head_dim", "head_dim", (), _default_head_dim, COUNT)
+OWN_HEAD_DIM = Key("head_dim", (), (), _default_head_dim, COUNT)
+"""Elements of a head: stated by both config.json and GGUF, by config.json only, or by neither."""
+VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim, COUNT, most=("head_dim",))
+FUSED = Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim)
+"""Rows of the fused query, key and value matrix."""
+INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length", kind=COUNT)
+DOUBLE = Key("double", (), (), lambda config: 2 * config.intermediate)
+"""Rows of the fused gate and up matrix."""
+RMS_EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, NOT_NEGATIVE)
+RMS_EPS_5 = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE)
+LAYER_EPS = Key(
+    "eps", ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE
+)
+FREQUENCY_BASE = Real(1, above=True)
+"""Valid range of the RoPE frequency base."""
+THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, FREQUENCY_BASE)
+
+
+PATTERN = "attention.sliding_window_pattern"
+ROTARY_KEY = "rope.dimension_count"
+TOKENS_KEY = "tokenizer.ggml.tokens"
+FRACTION = Real(0, 1, above=True)
+
+
+def _sliding(stated: Any, layers: int) -> list[bool]:
+    """Which layers have a window: from a GGUF file's list, or from a period, where every period-th layer has no window
+    (0: all have one)."""
+    if not isinstance(stated, list):
+        period: int = checked(PATTERN, stated, SIZE)
+        return [period == 0 or i % period < period - 1 for i in range(layers)]
+    slides: list[bool] = checked(PATTERN, stated, Listed(flag, layers))
+    return slides[:layers]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Hyper-parameter: attention window of each layer in keys, or None for full attention.
+
+    Attributes:
+        slides: whether layer `i` has a window if config.json has no `layer_types`.
+        always: whether GGUF files state 0 for models without windows.
+        period: default of GGUF files: every period-th layer has full attention; None if GGUF keys cannot express it.
+        explicit: whether GGUF files always list the layers with windows.
+    """
+
+    slides: Callable[[Config, int], bool] = lambda config, i: True
+    always: bool = False
+    period: int | None = None
+    explicit: bool = False
+    name: str = "windows"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
+        hf = names == HF
+        key = "sliding_window" if hf else "attention.sliding_window"
+        window = checked(key, source.get(key) or 0, SIZE)
+        if not window or (hf and source.get("use_sliding_window") is False):
+            return [None] * config.layers
+        kinds = source.get("layer_types") if hf else None
+        if kinds:
+            slides = [
+                kind == "sliding_attention"
+                for kind in checked("layer_types", kinds, Listed(word, config.layers))[: config.layers]
+            ]
+        elif hf or self.period is None:
+            slides = [self.slides(config, i) for i in range(config.layers)]
+        else:
+            slides = _sliding(source.get(PATTERN, self.period), config.layers)
+        return [window if each else None for each in slides]
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        sizes = {window for window in config.windows if window is not None}
+        slides = [window is not None for window in config.windows]
+        if names == HF:
+            kinds = ["sliding_attention" if each else "full_attention" for each in slides]
+            return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})} if sizes else {}
+        if not sizes:
+            return {"attention.sliding_window": 0} if self.always else {}
+        usual = self.period is None or (slides == _sliding(self.period, config.layers) and not self.explicit)
+        return {"attention.sliding_window": max(sizes), **({} if usual else {PATTERN: slides})}
+
+
+@dataclass(frozen=True)
+class ActivationKey(Key):
+    """Hyper-parameter: activation, by transformers' names in config.json."""
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {self.keys(names)[0]: hf_activation(config.act)} if names == HF else {}
+
+
+def act(default: str, key: str = "hidden_act") -> Key:
+    """Hyper-parameter: activation; `key` is the one that transformers reads."""
+    return ActivationKey("act", tuple(dict.fromkeys((key, *ACTIVATION_KEYS))), (), default, activation)
+
+
+@dataclass(frozen=True)
+class RotaryFraction:
+    """Hyper-parameter: fraction of each head that is rotated; GGUF files store the number of elements, which `ROTARY`
+    writes."""
+
+    default: float = 1.0
+    name: str = "rotary_fraction"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
+        if names == HF:
+            found = next(((key, value) for key in PARTIAL if (value := dig(source, key)) is not None), None)
+            return self.default if found is None else float(checked(*found, FRACTION))
+        size = source.get(ROTARY_KEY)
+        if size is None:
+            return self.default
+        count: int = checked(ROTARY_KEY, size, EVEN)
+        part = count / config.head_dim
+        return part if int(part * config.head_dim) == count else math.nextafter(part, math.inf)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {PARTIAL[0]: config.rotary_fraction} if names == HF else {}
+
+
+PARTIAL = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor", "rope_pct", "rotary_pct")
+
+
+def partial(default: float = 1.0) -> RotaryFraction:
+    """Hyper-parameter: fraction of each head that is rotated; read after ``head_dim``."""
+    return RotaryFraction(default)
+
+
+ROTARY = Key(
+    "rotary", (), ROTARY_KEY, lambda config: int(config.rotary_fraction * config.head_dim), EVEN, most=("head_dim",)
+)
+WHOLE_ROTARY = Key("rotary", (), ROTARY_KEY, lambda config: config.head_dim, EVEN, most=("head_dim",))
+"""Elements of each head that are rotated: the stated fraction, or all by default."""
+ROTARY_PAIRS = Key("rotary_pairs", (), (), lambda config: config.rotary // 2)
+TOKENS = Key("tokens", (), "vocab_size", lambda config: config.vocab)
+"""Vocabulary size, for architectures whose GGUF files store it in addition to the tokens."""
+
+
+EXPERTS_USED = Key(
+    "experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count", kind=COUNT, most=("experts",)
+)
+"""Number of experts each token is routed to."""
+
+
+def matrix(
+    name: str,
+    hf: str | tuple[str, ...],
+    gguf: str | None,
+    *,
+    shape: tuple[str | int, ...] | None = None,
+    hf_layout: Layout = SAME,
+    gguf_layout: Layout = SAME,
+    optional: bool = False,
+    when: Callable[[Config, int], bool] | None = None,
+) -> tuple[Weight, Weight]:
+    """Bindings of a linear layer or norm: ``NAME.weight``, and ``NAME.bias`` if the model has one. Names come without
+    these suffixes; `gguf` is None if GGUF files do not store it."""
+    rows = [
+        Weight(
+            f"{name}.{kind}",
+            tuple(Stored((f"{way}.{kind}",), hf_layout) for way in ((hf,) if isinstance(hf, str) else hf)),
+            () if gguf is None else Stored((f"{gguf}.{kind}",), gguf_layout),
+            shape=(shape if kind == "weight" else shape[:1]) if shape else None,
+            optional=optional or kind == "bias",
+            when=when,
+        )
+        for kind in ("weight", "bias")
+    ]
+    return rows[0], rows[1]
+
+
+def experts(
+    name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...], when: Callable[[Config, int], bool] | None = None
+) -> Weight:
+    """Binding of the matrices ``NAME.weight`` [experts, out, in] of all experts; Hugging Face stores one per expert,
+    ``{e}``. Names come without suffixes."""
+    return Weight(f"{name}.weight", Stored((f"{hf}.weight",), Stacked()), f"{gguf}.weight", shape=shape, when=when)

@@ -1,0 +1,292 @@
+"""Weight layouts: how file formats arrange a weight's elements. Conversions are lazy, for quantized rows too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import SAME, Config, Layout, Moved, Whole, sizes
+from ...runtime.tensor.element_packing import exact_nbytes
+from ...runtime.tensor.storage import Derived
+from ...runtime.tensor.tensor import Tensor
+
+SPARSE_READ_RATIO = 2
+"""If rows are needed from a span more than this many times their number, they are read run by run."""
+
+
+def take_rows(tensor: Tensor, order: np.ndarray, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Rows (runs along the last dimension) in another order, for any dtype or block type; a matrix unless `shape` is
+    passed."""
+    row = _row(tensor)
+    inner = tensor.storage
+
+    def read(start: int, stop: int) -> memoryview:
+        wanted = order[start // row : stop // row]
+        low, high = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 0)
+        if high - low > SPARSE_READ_RATIO * len(wanted) and not inner.sequential:
+            runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+            return memoryview(b"".join([inner.read(int(run[0]) * row, (int(run[-1]) + 1) * row) for run in runs]))
+        data = np.frombuffer(inner.read(low * row, high * row), np.uint8).reshape(-1, row)
+        return data[wanted - low].reshape(-1).data
+
+    storage = Derived(row * len(order), row, read, sequential=inner.sequential)
+    return Tensor(tensor.dtype, shape or (len(order), tensor.shape[-1]), storage)
+
+
+def concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors of one dtype concatenated along an axis other than the last."""
+    first = pieces[0]
+    row = _row(first)
+    lengths = [math.prod(piece.shape[axis:-1]) for piece in pieces]
+    period = sum(lengths)
+    starts = [sum(lengths[:index]) for index in range(len(pieces))]
+    shape = (*first.shape[:axis], sum(piece.shape[axis] for piece in pieces), *first.shape[axis + 1 :])
+    size = math.prod(shape[:-1]) * row
+
+    def read(start: int, stop: int) -> bytes:
+        parts, at, end = [], start // row, stop // row
+        while at < end:
+            turn, place = divmod(at, period)
+            index = max(number for number, begin in enumerate(starts) if begin <= place)
+            count = min(starts[index] + lengths[index] - place, end - at)
+            begin = turn * lengths[index] + place - starts[index]
+            parts.append(bytes(pieces[index].storage.read(begin * row, (begin + count) * row)))
+            at += count
+        return b"".join(parts)
+
+    return Tensor(first.dtype, shape, Derived(size, row, read, sequential=first.storage.sequential))
+
+
+def _row(tensor: Tensor) -> int:
+    row = exact_nbytes(tensor.dtype, tensor.shape[-1:])
+    assert row is not None, "rows of a weight fill whole blocks"
+    return row
+
+
+def changed(
+    tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray], dtype: str | None = None
+) -> Tensor:
+    """The elements after `change`, computed all at once; for small tensors. Blocks are dequantized first."""
+    tensor = tensor if tensor.qtype is None else tensor.dequantize()
+    kind = tensor.cast(dtype).dtype if dtype else tensor.dtype
+
+    def read(start: int, stop: int) -> memoryview:
+        source = tensor.cast(dtype) if dtype else tensor
+        return np.ascontiguousarray(change(source.numpy())).reshape(-1).view(np.uint8)[start:stop].data
+
+    size = exact_nbytes(kind, shape)
+    assert size is not None
+    return Tensor(kind, shape, Derived(size, max(1, size), read, sequential=tensor.storage.sequential))
+
+
+@dataclass(frozen=True)
+class Ordered(Whole):
+    """Reordered rows: row i of the graph's weight is the file's row ``order(config)[i]``.
+
+    Attributes:
+        order: returns int64 [rows]; called only for tensors with that many rows.
+        rows: the number of rows, as a shape expression.
+    """
+
+    order: Callable[[Config], np.ndarray]
+    rows: str
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        self._check(parts[0], config)
+        return _ordered(parts[0], self.order(config).reshape(-1))
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        self._check(whole, config)
+        return [_ordered(whole, np.argsort(self.order(config).reshape(-1)))]
+
+    def _check(self, tensor: Tensor, config: Config) -> None:
+        (rows,) = sizes((self.rows,), config)
+        if tensor.shape[0] != rows:
+            raise ValueError(f"a tensor {list(tensor.shape)} does not have {rows} rows")
+
+
+def _ordered(tensor: Tensor, order: np.ndarray) -> Tensor:
+    return take_rows(tensor, order) if tensor.shape[1:] else changed(tensor, tensor.shape, lambda x: x[order])
+
+
+def rotary_pairs(heads: str) -> Ordered:
+    """Query or key rows with interleaved rotary pairs, as llama.cpp stores them; the graph uses half-split pairs.
+    `heads` names the hyper-parameter."""
+
+    def order(config: Config) -> np.ndarray:
+        if config.head_dim % 2:
+            raise ValueError(f"rotary embedding needs an even number of elements per head, not {config.head_dim}")
+        count = getattr(config, heads)
+        return np.arange(count * config.head_dim).reshape(count, -1, 2).swapaxes(1, 2)
+
+    return Ordered(order, f"{heads}*head_dim")
+
+
+def grouped(config: Config) -> np.ndarray:
+    """Fused queries, keys and values grouped by KV head (queries, key, value of each); the graph has all queries, keys,
+    values."""
+    rows = np.arange((config.heads + 2 * config.kv_heads) * config.head_dim).reshape(
+        config.kv_heads, -1, config.head_dim
+    )
+    return np.concatenate([rows[:, :-2].reshape(-1), rows[:, -2].reshape(-1), rows[:, -1].reshape(-1)])
+
+
+GROUPED = Ordered(grouped, "fused")
+
+
+@dataclass(frozen=True)
+class Plus(Whole):
+    """A weight that one format stores less a constant: Gemma's norms, which multiply by 1 + weight."""
+
+    constant: float
+
+    @property
+    def computed(self) -> bool:
+        return True
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return changed(parts[0], parts[0].shape, lambda x: x + np.float32(self.constant), "f32")
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [changed(whole, whole.shape, lambda x: x - np.float32(self.constant), "f32")]
+
+
+@dataclass(frozen=True)
+class Changed(Whole):
+    """A small f32 weight stored through a function: `into` maps file to graph, `back` graph to file, both in f64."""
+
+    into: Callable[[np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+
+    @property
+    def computed(self) -> bool:
+        return True
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return _computed(parts[0], self.into)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_computed(whole, self.back)]
+
+
+def _computed(tensor: Tensor, change: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    return changed(tensor, tensor.shape, lambda x: change(x.astype(np.float64)).astype(np.float32), "f32")
+
+
+@dataclass(frozen=True)
+class Reshaped(Whole):
+    """The same elements in a file's shape and in the graph's, both as shape expressions, then a further layout."""
+
+    graph_shape: tuple[str | int, ...]
+    file_shape: tuple[str | int, ...]
+    then: Layout = SAME
+
+    @property
+    def computed(self) -> bool:
+        return self.then.computed
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return self.then.join([_reshaped(part, sizes(self.graph_shape, config)) for part in parts], config)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_reshaped(part, sizes(self.file_shape, config)) for part in self.then.split(whole, config, count)]
+
+
+def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return Tensor(tensor.dtype, shape, tensor.storage) if math.prod(shape) == math.prod(tensor.shape) else tensor
+
+
+class Stacked(Whole):
+    """One tensor per expert, stacked along a first dimension in the graph."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        first = parts[0]
+        size = first.nbytes
+        if any(part.shape != first.shape or part.dtype is not first.dtype for part in parts):
+            raise ValueError("experts of different shapes or dtypes")
+
+        def read(start: int, stop: int) -> memoryview:
+            pieces = []
+            for index in range(start // size, -(-stop // size)):
+                low, high = max(0, start - index * size), min(size, stop - index * size)
+                pieces.append(bytes(parts[index].storage.read(low, high)))
+            return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+        storage = Derived(size * len(parts), first.storage.step, read, sequential=first.storage.sequential)
+        return Tensor(first.dtype, (len(parts), *first.shape), storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole[index] for index in range(count)]
+
+
+@dataclass(frozen=True)
+class Permuted(Whole):
+    """A small weight with permuted axes: axis i of the graph's weight is the file's axis ``order[i]``."""
+
+    order: tuple[int, ...]
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return _permuted(parts[0], self.order)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_permuted(whole, tuple(np.argsort(self.order)))]
+
+
+def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    if len(order) != len(tensor.shape):
+        return tensor
+    return changed(tensor, tuple(tensor.shape[axis] for axis in order), lambda x: x.transpose(order))
+
+
+class Transposed(Whole):
+    """A matrix [in, out], as GPT-2 stores it; [out, in] in the graph. Vectors are unchanged."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return self._transposed(parts[0])
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [self._transposed(whole)]
+
+    def _transposed(self, tensor: Tensor) -> Tensor:
+        return changed(tensor, tensor.shape[::-1], lambda x: x.T) if tensor.shape[1:] else tensor
+
+
+class Flat(Whole):
+    """A vector [in] in some files; a matrix [1, in] in the graph."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return Tensor(parts[0].dtype, (1, *parts[0].shape[-1:]), parts[0].storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+
+@dataclass(frozen=True)
+class Part(Moved):
+    """One of `count` equal parts of a tensor along an axis, for example of fused gate and up projections; another
+    binding has the next part."""
+
+    index: int
+    count: int = 2
+    axis: int = 0
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        whole = parts[0]
+        if len(whole.shape) <= self.axis + 1 or whole.shape[self.axis] % self.count:
+            raise ValueError(f"a tensor {list(whole.shape)} cannot be cut into {self.count} equal parts of rows")
+        length = whole.shape[self.axis] // self.count
+        shape = (*whole.shape[: self.axis], length, *whole.shape[self.axis + 1 :])
+        rows = np.arange(math.prod(whole.shape[:-1])).reshape(whole.shape[:-1])
+        return take_rows(
+            whole, rows.take(range(self.index * length, (self.index + 1) * length), self.axis).reshape(-1), shape
+        )
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor with all parts."""
+        return concatenated(pieces, self.axis)

@@ -1,0 +1,1 @@
+"""Tokenization algorithms: BPE, unigram, WordPiece, longest match, pre-tokenizers and normalizers."""

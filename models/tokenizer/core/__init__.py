@@ -1,0 +1,1 @@
+"""Tokenizer and vocabulary: special tokens, lookup and streaming."""

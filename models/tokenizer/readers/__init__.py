@@ -1,0 +1,1 @@
+"""Tokenizer readers: from tokenizer.json, GGUF keys, SentencePiece, tiktoken and other files."""

@@ -1,0 +1,92 @@
+"""Tokenizers in several files (vocab.json and merges.txt; vocab.txt), converted for the tokenizers library as
+transformers does.
+
+Source: transformers' GPT2Converter and BertConverter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ....runtime.base.errors import FormatError
+from .tokenizer_json import CompanionFiles, guarded, library, token_text
+from .vet_tokenizer_json import check_ids
+
+if TYPE_CHECKING:
+    import tokenizers
+
+CODE = "E-TOKENIZER-VOCAB"
+
+
+def byte_level_bpe(
+    vocab: Mapping[str, Any],
+    merges: str,
+    companion_files: CompanionFiles,
+    added: Mapping[int, tuple[str, bool]],
+    path: str | None,
+) -> tokenizers.Tokenizer:
+    """GPT-2's kind: byte-level BPE with special tokens that the configuration names."""
+    tokenizers = library(path)
+    check_ids(vocab.values(), len(vocab), "vocab.json", CODE, path)
+    lines = [line.rstrip("\r") for line in merges.split("\n")]
+    pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    wrong = next((pair for pair in pairs if len(pair) != 2), None)
+    if wrong is not None:
+        raise FormatError(
+            CODE, path, f"merges.txt has the line {' '.join(wrong)[:40]!r}, which is not a pair of tokens"
+        )
+    with guarded(path):
+        made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=pairs))
+    spaced = bool(companion_files.config.get("add_prefix_space", False))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    _name(made, companion_files, added, path)
+    return made
+
+
+def wordpiece(
+    vocab: str, companion_files: CompanionFiles, added: Mapping[int, tuple[str, bool]], path: str | None
+) -> tokenizers.Tokenizer:
+    """BERT's kind: WordPiece between CLS and SEP."""
+    tokenizers = library(path)
+    ids = {line.rstrip("\r"): token for token, line in enumerate(vocab.removesuffix("\n").split("\n"))}
+    settings = companion_files.config
+    names = {role: token_text(companion_files, role) or f"[{role.upper()}]" for role in ("unk", "cls", "sep")}
+    if not set(names.values()) <= ids.keys():
+        raise FormatError(CODE, path, f"vocab.txt has no {', '.join(sorted(set(names.values()) - ids.keys()))}")
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab=ids, unk_token=names["unk"]))
+    lowercase = bool(settings.get("do_lower_case", True))
+    accents = settings.get("strip_accents")
+    made.normalizer = tokenizers.normalizers.BertNormalizer(
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+        lowercase=lowercase,
+        strip_accents=accents,
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    made.decoder = tokenizers.decoders.WordPiece()
+    _name(made, companion_files, added, path)
+    first, last = names["cls"], names["sep"]
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} $B:1 {last}:1",
+        special_tokens=[(first, ids[first]), (last, ids[last])],
+    )
+    return made
+
+
+def _name(
+    made: tokenizers.Tokenizer, companion_files: CompanionFiles, added: Mapping[int, tuple[str, bool]], path: str | None
+) -> None:
+    """Tell the library the special tokens, in the order of their ids."""
+    tokenizers = library(path)
+    special = [
+        text
+        for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+        if (text := token_text(companion_files, role))
+    ]
+    known = [text for text in dict.fromkeys(special) if made.token_to_id(text) is not None]
+    made.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in known])
+    for _, (text, control) in sorted(added.items()):
+        token = tokenizers.AddedToken(text, special=control, normalized=False)
+        (made.add_special_tokens if control else made.add_tokens)([token])

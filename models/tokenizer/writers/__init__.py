@@ -1,0 +1,1 @@
+"""Tokenizer writers: GGUF keys and Hugging Face files."""

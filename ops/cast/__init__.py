@@ -1,0 +1,1 @@
+"""Cast, CastLike, BitCast and the ONNX conversion rules."""

@@ -1,0 +1,1 @@
+"""Operators between ranks: AllReduce, AllGather."""

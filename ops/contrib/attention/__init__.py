@@ -1,0 +1,1 @@
+"""Attention of com.microsoft, KV caches."""

@@ -1,0 +1,105 @@
+"""Shared parts of onnxruntime's attention operators: splitting and joining heads, and additive masks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....runtime.ir.graph import Dim
+from ....runtime.ir.shape_inference import Inference
+from ...attention.scaled_dot_product import Scoring, Sight, attend
+from ...rules.shape_rules import refuse
+from .rotary_embedding import joined
+
+
+def added(one: Dim, other: Dim) -> Dim:
+    """The sum of two lengths."""
+    return one + other if isinstance(one, int) and isinstance(other, int) else None
+
+
+def cache_shape(node: Inference, batch: Dim, heads: Dim, length: Dim, size: Dim, first: int) -> None:
+    """Outputs `first` and the next are keys and values in heads."""
+    for index in (first, first + 1):
+        node.set(index, node.dtype(0), (batch, heads, length, size))
+
+
+def hidden_by(mask: np.ndarray, batch: int, queries: int, keys: int, fill: float, what: str) -> np.ndarray:
+    """A mask as numbers to add, 0 or `fill`, in a shape that broadcasts to [batch, heads, queries, keys].
+
+    Args:
+        mask: lengths [batch] (more may follow them), ends and starts [2 x batch], or 1 where a key may be seen: [batch,
+            keys], [batch, queries, keys], or [batch, 1, longest, longest] of which the rows of these queries are taken.
+    """
+    if mask.ndim == 1 and len(mask) in (batch, 2 * batch, 3 * batch + 2):
+        place = np.arange(keys)
+        seen = place < mask[:batch, None]
+        if len(mask) == 2 * batch and batch:
+            seen &= place >= mask[batch:, None]
+        seen = seen[:, None, None]
+    elif mask.ndim == 2 and len(mask) == batch and mask.shape[1] <= keys:
+        seen = np.pad(mask > 0, [(0, 0), (0, keys - mask.shape[1])])[:, None, None]
+    elif mask.ndim == 3 and mask.shape == (batch, queries, keys):
+        seen = (mask > 0)[:, None]
+    elif mask.ndim == 4 and mask.shape[:2] == (batch, 1) and min(mask.shape[2:]) >= keys:
+        seen = mask[:, :, keys - queries : keys, :keys] > 0
+    else:
+        raise refuse(what, f"a mask of shape {mask.shape} does not fit {batch} x {queries} queries and {keys} keys")
+    made: np.ndarray = np.where(seen, np.float32(0), np.float32(fill))
+    return made
+
+
+def attended(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    scale: float,
+    bias: np.ndarray | None,
+    causal: bool,
+    what: str,
+    capture: int | None = None,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """[batch, heads, length, size] to [batch, length, heads x size]: softmax over the keys of scaled products plus
+    `bias`; captured scores."""
+    if q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3] or k.shape[:3] != v.shape[:3]:
+        raise refuse(what, f"queries {q.shape}, keys {k.shape} and values {v.shape} do not fit together")
+    sight = Sight(np.array([k.shape[2] - q.shape[2]]), causal=causal)
+    y, scores = attend(
+        q,
+        k,
+        v,
+        Scoring(scale or 1 / math.sqrt(max(1, q.shape[3]))),
+        sight,
+        None if bias is None else bias.astype(q.dtype),
+        capture,
+    )
+    return joined(y), scores
+
+
+def with_past(new: np.ndarray, past: np.ndarray | None, count: int | None, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Keys or values [batch, heads, length, size] after those of the past, and what is kept of all of them.
+
+    Args:
+        count: where the past is a buffer that is written to, how much of it is filled; None where all of it is the
+            past.
+    """
+    if past is None:
+        return new, new
+    if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
+        raise refuse(what, f"a past of shape {past.shape} does not fit {new.shape}")
+    if count is None:
+        whole = np.concatenate([past, new], 2)
+        return whole, whole
+    if not 0 <= count <= past.shape[2] - new.shape[2]:
+        raise refuse(what, f"{count} + {new.shape[2]} positions do not fit into a buffer of shape {past.shape}")
+    buffer = np.array(past)
+    buffer[:, :, count : count + new.shape[2]] = new
+    return buffer[:, :, : count + new.shape[2]], buffer
+
+
+def combined(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
+    """The sum of what is there."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

@@ -1,0 +1,261 @@
+"""Native MultiHeadAttention, Attention and QAttention of onnxruntime, where they are plain scaled dot-product
+attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....runtime.jit.address import f32, i32, share
+from ....runtime.jit.kernel_arguments import Address
+from ....runtime.jit.range_kernel import range_kernel
+from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...attention.attention_kernel import Heads, ScoreOptions, append_past, heads_of, launch_attention, present
+from ...kernels.gemm.microkernel_f32 import panels
+from ...kernels.gemm.requantize import FLOATS
+from ...linalg.matmul_kernel import packed_launch
+from ...quantized.matmul_integer_kernel import Factors, product
+from .attention import attention, quantized_attention
+from .multi_head_attention import multi_head_attention
+
+F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
+
+
+@range_kernel
+def filled(
+    mask: Address, flagged: int, made: Address, batch: int, keys: int, hidden: float, part: int, parts: int
+) -> None:
+    """0 for each key [batch, keys] that lengths [batch], or flags [batch, keys] where it is flagged, show; a number for
+    the hidden ones."""
+    mask, made, fill = i32(mask), f32(made), np.float32(hidden)
+    first, last = share(batch, part, parts)
+    for image in range(first, last):
+        for key in range(keys):
+            seen = mask[image * keys + key] > 0 if flagged != 0 else key < mask[image]
+            made[image * keys + key] = np.float32(0) if seen else fill
+
+
+@range_kernel
+def biased(x: Address, bias: Address, y: Address, rows: int, width: int, part: int, parts: int) -> None:
+    """Rows of f32 and one that is added to each."""
+    x, bias, y = f32(x), f32(bias), f32(y)
+    first, last = share(rows, part, parts)
+    for row in range(first, last):
+        for j in range(width):
+            y[row * width + j] = x[row * width + j] + bias[j]
+
+
+def _hidden(step: Step, mask: Buffer, batch: int, keys: int, fill: float) -> tuple[Buffer, list[Launch]] | None:
+    """A mask as numbers to add, [batch, 1, 1, keys]; None for forms that are left to NumPy."""
+    if (
+        mask.dtype != I32
+        or mask.shape not in ((batch,), (batch, keys))
+        or (len(mask.shape) == 2 and mask.count == batch)
+    ):
+        return None
+    made = step.scratch(4 * batch * keys).view((batch, 1, 1, keys), dtype=F32)
+    return made, [
+        Launch(filled, mask=mask, flagged=int(len(mask.shape) == 2), made=made, batch=batch, keys=keys, hidden=fill)
+    ]
+
+
+def _added(step: Step, x: Buffer, bias: Buffer, start: int) -> tuple[Buffer, list[Launch]]:
+    """Rows with the biases from `start` on."""
+    width = x.shape[-1]
+    rows = x.count // width
+    made = step.scratch(x.nbytes).view(x.shape, dtype=F32)
+    return made, [
+        Launch(
+            biased, step.parts(rows, x.count / 8), x=x, bias=bias.view((width,), start), y=made, rows=rows, width=width
+        )
+    ]
+
+
+def _sliced(x: Buffer, shape: tuple[int, int, int, int], start: int, row: int, head: int) -> Heads:
+    """Heads inside of a tensor [batch, rows, ...] whose rows have `row` elements."""
+    return Heads(x.view(x.shape, start), (shape[2] * row, head, row), shape)
+
+
+def _packed(x: Buffer, count: int) -> list[Heads]:
+    """Heads of [batch, rows, heads, count, size]."""
+    batch, rows, heads, _, size = x.shape
+    return [
+        _sliced(x, (batch, heads, rows, size), part * size, heads * count * size, count * size) for part in range(count)
+    ]
+
+
+def _parted(step: Step, given: list[Buffer | None], heads: int) -> tuple[list[Heads], list[Launch], bool] | None:
+    """Queries, keys and values in heads with their biases added, and whether keys and values are new."""
+    query, key, value, bias = given[:4]
+    if query is None or (bias is not None and (bias.dtype != F32 or query.dtype != F32)):
+        return None
+    if len(query.shape) == 5:
+        return None if bias is not None else (_packed(query, 3), [], True)
+    if key is not None and len(key.shape) == 5:
+        q = heads_of(query, heads)
+        return None if q is None or bias is not None else ([q, *_packed(key, 2)], [], True)
+    if key is None or value is None or len(query.shape) != 3 or len(key.shape) != len(value.shape):
+        return None
+    launches: list[Launch] = []
+    tensors, start = [query, key, value], 0
+    new = len(key.shape) == 3
+    if bias is not None:
+        for index, item in enumerate(tensors if new else tensors[:1]):
+            if start + item.shape[2] > bias.count:
+                return None
+            tensors[index], more = _added(step, item, bias, start)
+            launches += more
+            start += item.shape[2]
+    found = [heads_of(item, heads) for item in tensors]
+    whole = [item for item in found if item is not None]
+    return (whole, launches, new) if len(whole) == 3 else None
+
+
+def _scores(step: Step, scale: float, q: Heads, keys: int, causal: int, mask: Buffer | None) -> ScoreOptions:
+    return ScoreOptions(scale or max(1, q.shape[3]) ** -0.5, causal=bool(causal), mask=mask, before=keys - q.shape[2])
+
+
+@native(multi_head_attention)
+def plan_multi_head(step: Step) -> Planned:
+    """Weights as an output, pasts in buffers, and masks of other shapes than [batch] and [batch, keys] are left to
+    NumPy."""
+    given = [*step.inputs, *[None] * (10 - len(step.inputs))]
+    attributes = step.attributes
+    if step.wanted(3) or given[8] is not None or given[9] is not None or not step.wanted(0):
+        return None
+    parted = _parted(step, given, attributes["num_heads"])
+    if parted is None:
+        return None
+    (q, k, v), launches, new = parted
+    past_k, past_v = (given[6], given[7]) if new else (None, None)
+    if (past_k is None) != (past_v is None):
+        return None
+    kept = present(step, 1, k, past_k), present(step, 2, v, past_v)
+    if kept[0] is None or kept[1] is None:
+        return None
+    (keys, one), (values, other) = kept[0], kept[1]
+    mask = given[5]
+    if given[4] is not None:
+        hidden = (
+            None
+            if mask is not None
+            else _hidden(step, given[4], q.shape[0], keys.shape[2], attributes["mask_filter_value"])
+        )
+        if hidden is None:
+            return None
+        mask = hidden[0]
+        launches += hidden[1]
+    y = heads_of(step.output(0), attributes["num_heads"])
+    scores = _scores(step, attributes["scale"], q, keys.shape[2], attributes["unidirectional"], mask)
+    made = None if y is None else launch_attention(step, q, keys, values, y, scores)
+    return None if made is None else [*launches, *one, *other, *made]
+
+
+@native(attention)
+def plan_attention(step: Step) -> Planned:
+    """Constant weights; rotary embedding, pasts in buffers and masks of other shapes than [batch] and [batch, keys] are
+    left to NumPy."""
+    given: list[Buffer | None] = [*step.inputs, *[None] * (7 - len(step.inputs))]
+    x, (mask, past, bias, filled_past) = given[0], given[3:7]
+    weights, projection = step.inputs[1], step.constant(2)
+    if (
+        x is None
+        or weights is None
+        or not step.known(1)
+        or x.dtype != F32
+        or len(x.shape) != 3
+        or weights.shape[:1] != x.shape[2:]
+    ):
+        return None
+    if filled_past is not None or (step.inputs[2] is not None and projection is None):
+        return None
+    sizes = list(step.attributes["qkv_hidden_sizes"] or [weights.shape[1] // 3] * 3)
+    wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
+    made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)
+    launch = packed_launch(
+        step, x, step.packed(1, "panels", panels), made, projection, rows, wide, x.shape[2], (x.shape[2], 1)
+    )
+    attended = _attended(step, made, sizes, mask, past, bias)
+    return None if attended is None else [launch, *attended]
+
+
+@native(quantized_attention)
+def plan_quantized_attention(step: Step) -> Planned:
+    """The same of bytes, with one scale or one for each column of the weights; f32."""
+    given: list[Buffer | None] = [*step.inputs, *[None] * (9 - len(step.inputs))]
+    x, scale, mask, zero, past = given[0], given[3], given[5], given[6], given[8]
+    weights, projection = step.inputs[1], step.constant(2)
+    if x is None or weights is None or not step.known(1) or len(x.shape) != 3:
+        return None
+    if projection is None or projection.dtype != F32 or scale is None or scale.dtype != F32:
+        return None
+    wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
+    made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)
+    launches = product(step, made, Factors(x, zero, 1, 7, FLOATS, scale, 4, float_bias=projection))
+    attended = _attended(step, made, [wide // 3] * 3, mask, past, None)
+    return None if launches is None or attended is None else [*launches, *attended]
+
+
+def _attended(
+    step: Step, made: Buffer, sizes: list[int], mask_index: Buffer | None, past: Buffer | None, mask: Buffer | None
+) -> list[Launch] | None:
+    """Attention of queries, keys and values that stand beside each other in [batch, rows, sum of sizes]."""
+    attributes, (batch, rows, wide) = step.attributes, made.shape
+    heads, alike = attributes["num_heads"], sizes[0] == sizes[1] == sizes[2]
+    if attributes["do_rotary"] or attributes["past_present_share_buffer"] or not step.wanted(0):
+        return None
+    if (
+        sum(sizes) != wide
+        or any(item % heads for item in sizes)
+        or ((past is not None or step.wanted(1)) and not alike)
+    ):
+        return None
+    parts = [
+        _sliced(made, (batch, heads, rows, item // heads), start, wide, item // heads)
+        for item, start in zip(sizes, (0, sizes[0], 2 * sizes[0]), strict=True)
+    ]
+    kept = _halves(step, parts[1:], past)
+    if kept is None:
+        return None
+    (keys, values), launches = kept
+    if mask_index is not None:
+        hidden = (
+            None
+            if mask is not None
+            else _hidden(step, mask_index, batch, keys.shape[2], attributes["mask_filter_value"])
+        )
+        if hidden is None:
+            return None
+        mask = hidden[0]
+        launches += hidden[1]
+    y = heads_of(step.output(0), heads)
+    scores = _scores(step, attributes["scale"], parts[0], keys.shape[2], attributes["unidirectional"], mask)
+    found = None if y is None else launch_attention(step, parts[0], keys, values, y, scores)
+    return None if found is None else [*launches, *found]
+
+
+def _halves(step: Step, parts: list[Heads], past: Buffer | None) -> tuple[list[Heads], list[Launch]] | None:
+    """Keys and values with the past before them, which stand together in [2, batch, heads, rows, size]."""
+    if past is None and not step.wanted(1):
+        return parts, []
+    batch, heads, rows, size = parts[0].shape
+    before = 0 if past is None else past.shape[3]
+    if past is not None and (past.dtype != F32 or past.shape != (2, batch, heads, before, size)):
+        return None
+    shape = (batch, heads, before + rows, size)
+    count = int(np.prod(shape))
+    if step.wanted(1) and step.results[1] != (F32, (2, *shape)):
+        return None
+    whole = step.output(1) if step.wanted(1) else step.scratch(8 * count).view((2, *shape), dtype=F32)
+    found, launches = [], []
+    for index, part in enumerate(parts):
+        place = whole.view(shape, index * count)
+        old = (
+            part.buffer.view((batch, heads, 0, size))
+            if past is None
+            else past.view((batch, heads, before, size), index * past.count // 2)
+        )
+        launches += append_past(step, old, part, place)
+        made = heads_of(place, None)
+        assert made is not None
+        found.append(made)
+    return found, launches

@@ -1,0 +1,157 @@
+"""onnxruntime's RotaryEmbedding, and MRotaryEmbedding with three positions per image token (Qwen2-VL)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....runtime.base.errors import FormatError
+from ....runtime.ir.op import case, op
+from ....runtime.ir.shape_inference import CHECK
+from ...attention.rotary_embedding import rotary_embedding as standard
+from ...rules.contrib_domain import DOMAIN
+from ...rules.precision import widened
+from ...rules.shape_rules import same_as_input
+
+
+def rotate(
+    x: np.ndarray, cos: np.ndarray, sin: np.ndarray, positions: np.ndarray | None, interleaved: int
+) -> np.ndarray:
+    """[batch, heads, length, size] rotated; the caches have half as many columns as elements are rotated."""
+    assert standard.compute is not None
+    made: np.ndarray = standard.compute(
+        x, cos, sin, positions, interleaved=interleaved, rotary_embedding_dim=2 * cos.shape[-1]
+    )
+    return made
+
+
+def split(x: np.ndarray, heads: int, size: int, what: str) -> np.ndarray:
+    """[batch, length, heads x size] as [batch, heads, length, size]; either count may be 0 for what the other
+    leaves."""
+    heads = heads or x.shape[-1] // max(size, 1)
+    if x.ndim != 3 or heads < 1 or x.shape[-1] % heads:
+        raise FormatError(
+            "E-OP-SHAPE", None, f"{what}: an input of shape {x.shape} does not split into {heads} heads", hint=CHECK
+        )
+    return x.reshape(*x.shape[:2], heads, x.shape[-1] // heads).transpose(0, 2, 1, 3)
+
+
+def joined(x: np.ndarray) -> np.ndarray:
+    """[batch, heads, length, size] as [batch, length, heads x size]."""
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+
+
+@op(
+    "RotaryEmbedding",
+    DOMAIN,
+    infer=same_as_input,
+    examples=[
+        case("f32[2,3,16]", np.array([[0, 3, 5], [9, 2, 7]]), "f32[10,4]", "f32[10,4]"),
+        case(
+            "f32[2,3,16]", np.array([4]), "f32[10,2]", "f32[10,2]", num_heads=2, rotary_embedding_dim=4, interleaved=1
+        ),
+        case("f32[2,4,3,8]", np.array([[0, 3, 5], [9, 2, 7]]), "f32[10,4]", "f32[10,4]"),
+    ],
+)
+@widened
+def rotary_embedding(
+    x: np.ndarray,
+    position_ids: np.ndarray,
+    cos_cache: np.ndarray,
+    sin_cache: np.ndarray,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> np.ndarray:
+    """Shape of `x`, [batch, length, heads x size] or [batch, heads, length, size]; one position stands for the first of
+    each row."""
+    heads = x if x.ndim == 4 else split(x, num_heads, 2 * cos_cache.shape[1], "RotaryEmbedding")
+    positions = places(position_ids, heads.shape[0], heads.shape[2], "RotaryEmbedding")
+    y = rotate(heads, cos_cache, sin_cache, positions, interleaved)
+    return y if x.ndim == 4 else joined(y)
+
+
+def places(position_ids: np.ndarray, batch: int, length: int, what: str) -> np.ndarray:
+    """Positions [batch, length] of positions, or of one where every row starts."""
+    if position_ids.size == 1 and position_ids.ndim < 2:
+        return np.broadcast_to(position_ids.reshape(()) + np.arange(length), (batch, length))
+    if position_ids.size != batch * length:
+        raise FormatError(
+            "E-OP-SHAPE",
+            None,
+            f"{what}: positions of shape {position_ids.shape} for {batch} x {length} tokens",
+            hint=CHECK,
+        )
+    return position_ids.reshape(batch, length)
+
+
+@op(
+    "MRotaryEmbedding",
+    DOMAIN,
+    infer=same_as_input,
+    examples=[
+        case(
+            "f32[2,2,16]",
+            np.array([[[0, 3], [9, 2]], [[1, 1], [2, 4]], [[5, 6], [7, 8]]]),
+            "f32[10,4]",
+            "f32[10,4]",
+            mrope_section=[2, 1, 1],
+        ),
+        case(
+            "f32[1,2,24]",
+            np.array([[[0, 3]], [[1, 1]], [[5, 6]]]),
+            "f32[10,6]",
+            "f32[10,6]",
+            mrope_section=[2, 2, 2],
+            mrope_layout=1,
+        ),
+    ],
+)
+@widened
+def multimodal_rotary_embedding(
+    x: np.ndarray,
+    position_ids: np.ndarray,
+    cos_cache: np.ndarray,
+    sin_cache: np.ndarray,
+    *,
+    mrope_section: list[int],
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    mrope_layout: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> np.ndarray:
+    """As RotaryEmbedding, with positions [3, batch, length] in time, height and width.
+
+    Sections of the angles follow one position each: one after another (layout 0), or in turn, time where the others end
+    (layout 1).
+    """
+    half = cos_cache.shape[1]
+    heads = x if x.ndim == 4 else split(x, num_heads, 2 * half, "MRotaryEmbedding")
+    fits = (
+        position_ids.shape == (3, heads.shape[0], heads.shape[2])
+        and len(mrope_section) == 3
+        and sum(mrope_section) == half
+    )
+    if (
+        not fits
+        or cos_cache.shape != sin_cache.shape
+        or min(mrope_section) < 0
+        or not 0 <= position_ids.min(initial=0) <= position_ids.max(initial=0) < len(cos_cache)
+    ):
+        why = (
+            f"MRotaryEmbedding: positions {position_ids.shape}, "
+            f"sections {mrope_section} and caches {cos_cache.shape} do not fit {x.shape}"
+        )
+        raise FormatError("E-OP-SHAPE", None, why, hint=CHECK)
+    stream = np.repeat(np.arange(3), mrope_section)
+    if mrope_layout:
+        stream = np.zeros(half, np.int64)
+        for axis in (1, 2):
+            stream[axis : 3 * mrope_section[axis] : 3] = axis
+    rows = position_ids[stream].transpose(1, 2, 0)
+    y = rotate(heads, cos_cache[rows, np.arange(half)], sin_cache[rows, np.arange(half)], None, interleaved)
+    return y if x.ndim == 4 else joined(y)

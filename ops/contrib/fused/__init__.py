@@ -1,0 +1,1 @@
+"""Fused operators of com.microsoft: Gelu, SkipLayerNorm, MoE, FusedConv."""

@@ -1,0 +1,268 @@
+"""FusedMatMul, FusedConv, FusedGemm, NhwcConv and NhwcMaxPool: standard operators with fused transposes, activations
+and layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....runtime.base.errors import FormatError
+from ....runtime.ir.call import Call
+from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.shape_inference import CHECK, Inference, Shape
+from ...conv.conv import conv
+from ...linalg.gemm import gemm
+from ...linalg.gemm import product as gemm_shape
+from ...linalg.matmul import matmul, product_shape
+from ...pool.pool import max_pool
+from ...quantized.conv_integer import conv_shape
+from ...recurrent.recurrent import ACTIVATIONS
+from ...rules.contrib_domain import DOMAIN
+from ...rules.precision import widened
+from ...rules.sliding_window import window
+
+
+def activated(x: np.ndarray, name: str | None, parameters: Sequence[float]) -> np.ndarray:
+    """An activation by its name, with its parameters in order."""
+    if not name:
+        return x
+    if name.lower() == "clip":
+        low, high = (*parameters, *(-np.inf, np.inf)[len(parameters) :])
+        return np.clip(x, x.dtype.type(low), x.dtype.type(high))
+    if name.lower() not in ACTIVATIONS:
+        raise FormatError("E-OP-VALUE", None, f"activation {name!r} is not known", hint=CHECK)
+    function, *defaults = ACTIVATIONS[name.lower()]
+    needed = [default for default in defaults if default is not None]
+    made: np.ndarray = function(x, *[*parameters, *needed[len(parameters) :]][: len(needed)])
+    return made.astype(x.dtype, copy=False)
+
+
+def _order(rank: int, transposed: int, batch: int) -> list[int]:
+    """Axes of a stack of matrices: the row axis before the batch where `batch`, the two last ones swapped where
+    `transposed`."""
+    axes = [*range(1, rank - 1), 0, rank - 1] if batch and rank > 2 else list(range(rank))
+    if transposed and rank > 1:
+        axes[-2:] = axes[:-3:-1]
+    return axes
+
+
+def _product(node: Inference) -> None:
+    def view(shape: Shape | None, transposed: int, batch: int) -> Shape | None:
+        return None if shape is None else tuple(shape[axis] for axis in _order(len(shape), transposed, batch))
+
+    left = view(node.shape(0), node.attributes["transA"], node.attributes["transBatchA"])
+    right = view(node.shape(1), node.attributes["transB"], node.attributes["transBatchB"])
+    node.set(0, node.dtype(0), product_shape(node, left, right))
+
+
+@op(
+    "FusedMatMul",
+    DOMAIN,
+    infer=_product,
+    examples=[
+        case("f32[2,3,4]", "f32[2,5,4]", transB=1, alpha=0.5),
+        case("f32[2,4,3]", "f32[4,5]", transA=1),
+        case("f32[3,2,4]", "f32[4,2,5]", transBatchA=1, transBatchB=1),
+    ],
+)
+@widened
+def fused_matmul(
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+    transBatchA: int = 0,  # noqa: N803
+    transBatchB: int = 0,  # noqa: N803
+) -> np.ndarray:
+    """``alpha * a @ b`` of the transposed factors."""
+    assert matmul.compute is not None
+    left, right = a.transpose(_order(a.ndim, transA, transBatchA)), b.transpose(_order(b.ndim, transB, transBatchB))
+    y: np.ndarray = matmul.compute(left, right)
+    return y if alpha == 1 else y * y.dtype.type(alpha)
+
+
+def _conv(node: Inference) -> None:
+    node.set(0, node.dtype(0), conv_shape(node, node.shape(0), node.shape(1)))
+
+
+@op(
+    "FusedConv",
+    DOMAIN,
+    infer=_conv,
+    tolerance=Tolerance(1e-4, 1e-5),
+    examples=[
+        case("f32[1,2,5,6]", "f32[4,2,3,3]", "f32[4]", activation="Relu", pads=[1, 1, 1, 1], strides=[2, 1]),
+        case("f32[1,2,5,6]", "f32[4,2,3,3]", "f32[4]", activation="LeakyRelu", activation_params=[0.3]),
+        case("f32[1,2,5,6]", "f32[4,2,3,3]", "f32[4]", "f32[1,4,3,4]", activation="Relu"),
+        case("f32[1,2,5,6]", "f32[4,2,3,3]", activation="Clip", activation_params=[-0.5, 0.7]),
+    ],
+)
+@widened
+def fused_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    z: np.ndarray | None = None,
+    *,
+    activation: str = "",
+    activation_params: list[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> np.ndarray:
+    """``activation(Conv(x, w, b) + z)``."""
+    assert conv.compute is not None
+    y = conv.compute(
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    return activated(y if z is None else y + z, activation, activation_params or [])
+
+
+@op(
+    "FusedGemm",
+    DOMAIN,
+    infer=gemm_shape,
+    tolerance=Tolerance(1e-4, 1e-5),
+    examples=[
+        case("f32[2,3]", "f32[3,4]", "f32[4]", activation="Relu"),
+        case(
+            "f32[3,2]",
+            "f32[4,3]",
+            "f32[2,4]",
+            activation="LeakyRelu",
+            activation_alpha=0.2,
+            transA=1,
+            transB=1,
+            alpha=0.5,
+            beta=2.0,
+        ),
+    ],
+)
+@widened
+def fused_gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+) -> np.ndarray:
+    """``activation(Gemm(a, b, c))``."""
+    assert gemm.compute is not None
+    y = gemm.compute(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    given = [value for value in (activation_alpha, activation_beta, activation_gamma) if value is not None]
+    return activated(y, activation, given)
+
+
+def _last_first(shape: Shape | None) -> Shape | None:
+    return None if shape is None else (shape[0], shape[-1], *shape[1:-1])
+
+
+def _nhwc_conv(node: Inference) -> None:
+    shape = conv_shape(node, _last_first(node.shape(0)), _last_first(node.shape(1)))
+    node.set(0, node.dtype(0), None if shape is None else (shape[0], *shape[2:], shape[1]))
+
+
+@op(
+    "NhwcConv",
+    DOMAIN,
+    infer=_nhwc_conv,
+    tolerance=Tolerance(1e-4, 1e-5),
+    examples=[
+        case("f32[1,5,6,2]", "f32[4,3,2,2]", "f32[4]", pads=[1, 0, 2, 1]),
+        case("f32[1,5,6,4]", "f32[4,3,3,2]", group=2),
+    ],
+)
+@widened
+def nhwc_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> np.ndarray:
+    """Conv of [n, spatial..., channels] with kernels [out, spatial..., channels / group]."""
+    assert conv.compute is not None
+    y = conv.compute(
+        np.moveaxis(x, -1, 1),
+        np.moveaxis(w, -1, 1),
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    return np.ascontiguousarray(np.moveaxis(y, 1, -1))
+
+
+def _nhwc_pool(node: Inference) -> None:
+    x = node.shape(0)
+    if x is not None:
+        names = ("strides", "pads", "dilations", "auto_pad", "ceil_mode")
+        made = window(
+            node.node.op.name, len(x) - 2, node.attributes["kernel_shape"], *(node.attributes[name] for name in names)
+        )
+        x = (x[0], *made.lengths(x[1:-1]), x[-1])
+    node.set(0, node.dtype(0), x)
+
+
+@op(
+    "NhwcMaxPool",
+    DOMAIN,
+    infer=_nhwc_pool,
+    examples=[
+        case("u8[1,5,6,3]", kernel_shape=[2, 3], strides=[2, 1], pads=[1, 0, 0, 1]),
+        case("i8[2,7,5,2]", kernel_shape=[3, 2], dilations=[2, 1]),
+    ],
+)
+def nhwc_max_pool(
+    x: np.ndarray,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+    call: Call,
+) -> np.ndarray:
+    """MaxPool of [n, spatial..., channels]."""
+    assert max_pool.compute is not None
+    y = max_pool.compute(
+        np.moveaxis(x, -1, 1),
+        kernel_shape=kernel_shape,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        dilations=dilations,
+        pads=pads,
+        strides=strides,
+        call=call,
+    )
+    return np.ascontiguousarray(np.moveaxis(y, 1, -1))

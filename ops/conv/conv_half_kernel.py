@@ -1,0 +1,10 @@
+"""Convolution of f16 and bf16 tensors."""
+
+from __future__ import annotations
+
+from ...runtime.plan.kernel_api import native
+from ..kernels.half_via_f32 import of_halves
+from .conv import conv
+from .conv_kernel import plan_conv
+
+native(conv)(of_halves(plan_conv))

@@ -1,0 +1,1 @@
+"""Generated tensors: Constant, ConstantOfShape, EyeLike, Range, OneHot, Trilu."""

@@ -1,0 +1,1 @@
+"""CPU kernel library; registers no operator."""

@@ -1,0 +1,1 @@
+"""Convolution algorithms: implicit GEMM, Winograd, depthwise, NCHW16c."""

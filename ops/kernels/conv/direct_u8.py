@@ -1,0 +1,318 @@
+"""Direct convolution of bytes: input positions are read in place and multiplied with panels of output channels.
+
+A tile of sums has a row for each of up to `MAX_TILE_ROWS` positions of a line and 32 output channels. Results of a few
+lines are gathered by position, and transposed on their way out. For kernels with zero points in the middle, and strides
+along a line up to 2.
+"""
+
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ....runtime.jit.address import share, u8
+from ....runtime.jit.isa import features
+from ....runtime.jit.kernel_arguments import Address
+from ....runtime.jit.numba_lazy import intrinsic, types
+from ....runtime.jit.range_kernel import inner, range_kernel
+from ....runtime.plan.kernel_api import Buffer, Launch, Step
+from ....runtime.simd.bytes import load_i32, store_bytes
+from ....runtime.simd.dot4_u8s8 import PATH, WORDS, dot
+from ....runtime.simd.memory import load_f32
+from ....runtime.simd.vector import LANES, to_float
+from ...rules.sliding_window import Axis
+from ..gemm.microkernel_u8s8 import PANEL, broadcast, pack_rows_s8
+from ..gemm.requantize import SIGNED_BYTES, load_zero_point, round_to_bytes
+
+MAX_TILE_ROWS = 12 if "avx512f" in features() else 3
+POSITIONS = 192
+"""Output positions per unit of work."""
+MIN_QUADS = 16
+"""Minimum number of quads per window for the sums to outweigh the transposition."""
+MAX_EXTRA_WORK = 1.05
+"""Maximum ratio of padded work to that of im2col."""
+STRIDES = (1, 2)
+_INT, _BYTES = ir.IntType(64), ir.VectorType(ir.IntType(8), LANES)
+
+
+def _tile(rows: int, stride: int, path: str) -> Any:
+    """Intrinsic that computes sums [rows, PANEL] of neighbouring positions.
+
+    Its arguments: words of the first position; panel of signed bytes [taps, quads, PANEL, 4]; for each tap, how far its
+    first word is away; taps and quads; bytes from quad to quad; sums.
+    """
+
+    @intrinsic
+    def tile(typing: Any, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            x, panel, offsets, taps, quads, plane, target = args
+            word = lambda value: ir.Constant(_INT, value)  # noqa: E731
+
+            def load(address: Any, offset: int, kind: Any) -> Any:
+                return builder.load(builder.inttoptr(builder.add(address, word(offset)), kind.as_pointer()), align=1)
+
+            before, outer, loop, last, after = (
+                builder.block,
+                *(builder.append_basic_block(name) for name in ("tap", "quads", "next", "done")),
+            )
+            builder.branch(outer)
+            builder.position_at_end(outer)
+            tap, at, *starts = builder.phi(_INT), builder.phi(_INT), *(builder.phi(WORDS) for _ in range(2 * rows))
+            for phi, value in zip(
+                (tap, at, *starts), (word(0), panel, *[ir.Constant(WORDS, [0] * LANES)] * (2 * rows)), strict=True
+            ):
+                phi.add_incoming(value, before)
+            begin = builder.add(x, load(builder.add(offsets, builder.mul(tap, word(8))), 0, _INT))
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            four, place, own, *found = (
+                *(builder.phi(_INT) for _ in range(3)),
+                *(builder.phi(WORDS) for _ in range(2 * rows)),
+            )
+            for phi, value in zip((four, place, own, *found), (word(0), begin, at, *starts), strict=True):
+                phi.add_incoming(value, outer)
+            columns = [load(own, 64 * half, WORDS) for half in range(2)]
+            made = []
+            for row in range(rows):
+                position = broadcast(builder, load(place, 4 * stride * row, ir.IntType(32)))
+                made += [dot(builder, path, found[2 * row + half], position, columns[half]) for half in range(2)]
+            steps = builder.add(four, word(1)), builder.add(place, plane), builder.add(own, word(4 * PANEL))
+            for phi, value in zip((four, place, own, *found), (*steps, *made), strict=True):
+                phi.add_incoming(value, loop)
+            builder.cbranch(builder.icmp_signed("<", steps[0], quads), loop, last)
+            builder.position_at_end(last)
+            following = builder.add(tap, word(1))
+            for phi, value in zip((tap, at, *starts), (following, steps[2], *made), strict=True):
+                phi.add_incoming(value, last)
+            builder.cbranch(builder.icmp_signed("<", following, taps), outer, after)
+            builder.position_at_end(after)
+            for index, value in enumerate(made):
+                builder.store(
+                    value, builder.inttoptr(builder.add(target, word(64 * index)), WORDS.as_pointer()), align=4
+                )
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), lower
+
+    return tile
+
+
+@intrinsic
+def transposed(typing: Any, source: Any, step: Any, target: Any, line: Any) -> Any:
+    """Transpose 16 rows of 16 bytes, `step` apart, to rows `line` apart."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, step, target, line = args
+
+        def at(base: Any, gap: Any, index: int) -> Any:
+            return builder.inttoptr(builder.add(base, builder.mul(gap, ir.Constant(_INT, index))), _BYTES.as_pointer())
+
+        rows = [builder.load(at(source, step, index), align=1) for index in range(LANES)]
+        words = ir.VectorType(ir.IntType(32), LANES)
+        zipped = [ir.Constant(words, [half * 8 + k // 2 + k % 2 * LANES for k in range(LANES)]) for half in range(2)]
+        for _ in range(4):
+            rows = [
+                builder.shuffle_vector(rows[index // 2], rows[index // 2 + 8], zipped[index % 2])
+                for index in range(LANES)
+            ]
+        for index, row in enumerate(rows):
+            builder.store(row, at(target, line, index), align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), lower
+
+
+@inner
+def _requantize(sums: Any, rows: Any, form: Any, shifts: Any, multipliers: Any, zero: Any, target: Any) -> None:
+    """Requantize sums of positions to bytes [rows, PANEL]."""
+    low, high = (np.float32(-128), np.float32(127)) if form == SIGNED_BYTES else (np.float32(0), np.float32(255))
+    for half in range(2):
+        shift, factor = load_i32(shifts + 64 * half), load_f32(multipliers + 64 * half)
+        for row in range(rows):
+            line = to_float(load_i32(sums + 128 * row + 64 * half) + shift)
+            store_bytes(target + PANEL * row + LANES * half, round_to_bytes(line * factor, zero, low, high), 0xFFFF)
+
+
+@inner
+def _store_lines(source: Any, count: Any, channels: Any, y: Any, line: Any, corner: Any) -> None:
+    """Transpose bytes [count, PANEL] of positions to lines per channel; `corner` is scratch of 256 bytes."""
+    for begin in range(0, count, LANES):
+        wide = min(LANES, count - begin)
+        for first in range(0, channels, LANES):
+            place, target = source + PANEL * begin + first, y + first * line + begin
+            if wide == LANES and channels - first >= LANES:
+                transposed(place, np.int64(PANEL), target, line)
+                continue
+            transposed(place, np.int64(PANEL), corner, np.int64(LANES))
+            for channel in range(min(LANES, channels - first)):
+                for j in range(wide):
+                    u8(target + channel * line)[j] = u8(corner)[channel * LANES + j]
+
+
+def direct_kernel(stride: int, path: str) -> Any:
+    """The kernel for a stride along lines and a dot4 implementation."""
+    tiles = [_tile(rows, stride, path) for rows in range(1, MAX_TILE_ROWS + 1)]
+    pick = _tile_by_rows(tiles)
+
+    @range_kernel
+    def direct_u8(
+        source_at: Address,
+        weights_at: Address,
+        target: Address,
+        offsets: Address,
+        images: int,
+        groups: int,
+        outputs: int,
+        quads: int,
+        taps: int,
+        plane: int,
+        depth: int,
+        height: int,
+        together: int,
+        length: int,
+        pieces: int,
+        plane_step: int,
+        line_step: int,
+        shifts: Address,
+        multipliers: Address,
+        y_zero: Address,
+        form: int,
+        scratch: Address,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Multiply int32 words (four channels) with panels: `plane` is bytes from quad to quad; results have `depth`
+        planes of `height` lines, computed in pieces; steps are in words."""
+        lines = depth * height
+        panels, blocks = (outputs + PANEL - 1) // PANEL, (lines + together - 1) // together * pieces
+        sums = scratch + part * (PANEL * (POSITIONS + 4 * MAX_TILE_ROWS) + 256)
+        gathered = sums + 4 * PANEL * MAX_TILE_ROWS
+        zero = np.float32(load_zero_point(y_zero, 1 if form == SIGNED_BYTES else 0))
+        first, last = share(images * groups * panels * blocks, part, parts)
+        for unit in range(first, last):
+            block, panel, image = unit % blocks, unit // blocks % panels, unit // blocks // panels
+            begin_line, piece = block // pieces * together, block % pieces
+            begin, end = length * piece // pieces, length * (piece + 1) // pieces
+            own = (image % groups) * outputs + panel * PANEL
+            weights = weights_at + (image % groups * panels + panel) * taps * quads * 4 * PANEL
+            count, many = 0, (end - begin + MAX_TILE_ROWS - 1) // MAX_TILE_ROWS
+            for line in range(begin_line, min(lines, begin_line + together)):
+                source = (
+                    source_at + image * quads * plane + 4 * (line // height * plane_step + line % height * line_step)
+                )
+                for index in range(many):
+                    at = begin + (end - begin) * index // many
+                    rows = begin + (end - begin) * (index + 1) // many - at
+                    pick(rows, source + 4 * stride * at, weights, offsets, taps, quads, plane, sums)
+                    _requantize(
+                        sums, rows, form, shifts + 4 * own, multipliers + 4 * own, zero, gathered + PANEL * count
+                    )
+                    count += rows
+            y = target + (image // groups * groups * outputs + own) * lines * length + begin_line * length + begin
+            _store_lines(
+                gathered, count, min(PANEL, outputs - panel * PANEL), y, lines * length, gathered + PANEL * POSITIONS
+            )
+
+    return direct_u8
+
+
+def _tile_by_rows(tiles: list[Any]) -> Any:
+    """A function that calls the tile with the given number of rows."""
+    if len(tiles) == 1:
+        only = tiles[0]
+
+        @inner
+        def alone(rows: Any, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any) -> None:
+            only(x, panel, offsets, taps, quads, plane, sums)
+
+        return alone
+    half = len(tiles) // 2
+    low, high = _tile_by_rows(tiles[:half]), _tile_by_rows(tiles[half:])
+
+    @inner
+    def tile_by_rows(rows: Any, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any) -> None:
+        if rows <= half:
+            low(rows, x, panel, offsets, taps, quads, plane, sums)
+        else:
+            high(rows - half, x, panel, offsets, taps, quads, plane, sums)
+
+    return tile_by_rows
+
+
+KERNELS = {stride: direct_kernel(stride, PATH) for stride in STRIDES}
+
+
+def is_faster(outputs: int, quads: int, lengths: Sequence[int]) -> bool:
+    """Whether panels of output channels are fuller than panels of positions [depth, height, width], and sums are long;
+    `quads` counts all taps."""
+    positions = math.prod(lengths)
+    return (
+        quads >= MIN_QUADS
+        and -(-outputs // PANEL) * PANEL * positions <= -(-positions // PANEL) * PANEL * outputs * MAX_EXTRA_WORK
+    )
+
+
+def launch_direct(
+    step: Step,
+    source: Buffer,
+    weights: Buffer,
+    y: Buffer,
+    images: int,
+    groups: int,
+    outputs: int,
+    quads: int,
+    padded: Sequence[int],
+    axes: Sequence[Axis],
+    factors: dict[str, Any],
+    kernels: dict[int, Any] = KERNELS,
+) -> Launch:
+    """Launch for int32 words [images, groups, quads, *padded]; `factors`: shifts, multipliers, zero point and form."""
+    (_, high, wide), taps = padded, math.prod(axis.kernel for axis in axes)
+    places = np.stack(
+        np.meshgrid(*(np.arange(axis.kernel) * axis.dilation for axis in axes), indexing="ij"), -1
+    ).reshape(-1, 3)
+    offsets = (places @ np.array([high * wide, wide, 1]) * 4).astype(np.int64)
+    depth, height, length = (axis.out for axis in axes)
+    if taps == 1 and all(axis.stride == 1 for axis in axes) and math.prod(padded) == depth * height * length:
+        depth, height, length = 1, 1, depth * height * length
+    together, pieces = max(1, POSITIONS // length), -(-length // POSITIONS)
+    units = images * groups * -(-outputs // PANEL) * -(-depth * height // together) * pieces
+    parts = step.parts(units, y.count * quads * taps / 8)
+    return Launch(
+        kernels[axes[2].stride],
+        parts,
+        source_at=source,
+        weights_at=weights,
+        target=y,
+        offsets=step.held(offsets),
+        images=images,
+        groups=groups,
+        outputs=outputs,
+        quads=quads,
+        taps=taps,
+        plane=4 * math.prod(padded),
+        depth=depth,
+        height=height,
+        together=together,
+        length=length,
+        pieces=pieces,
+        plane_step=axes[0].stride * high * wide,
+        line_step=axes[1].stride * wide,
+        **factors,
+        scratch=step.scratch(parts * (PANEL * (POSITIONS + 4 * MAX_TILE_ROWS) + 256)),
+    )
+
+
+def pack_output_panels(kernels: np.ndarray, groups: int) -> np.ndarray:
+    """Pack kernels [out, channels, ...] to int8 [groups, panels, taps, channels / 4, PANEL, 4], zero-padded."""
+    out, channels = kernels.shape[:2]
+    each, taps = out // groups, int(np.prod(kernels.shape[2:]))
+    rows = pack_rows_s8(kernels.reshape(out, channels, taps).transpose(0, 2, 1).reshape(-1, channels))
+    whole = np.zeros((groups, -(-each // PANEL) * PANEL, rows.size // out // 4, 4), np.int8)
+    whole[:, :each] = rows.reshape(groups, each, -1, 4)
+    return np.ascontiguousarray(whole.reshape(groups, -1, PANEL, whole.shape[2], 4).transpose(0, 1, 3, 2, 4))

@@ -1,0 +1,1 @@
+"""Matmul microkernels by ISA and weight type, packing, one epilogue."""

@@ -1,0 +1,292 @@
+"""16-bit panels: GEMM for f16 and bf16 weights by int16 or bf16 pair dot products.
+
+Rows of the weight stand side by side as those of `dot_panel_kernel` do, in pairs of elements. Two kinds of numbers are
+multiplied:
+
+Whole numbers: each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact
+for elements above a sixteenth of the run's greatest one; smaller ones are off by at most its 2^-16th. Activations are
+rounded to 12 bits, sign included, each run with a step of its own. Sums of a run are exact; of runs with elements that
+are not finite they are NaN.
+
+bfloat16: weights are as they are, activations rounded to nearest even; see `simd.dot_product` for the rounding of sums.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from llvmlite import ir
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.simd.dot_product import INTS, dot2_bf16, dot2_i16_vnni
+from ....runtime.simd.llvm_vector import F32, I16, I32, LANES, Code, Vector, vector_type
+from .gemv import WeightRows
+from .gemv_int8 import RUN, quantize_run
+from .panel_int8_vnni import COLUMNS, STRIDE, transposed
+
+CHUNK = 256
+"""Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
+PAIRS = RUN // 2
+MAX_ACTIVATION = 2047
+"""Of an activation's whole number: 32 products of it with 16 bits are below 2^31."""
+
+
+@dataclass(frozen=True)
+class PairTile:
+    """How a run of a tile of activations lies in memory: for each part the numbers of all rows, then their steps where
+    they have some.
+
+    Attributes:
+        rows: of activations.
+        parts: numbers that are added up for an activation, and for a weight.
+        max_magnitude: whole number that an activation becomes, None where they are bfloat16.
+        chunk: elements of a row of the weight that are decoded at a time.
+    """
+
+    rows: int
+    parts: int = 1
+    max_magnitude: int | None = None
+    chunk: int = CHUNK
+
+    @property
+    def steps(self) -> int:
+        """Where the steps are, bytes."""
+        return 2 * RUN * self.rows * self.parts
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a run."""
+        return self.steps + (0 if self.max_magnitude is None else 4 * self.rows)
+
+    @property
+    def scratch(self) -> int:
+        """Scratch bytes of a part without sums: decoded rows, transposed rows, scales."""
+        return COLUMNS * (STRIDE + 2 * self.parts * CHUNK + 4 * CHUNK // RUN)
+
+    def pack(self, code: Code, x: Any, to: Any, row: Any) -> None:
+        """One run of one row."""
+        build = code.builder
+        place = build.add(to, build.mul(row, code.word(2 * RUN)))
+        halves = [code.floats(x, 64 * half) for half in range(2)]
+        if self.max_magnitude is not None:
+            numbers, step = quantize_run(code, halves, self.max_magnitude)
+            code.store(build.trunc(numbers, vector_type(I16, RUN)), place)
+            code.store(step, build.add(to, build.shl(row, code.word(2))), self.steps)
+            return
+        for part in range(self.parts):
+            rounded = [_round_to_bf16(code, half) for half in halves]
+            for half, pattern in enumerate(rounded):
+                code.store(
+                    build.trunc(pattern.value, vector_type(I16)), place, 2 * (RUN * self.rows * part + LANES * half)
+                )
+            halves = [
+                _residual(code, half, (pattern << 16).bits_as_float())
+                for half, pattern in zip(halves, rounded, strict=True)
+            ]
+
+
+class PairPanel(ABC):
+    """Weight rows as 16-bit elements, transposed: for each part [run, pair, COLUMNS, 2]; and the sums of all tiles
+    [.., rows, COLUMNS].
+
+    Attributes:
+        vectors_per_step: vectors of columns that are multiplied at a time.
+        dot: adds two products in each lane.
+    """
+
+    vectors_per_step = COLUMNS // LANES
+    dot = staticmethod(dot2_i16_vnni)
+
+    def __init__(self, code: Code, tile: PairTile, stored: WeightRows, scratch: Any) -> None:
+        build = code.builder
+        self.code, self.tile, self.stored = code, tile, stored
+        self.lines = scratch
+        self.numbers = build.add(scratch, code.word(COLUMNS * STRIDE))
+        self.scales = build.add(self.numbers, code.word(2 * COLUMNS * tile.parts * CHUNK))
+        self.sums = build.add(scratch, code.word(tile.scratch))
+
+    def release(self) -> None:  # noqa: B027
+        """Release hardware tiles, if any."""
+
+    def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
+        """Elements from `start` of some rows; those behind the last row are what they are."""
+        code, build, stored = self.code, self.code.builder, self.stored
+        skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
+        for part in range(self.tile.parts):
+            with code.loop(code.word(0), height) as row:
+                address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
+                self._read_row(part, address, depth, build.add(self.lines, build.mul(row, code.word(STRIDE))), row)
+            with code.loop(code.word(0), build.mul(depth, code.word(2 * COLUMNS)), 2 * COLUMNS * RUN) as offset:
+                self._transpose(offset, build.add(self.numbers, code.word(2 * COLUMNS * CHUNK * part)))
+
+    def _read_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
+        """Elements of a row."""
+        code, build = self.code, self.code.builder
+        with code.loop(code.word(0), build.sdiv(depth, code.word(RUN))) as run:
+            offset = build.mul(run, code.word(2 * RUN))
+            place = build.add(address, offset)
+            code.prefetch(place, 2 * CHUNK)
+            self._read_run(part, place, build.add(line, offset), run, row)
+
+    @abstractmethod
+    def _read_run(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
+        """A run of a row."""
+
+    def _values(self, address: Any) -> list[Vector]:
+        """Its elements as f32."""
+        return [
+            next(self.stored.groups(self.code, self.code.builder.add(address, self.code.word(at)))).numbers[0]
+            for at in (0, 2 * LANES)
+        ]
+
+    def _transpose(self, offset: Any, to: Any) -> None:
+        """A run of each row, so that rows stand side by side; `offset` is that of the result."""
+        code, build = self.code, self.code.builder
+        source, target = build.add(self.lines, build.sdiv(offset, code.word(COLUMNS))), build.add(to, offset)
+        for half in range(COLUMNS // LANES):
+            held = [code.load(source, INTS, STRIDE * (LANES * half + row)) for row in range(LANES)]
+            for pair, vector in enumerate(transposed(code, held)):
+                code.store(vector, target, 4 * (COLUMNS * pair + LANES * half))
+
+    def multiply(self, x: Any, runs: Any, sums: Any, rows: int) -> None:
+        """Add the products with the first rows of a tile to its sums."""
+        for first in range(0, COLUMNS // LANES, self.vectors_per_step):
+            self._multiply(
+                x,
+                runs,
+                sums,
+                [(row, half) for row in range(rows) for half in range(first, first + self.vectors_per_step)],
+            )
+
+    def _multiply(self, x: Any, runs: Any, sums: Any, places: list[tuple[int, int]]) -> None:
+        """The same for some vectors, row by row."""
+        code, build = self.code, self.code.builder
+        held = [code.variable(ir.Constant(vector_type(F32), None)) for _ in places]
+        for (row, half), place in zip(places, held, strict=True):
+            build.store(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value, place)
+        with code.loop(code.word(0), runs) as run:
+            at = build.add(x, build.mul(run, code.word(self.tile.nbytes)))
+            for total, place in zip(
+                self._added(at, run, places, [build.load(place) for place in held]), held, strict=True
+            ):
+                build.store(total, place)
+        for (row, half), place in zip(places, held, strict=True):
+            code.store(build.load(place), sums, 4 * (COLUMNS * row + LANES * half))
+
+    @abstractmethod
+    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        """The sums with a run's products."""
+
+    def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
+        """Some sums with the products of the pairs of a run."""
+        code, build = self.code, self.code.builder
+        line = build.add(self.numbers, build.mul(run, code.word(2 * COLUMNS * RUN)))
+        for pair in range(PAIRS):
+            columns = {
+                half: code.load(line, INTS, 4 * (COLUMNS * pair + LANES * half))
+                for half in dict.fromkeys(half for _, half in places)
+            }
+            elements = {
+                row: code.splat(code.load(at, I32, 2 * RUN * row + 4 * pair)).value
+                for row in dict.fromkeys(row for row, _ in places)
+            }
+            found = [
+                self.dot(code, total, columns[half], elements[row])
+                for total, (row, half) in zip(found, places, strict=True)
+            ]
+        return found
+
+
+class Int16Pairs(PairPanel):
+    """Whole numbers with scales [run, COLUMNS]."""
+
+    def _read_run(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
+        code, build = self.code, self.code.builder
+        numbers, scale = _to_fixed_point(code, self._values(address))
+        code.store(build.trunc(numbers, vector_type(I16, RUN)), to)
+        self._store_scale(scale, run, row)
+
+    def _store_scale(self, scale: Any, run: Any, row: Any) -> None:
+        """The scale of a run of a row."""
+        code, build = self.code, self.code.builder
+        code.store(
+            scale,
+            build.add(self.scales, build.add(build.mul(run, code.word(4 * COLUMNS)), build.shl(row, code.word(2)))),
+        )
+
+    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        code, build = self.code, self.code.builder
+        nothing = [ir.Constant(INTS, None) for _ in places]
+        found = self._products(at, run, places, nothing)
+        base = build.add(self.scales, build.mul(run, code.word(4 * COLUMNS)))
+        scales = {half: code.floats(base, 4 * LANES * half) for half in dict.fromkeys(half for _, half in places)}
+        steps = [code.splat(code.load(at, F32, self.tile.steps + 4 * row)) for row, _ in places]
+        products = [
+            Vector(code, whole).as_float() * scales[half] for whole, (_, half) in zip(found, places, strict=True)
+        ]
+        return [
+            code.fma(product, step, Vector(code, total)).value
+            for product, step, total in zip(products, steps, totals, strict=True)
+        ]
+
+
+class Bf16Pairs(PairPanel):
+    """The weight's own bfloat16; of f16, where a tile has two parts, the upper eight bits of each number, and the rest
+    of it."""
+
+    dot = staticmethod(dot2_bf16)
+
+    def _read_run(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
+        code, build = self.code, self.code.builder
+        if self.tile.parts == 1:
+            code.store(code.load(address, vector_type(I32)), to)
+            return
+        for half, value in enumerate(self._values(address)):
+            upper = Vector(code, build.bitcast(value.value, INTS)) & -65536
+            kept = (
+                Vector(code, build.bitcast(_residual(code, value, upper.bits_as_float()).value, INTS))
+                if part
+                else upper
+            )
+            code.store(build.trunc((kept >> 16).value, vector_type(I16)), to, 2 * LANES * half)
+
+    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        return self._products(at, run, places, totals)
+
+
+def _round_to_bf16(code: Code, value: Vector) -> Vector:
+    """f32 as the bits of bfloat16, rounded to nearest even; NaN becomes the quiet one."""
+    build = code.builder
+    bits = Vector(code, build.bitcast(value.value, INTS))
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    ordered = Vector(code, build.fcmp_ordered("ord", value.value, value.value))
+    return code.select(ordered, rounded, code.ints_of([0x7FC0] * LANES))
+
+
+def _residual(code: Code, value: Vector, rounded: Vector) -> Vector:
+    """What a number has more than another one that is near; zero where that is infinite, so that sums stay so."""
+    rest = value - rounded
+    return code.select(
+        Vector(code, code.builder.fcmp_ordered("ord", rest.value, rest.value)), rest, code.floats_of([0.0] * LANES)
+    )
+
+
+def _to_fixed_point(code: Code, halves: list[Vector]) -> tuple[Any, Any]:
+    """Two vectors as whole numbers below 2^15, i32 [32], times a power of two, NaN where one is not finite."""
+    build = code.builder
+    kind = vector_type(F32)
+    patterns = [build.bitcast(code.call("llvm.fabs.v16f32", kind, half.value), INTS) for half in halves]
+    max_magnitude = code.call("llvm.vector.reduce.smax.v16i32", I32, code.call("llvm.smax.v16i32", INTS, *patterns))
+    exponent = code.call("llvm.smax.i32", I32, build.lshr(max_magnitude, ir.Constant(I32, 23)), ir.Constant(I32, 15))
+    scale, inverse = (
+        build.bitcast(build.shl(power, ir.Constant(I32, 23)), F32)
+        for power in (build.sub(exponent, ir.Constant(I32, 14)), build.sub(ir.Constant(I32, 254 + 14), exponent))
+    )
+    whole = [
+        build.fptosi(code.call("llvm.nearbyint.v16f32", kind, (half * code.splat(inverse)).value), INTS)
+        for half in halves
+    ]
+    finite = build.bitcast(max_magnitude, F32)
+    order = ir.Constant(vector_type(I32, RUN), list(range(RUN)))
+    return build.shuffle_vector(*whole, order), build.fadd(scale, build.fsub(finite, finite))

@@ -1,0 +1,1 @@
+"""MatMul, Gemm, Linear, Einsum, Det."""

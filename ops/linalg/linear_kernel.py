@@ -1,0 +1,207 @@
+"""Native Linear: f32 rows times weights of every storage type."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...runtime.jit.address import f32, share
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ..kernels.gemm import quantized_gemm
+from ..kernels.gemm.dequantize_gemm import PANEL, TILE, dequantize_gemm, scratch_nbytes
+from ..kernels.gemm.gemv import FloatProducts, Products, append_group_sums, gemv, minima_group
+from ..kernels.gemm.gemv_int8 import (
+    RUN,
+    Int8Products,
+    ThreeDigitProducts,
+    available,
+    quantize_rows,
+    round_trip_rows,
+    rounded_nbytes,
+)
+from ..kernels.gemm.panel_int8_vnni import COLUMNS
+from ..quants.llvm import rows
+from .linear import linear
+
+MAX_GEMV_ROWS = 4
+"""Maximum number of activation rows per GEMV."""
+MAX_DECODED_ROWS = 96
+"""Maximum number of weight rows decoded into cache at a time."""
+
+
+@range_kernel
+def pack_panels(source: Address, target: Address, tokens: int, length: int, part: int, parts: int) -> None:
+    """Rows of `length` elements in panels, element by element. The last panel is padded with zeros to 16 or 32 rows."""
+    source, target = f32(source), f32(target)
+    first, last = share((tokens + PANEL - 1) // PANEL, part, parts)
+    for panel in range(first, last):
+        count = min(PANEL, tokens - panel * PANEL)
+        width = PANEL if count > 16 else 16
+        start = panel * PANEL * length
+        for k in range(0, length, 16):
+            stop = min(length, k + 16)
+            for row in range(count):
+                for element in range(k, stop):
+                    target[start + element * width + row] = source[start + row * length + element]
+            for element in range(k, stop):
+                for row in range(count, width):
+                    target[start + element * width + row] = np.float32(0)
+
+
+def stored_weight(step: Step) -> tuple[str, int] | None:
+    """Storage type of input 1 and bytes of a row; None if no kernel reads the type."""
+    value, buffer = step.node.inputs[1], step.inputs[1]
+    if value is None or buffer is None or value.dtype is None:
+        return None
+    name = value.dtype.name
+    return (name, buffer.nbytes // math.prod(buffer.shape[:-1])) if name in rows() else None
+
+
+def f32_bias(step: Step) -> Buffer | int | None:
+    """The third input, 0 if it is absent, None if it is not f32."""
+    if len(step.inputs) < 3 or step.node.inputs[2] is None:
+        return 0
+    bias = step.inputs[2]
+    return bias if bias is not None and bias.dtype == np.float32 else None
+
+
+@native(linear)
+def plan_linear(step: Step) -> Planned:
+    """Linear of f32 activations; activations quantized to 8 bits need a multiple of `RUN` elements per row."""
+    x, weight_type, bias = step.inputs[0], stored_weight(step), f32_bias(step)
+    if x is None or x.dtype != np.float32 or weight_type is None or bias is None:
+        return None
+    name, row_bytes = weight_type
+    weight, y = step.inputs[1], step.output()
+    assert weight is not None
+    length, count = x.shape[-1], weight.shape[0]
+    tokens = x.count // length
+    int8_activations = step.attributes["activations"] == "q8"
+    if int8_activations and length % RUN:
+        return None
+    integer_products = step.attributes["activations"] != "f32" and not length % RUN and quantized_gemm.available(name)
+    if tokens <= (MAX_GEMV_ROWS if integer_products else 2 * MAX_GEMV_ROWS):
+        before, x, x_bytes, products = prepare_rows(step, x, name)
+        launches = []
+        for first in range(0, tokens, MAX_GEMV_ROWS):
+            batch = min(MAX_GEMV_ROWS, tokens - first)
+            rows_of = Buffer(x.dtype, x.shape, x.allocation, x.offset + first * x_bytes)
+            parts = step.parts(count, 3 * batch * count * length / 16)
+            launches.append(
+                Launch(
+                    gemv(name, batch, products=products),
+                    parts,
+                    weight=weight,
+                    x=rows_of,
+                    y=y.view(y.shape, first * count),
+                    bias=bias,
+                    count=count,
+                    row_bytes=row_bytes,
+                    length=length,
+                    x_step=x_bytes,
+                    y_step=4 * count,
+                )
+            )
+        return [*before, *launches]
+    if integer_products:
+        return _quantized_gemm(step, x, name, (weight, y, bias, count, row_bytes))
+    before, x = round_to_int8(step, x) if int8_activations else ([], x)
+    parts = step.parts(-(-tokens // PANEL), tokens * length / 4)
+    panels = step.scratch(4 * length * -(-tokens // PANEL) * PANEL)
+    pack = Launch(pack_panels, parts, source=x, target=panels, tokens=tokens, length=length)
+    unit = max(TILE, min(MAX_DECODED_ROWS, count // (4 * step.threads)) // TILE * TILE)
+    parts = step.parts(-(-count // unit), tokens * count * length / 16)
+    scratch = step.scratch(parts * scratch_nbytes(unit))
+    return [
+        *before,
+        pack,
+        Launch(
+            dequantize_gemm(name),
+            parts,
+            weight=weight,
+            panels=panels,
+            y=y,
+            bias=bias,
+            count=count,
+            row_bytes=row_bytes,
+            length=length,
+            tokens=tokens,
+            scratch=scratch,
+            unit=unit,
+        ),
+    ]
+
+
+def _quantized_gemm(
+    step: Step, x: Buffer, name: str, operands: tuple[Buffer, Buffer, Buffer | int, int, int]
+) -> list[Launch]:
+    """Quantized GEMM; operands are weight, y, bias, weight rows and bytes of a weight row."""
+    weight, y, bias, count, row_bytes = operands
+    length = x.shape[-1]
+    tokens, variant = x.count // length, quantized_gemm.selected_variant(name)
+    tiles = step.scratch(quantized_gemm.tiles_nbytes(name, variant, tokens, length))
+    tiling = Launch(
+        quantized_gemm.pack_tiles(name, variant),
+        step.parts(tokens, x.count / 4),
+        source=x,
+        target=tiles,
+        count=tokens,
+        length=length,
+    )
+    parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)
+    scratch = step.scratch(parts * quantized_gemm.scratch_nbytes(name, variant, tokens))
+    return [
+        tiling,
+        Launch(
+            quantized_gemm.quantized_gemm(name, variant),
+            parts,
+            weight=weight,
+            tiles=tiles,
+            y=y,
+            bias=bias,
+            count=count,
+            row_bytes=row_bytes,
+            length=length,
+            tokens=tokens,
+            scratch=scratch,
+        ),
+    ]
+
+
+def prepare_rows(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer, int, Products]:
+    """Launches that lay out activation rows for GEMV, the rows, bytes of a row, and the products class."""
+    length = x.shape[-1]
+    tokens = x.count // length
+    int8_activations = step.attributes["activations"] == "q8"
+    if available(name):
+        products = Int8Products if int8_activations else ThreeDigitProducts
+        nbytes = rounded_nbytes(name, length, products.digits)
+        made = step.scratch(tokens * nbytes)
+        kernel, parts = quantize_rows(name, products.digits), step.parts(tokens, x.count / 4)
+        return (
+            [Launch(kernel, parts, source=x, target=made, count=tokens, length=length, row_bytes=nbytes)],
+            made,
+            nbytes,
+            products,
+        )
+    before, x = round_to_int8(step, x) if int8_activations else ([], x)
+    group = minima_group(name)
+    if not group:
+        return before, x, 4 * length, FloatProducts
+    nbytes = 4 * length + 4 * length // group
+    made = step.scratch(tokens * nbytes)
+    launch = Launch(
+        append_group_sums(group), step.parts(tokens, x.count / 8), source=x, target=made, count=tokens, length=length
+    )
+    return [*before, launch], made, nbytes, FloatProducts
+
+
+def round_to_int8(step: Step, x: Buffer) -> tuple[list[Launch], Buffer]:
+    """Launches that round the rows to 8 bits and back, and the rounded rows."""
+    length = x.shape[-1]
+    near = step.scratch(x.nbytes).view(x.shape, dtype=x.dtype)
+    parts = step.parts(x.count // RUN, x.count / 4)
+    return [Launch(round_trip_rows(), parts, source=x, target=near, count=x.count // length, length=length)], near

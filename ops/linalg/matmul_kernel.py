@@ -1,0 +1,291 @@
+"""Native MatMul and Gemm of f32. Constant right matrices are packed into panels once, others on each run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...runtime.jit.address import f32, share
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue, launch_with_epilogue
+from ..kernels.gemm.gemv import gemv
+from ..kernels.gemm.microkernel_f32 import PANEL, PREFETCH_DISTANCE, ROWS, column_of_tiles, panels
+from .gemm import gemm
+from .matmul import matmul
+
+F32 = np.dtype(np.float32)
+ROW_BLOCK = 96
+"""Rows that a part computes at a time when the right matrix is packed already."""
+FEWEST, RUN = 2, 32
+"""Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
+
+
+@range_kernel
+def packed_product(
+    a: Address,
+    b: Address,
+    c: Address,
+    bias: Address,
+    rows: int,
+    columns: int,
+    depth: int,
+    a_row: int,
+    a_step: int,
+    zero: Address,
+    scratch: Address,
+    epilogue: EpilogueArguments,
+    part: int,
+    parts: int,
+) -> None:
+    """c[rows, columns] = a[rows, depth] b[depth, columns] + bias, b in panels; `a_row` and `a_step` are bytes from row
+    to row of a, and in a row."""
+    spare = scratch + part * 4 * PANEL * ROWS
+    count = (columns + PANEL - 1) // PANEL
+    tall = (rows + ROW_BLOCK - 1) // ROW_BLOCK
+    low, high = np.float32(epilogue.low), np.float32(epilogue.high)
+    alpha, beta = np.float32(epilogue.alpha), np.float32(epilogue.beta)
+    first, last = share(count * tall, part, parts)
+    for unit in range(first, last):
+        panel, block = unit // tall, unit % tall
+        width = min(PANEL, columns - panel * PANEL)
+        column_of_tiles(
+            a,
+            a_row,
+            a_step,
+            b + panel * depth * 4 * PANEL,
+            depth,
+            c + panel * 4 * PANEL,
+            columns * 4,
+            block * ROW_BLOCK,
+            min(rows, block * ROW_BLOCK + ROW_BLOCK),
+            width,
+            zero,
+            0,
+            bias + panel * 4 * PANEL,
+            low,
+            high,
+            spare,
+            PREFETCH_DISTANCE,
+        )
+        if epilogue.needed != 0:
+            place, added = 4 * (block * ROW_BLOCK * columns + panel * PANEL), epilogue.added
+            if added != 0:
+                added += block * ROW_BLOCK * epilogue.added_row + 4 * panel * PANEL
+            apply_epilogue(
+                epilogue.kind,
+                alpha,
+                beta,
+                c + place,
+                4 * columns,
+                min(rows - block * ROW_BLOCK, ROW_BLOCK),
+                width,
+                added,
+                epilogue.added_row,
+            )
+
+
+@range_kernel
+def stacked_product(
+    a: Address,
+    b: Address,
+    c: Address,
+    stack: int,
+    rows: int,
+    columns: int,
+    depth: int,
+    a_matrix: int,
+    b_matrix: int,
+    zero: Address,
+    scratch: Address,
+    b_row: int,
+    b_column: int,
+    part: int,
+    parts: int,
+) -> None:
+    """Products of two stacks of matrices; `a_matrix` and `b_matrix` are elements from matrix to matrix, b is packed
+    into the scratch memory."""
+    room = (depth + ROWS) * 4 * PANEL
+    panel_of = scratch + part * room
+    packed = f32(panel_of)
+    count = (columns + PANEL - 1) // PANEL
+    first, last = share(stack * count, part, parts)
+    for unit in range(first, last):
+        matrix, panel = unit // count, unit % count
+        width = min(PANEL, columns - panel * PANEL)
+        source = f32(b + (matrix * b_matrix + panel * PANEL * b_column) * 4)
+        for k in range(depth):
+            for column in range(width):
+                packed[k * PANEL + column] = source[k * b_row + column * b_column]
+            for column in range(width, PANEL):
+                packed[k * PANEL + column] = np.float32(0)
+        column_of_tiles(
+            a + matrix * a_matrix * 4,
+            depth * 4,
+            4,
+            panel_of,
+            depth,
+            c + (matrix * rows * columns + panel * PANEL) * 4,
+            columns * 4,
+            0,
+            rows,
+            width,
+            zero,
+            0,
+            zero,
+            np.float32(-np.inf),
+            np.float32(np.inf),
+            panel_of + depth * 4 * PANEL,
+        )
+
+
+def zeros(step: Step) -> Buffer:
+    """A panel's width of zeros."""
+    return step.held(np.zeros(PANEL, np.float32))
+
+
+def packed_launch(
+    step: Step,
+    a: Buffer,
+    b: Buffer,
+    c: Buffer,
+    bias: np.ndarray | None,
+    rows: int,
+    columns: int,
+    depth: int,
+    a_steps: tuple[int, int],
+) -> Launch:
+    """A product whose right matrix is in panels."""
+    units = -(-columns // PANEL) * -(-rows // ROW_BLOCK)
+    parts = step.parts(units, rows * columns * depth / 16)
+    scratch, zero = step.scratch(parts * 4 * PANEL * ROWS), zeros(step)
+
+    def launch(epilogue: Epilogue, result: Buffer) -> Launch:
+        padded = np.zeros(-(-columns // PANEL) * PANEL, np.float32)
+        for given in (bias, epilogue.bias):
+            if given is not None:
+                padded[:columns] += given
+        return Launch(
+            packed_product,
+            parts,
+            a=a,
+            b=b,
+            c=result,
+            bias=step.held(padded),
+            rows=rows,
+            columns=columns,
+            depth=depth,
+            a_row=4 * a_steps[0],
+            a_step=4 * a_steps[1],
+            zero=zero,
+            scratch=scratch,
+            epilogue=epilogue.arguments(columns),
+        )
+
+    return launch_with_epilogue(launch, c, columns)
+
+
+@native(matmul)
+def plan_matmul(step: Step) -> Planned:
+    """Stacks that repeat in other ways than as a whole are left to NumPy."""
+    a, b = step.inputs
+    if a is None or b is None or a.dtype != F32 or b.dtype != F32 or len(a.shape) < 2 or len(b.shape) < 2:
+        return None
+    y = step.output()
+    depth, columns = b.shape[-2:]
+    if len(b.shape) == 2 and step.known(1):
+        rows = a.count // depth
+        packed = step.packed(1, "panels", panels)
+        return packed_launch(step, a, packed, y, None, rows, columns, depth, (depth, 1))
+    stack = math.prod(y.shape[:-2])
+    left, right = math.prod(a.shape[:-2]), math.prod(b.shape[:-2])
+    if not (left in (1, stack) and right in (1, stack)):
+        return None
+    rows = a.shape[-2]
+    if right == 1:
+        rows, stack, left = a.count // depth, 1, 1
+    return stacked_launch(
+        step,
+        a,
+        b,
+        y,
+        (stack, rows, columns, depth),
+        (0 if left == 1 else rows * depth, 0 if right == 1 else depth * columns),
+    )
+
+
+def stacked_launch(
+    step: Step, a: Buffer, b: Buffer, y: Buffer, lengths: tuple[int, int, int, int], steps: tuple[int, int]
+) -> Launch:
+    """Products of stacks, the right matrices packed while they are used."""
+    stack, rows, columns, depth = lengths
+    parts = step.parts(stack * -(-columns // PANEL), math.prod(lengths) / 16)
+    scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
+    return Launch(
+        stacked_product,
+        parts,
+        a=a,
+        b=b,
+        c=y,
+        stack=stack,
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        a_matrix=steps[0],
+        b_matrix=steps[1],
+        zero=zeros(step),
+        scratch=scratch,
+        b_row=columns,
+        b_column=1,
+    )
+
+
+@native(gemm)
+def plan_gemm(step: Step) -> Planned:
+    """Constant matrices on the right, and a bias for the columns or none."""
+    a, b = step.inputs[:2]
+    c = step.inputs[2] if len(step.inputs) > 2 else None
+    if a is None or b is None or a.dtype != F32 or not step.known(1) or step.attributes["alpha"] != 1:
+        return None
+    rows, columns = step.output().shape
+    bias = None
+    if c is not None:
+        bias = step.constant(2)
+        if (
+            bias is None
+            or step.attributes["beta"] != 1
+            or bias.size not in (1, columns)
+            or (bias.ndim == 2 and bias.shape[0] != 1)
+        ):
+            return None
+    flipped = step.attributes["transB"]
+    if flipped and not step.attributes["transA"] and rows <= FEWEST and b.shape[1] % RUN == 0:
+        return _transposed_rows(step, a, b, bias)
+    packed = step.packed(1, ("panels", flipped), lambda matrix: panels(matrix.T if flipped else matrix))
+    depth = a.count // rows
+    steps = (1, rows) if step.attributes["transA"] else (depth, 1)
+    return packed_launch(step, a, packed, step.output(), bias, rows, columns, depth, steps)
+
+
+def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) -> Launch:
+    """Few rows times the rows of a constant, which are read once as they are, so that nothing is packed and held
+    twice."""
+    y = step.output()
+    rows, columns = y.shape
+    depth = a.count // rows
+    shift = 0 if bias is None else step.held(np.broadcast_to(bias.reshape(-1), (columns,)))
+    return Launch(
+        gemv("f32", rows),
+        step.parts(columns, 3 * y.count * depth / 16),
+        weight=b,
+        x=a,
+        y=y,
+        bias=shift,
+        count=columns,
+        row_bytes=4 * depth,
+        length=depth,
+        x_step=4 * depth,
+        y_step=4 * columns,
+    )

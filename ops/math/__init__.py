@@ -1,1 +1,0 @@
-"""Arithmetic: element by element, reductions, matrix products."""

@@ -1,0 +1,1 @@
+"""Batch, layer, group, RMS, Lp and local response normalization."""

@@ -1,0 +1,109 @@
+"""Batch normalization: each channel less its mean, over its standard deviation (Ioffe and Szegedy 2015,
+arXiv:1502.03167)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node, Value
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference, Shape, merged
+from ..elementwise.declare import quiet
+from ..rules.shape_rules import refuse
+
+VARIANCE = np.linspace(0.5, 2, 3, dtype=np.float32)
+CHANNELS = ("f32[3]", "f32[3]", "f32[3]", VARIANCE)
+
+
+def _infer(node: Inference) -> None:
+    x = node.shape(0)
+    if x is not None and not x:
+        node.refuse("the input is a scalar")
+    statistics: Shape | None = (x[1] if len(x) > 1 else 1,) if x is not None else None
+    for index in (1, 2, 3, 4):
+        statistics = merged(statistics, node.shape(index), f"input {index} of BatchNormalization")
+    node.set(0, node.dtype(0), x)
+    for index in (1, 2):
+        node.set(index, node.dtype(3), statistics)
+
+
+@op(
+    "BatchNormalization",
+    since=15,
+    infer=_infer,
+    examples=[
+        case("f32[2,3,4,5]", *CHANNELS),
+        case("f32[2,3]", *CHANNELS, epsilon=0.1),
+        case("f32[0,3,2]", *CHANNELS),
+        case("f32[2,3,4,5]", *CHANNELS, training_mode=1, momentum=0.7, outputs=3),
+    ],
+)
+@quiet
+def batch_normalization(
+    x: np.ndarray,
+    scale: np.ndarray,
+    b: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shape of `x`, [n, channels, ...]; in training the batch's own statistics are used, and the running ones follow.
+
+    Statistics have their own dtype; everything is computed in f32, or in f64 for f64 inputs.
+    """
+    channels = x.shape[1] if x.ndim > 1 else 1
+    if any(item.shape != (channels,) for item in (scale, b, mean, var)):
+        raise refuse(
+            "BatchNormalization", f"scale, bias, mean and variance are needed for each of the {channels} channels"
+        )
+    wide = np.dtype(np.float64 if np.float64 in (x.dtype, mean.dtype) else np.float32)
+    data: np.ndarray = x.astype(wide, copy=False)
+    running: tuple[np.ndarray, np.ndarray] = mean.astype(wide), var.astype(wide)
+    if training_mode:
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        current = data.mean(axes), data.var(axes)
+        kept = wide.type(momentum)
+        running = running[0] * kept + current[0] * (1 - kept), running[1] * kept + current[1] * (1 - kept)
+    center, spread = current if training_mode else running
+    factor: np.ndarray = scale.astype(wide) / np.sqrt(spread + wide.type(epsilon))
+    along = (-1, *(1,) * (x.ndim - 2))
+    y: np.ndarray = data * factor.reshape(along)
+    y += (b.astype(wide) - center * factor).reshape(along)
+    y = y.astype(x.dtype, copy=False)
+    return (y, running[0].astype(mean.dtype), running[1].astype(mean.dtype)) if training_mode else y
+
+
+@upgrade(batch_normalization, below=14)
+def mode_from_outputs(node: Node, build: Builder) -> None:
+    """Before opset 14 asking for statistics meant training, and the batch's own were outputs 3 and 4; before 9 there
+    could be statistics of each element (`spatial` 0); before 7 `is_test` forbade training."""
+    node.attributes.pop("consumed_inputs", None)
+    is_test, of_channels = node.attributes.pop("is_test", 0), node.attributes.pop("spatial", 1)
+    asked = any(value.name for value in node.outputs[1:])
+    if of_channels and not asked:
+        del node.outputs[1:]
+        return
+    inputs = list(node.inputs) if of_channels else _flat(node, build)
+    attributes = {**node.attributes, "training_mode": int(asked and not is_test)}
+    made = build.node(
+        batch_normalization, inputs, attributes, outputs=3 if attributes["training_mode"] else 1, name=node.name
+    )
+    results: list[Value | None] = [*made.outputs]
+    if is_test:
+        results += [*node.inputs[3:5], *node.inputs[3:5]]
+    elif any(value.name for value in node.outputs[3:]):
+        results += build.node(batch_normalization, inputs, {**attributes, "momentum": 0.0}, outputs=3).outputs[1:]
+    likes = [node.inputs[index] for index in (0, 3, 4, 3, 4)]
+    for value, result, like in zip(node.outputs, results, likes, strict=False):
+        if value.name:
+            build.add("Reshape", [result, build.add("Shape", [like])], outputs=[value])
+
+
+def _flat(node: Node, build: Builder) -> list[Value | None]:
+    """The inputs with every element a channel of its own."""
+    row = build.constant([-1])
+    return [build.add("Flatten", node.inputs[:1]), *(build.add("Reshape", [value, row]) for value in node.inputs[1:])]

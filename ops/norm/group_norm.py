@@ -1,0 +1,153 @@
+"""Group (Wu and He 2018, arXiv:1803.08494), instance and mean-variance normalization."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..elementwise.declare import quiet
+from ..rules.expression import Term, lowered
+from ..rules.precision import widened
+from ..rules.shape_rules import refuse, same_as_input
+
+
+def _infer(node: Inference) -> None:
+    x, groups = node.shape(0), node.attributes["num_groups"]
+    if x is not None and (len(x) < 3 or groups < 1 or (isinstance(x[1], int) and x[1] % groups)):
+        node.refuse(f"an input of shape {x} has no {groups} groups of channels")
+    same_as_input(node)
+
+
+def _infer_instance(node: Inference) -> None:
+    x = node.shape(0)
+    if x is not None and len(x) < 3:
+        node.refuse(f"an input of shape {x} has no spatial axes")
+    same_as_input(node)
+
+
+def _normalized(
+    x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray, epsilon: float, what: str
+) -> np.ndarray:
+    """[n, channels, ...] with zero mean and unit variance in each group of channels, then scaled and shifted by
+    channel."""
+    if (
+        x.ndim < 2
+        or groups < 0
+        or (x.shape[1] % groups if groups else x.shape[1])
+        or scale.shape != x.shape[1:2]
+        or bias.shape != x.shape[1:2]
+    ):
+        raise refuse(
+            what,
+            f"an input of shape {x.shape} in {groups} groups, a scale of {scale.shape} and a bias of {bias.shape} do "
+            "not fit together",
+        )
+    if not x.size:
+        return x.copy()
+    split = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
+    axes = tuple(range(2, split.ndim))
+    y = split - np.mean(split, axes, keepdims=True)
+    y /= np.sqrt(np.mean(np.square(y), axes, keepdims=True) + x.dtype.type(epsilon))
+    y = y.reshape(x.shape)
+    along = (-1, *(1,) * (x.ndim - 2))
+    y *= scale.reshape(along)
+    y += bias.reshape(along)
+    return y
+
+
+def _group_norm_of_terms(
+    x: Term, scale: Term, bias: Term, *, num_groups: int, epsilon: float, stash_type: int
+) -> Term | None:
+    if x.rank is None:
+        return None
+    shape = x.value.shape or ()
+    if 0 in shape:
+        count = math.prod(dim for dim in shape[2:] if isinstance(dim, int)) * int(shape[1] or 0) // num_groups
+        groups = x.call("Reshape", x.integers([int(shape[0] or 0), num_groups, count]), allowzero=1)
+    else:
+        groups = x.call("Reshape", x.integers([0, num_groups, -1]))
+    axes = x.integers([2])
+    centred = groups - groups.call("ReduceMean", axes, keepdims=1)
+    y = (centred / ((centred * centred).call("ReduceMean", axes, keepdims=1) + epsilon).call("Sqrt")).call(
+        "Reshape", x.shape
+    )
+    along = x.integers([-1, *(1,) * (x.rank - 2)])
+    return y * scale.call("Reshape", along) + bias.call("Reshape", along)
+
+
+@op(
+    "GroupNormalization",
+    since=21,
+    infer=_infer,
+    lower=lowered(_group_norm_of_terms),
+    examples=[
+        case("f32[2,6,4,3]", "f32[6]", "f32[6]", num_groups=3),
+        case("f32[2,4,5]", "f32[4]", "f32[4]", num_groups=1, epsilon=0.1, stash_type=1),
+        case("f32[0,4,5]", "f32[4]", "f32[4]", num_groups=2),
+    ],
+)
+@quiet
+@widened
+def group_normalization(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> np.ndarray:
+    """Shape of `x`, [n, channels, ...]; `scale` and `bias` are of channels."""
+    return _normalized(x, num_groups, scale, bias, epsilon, "GroupNormalization")
+
+
+@upgrade(group_normalization, below=21)
+def of_groups(node: Node, build: Builder) -> None:
+    """Before opset 21 scale and bias were of groups."""
+    groups, last, flat = build.constant([node.attributes["num_groups"]]), build.constant([1]), build.constant([-1])
+    channels = build.add("Shape", node.inputs[:1], {"start": 1, "end": 2})
+    table = build.add("Concat", [groups, build.add("Div", [channels, groups])], {"axis": 0})
+    for index in (1, 2):
+        column = build.add("Unsqueeze", [node.inputs[index], last])
+        node.inputs[index] = build.add("Reshape", [build.add("Expand", [column, table]), flat])
+    build.keep(node)
+
+
+@op(
+    "InstanceNormalization",
+    since=22,
+    infer=_infer_instance,
+    examples=[
+        case("f32[2,3,4,5]", "f32[3]", "f32[3]"),
+        case("f32[2,3,7]", "f32[3]", "f32[3]", epsilon=0.1),
+        case("f32[0,3,4]", "f32[3]", "f32[3]"),
+    ],
+)
+@quiet
+@widened
+def instance_normalization(x: np.ndarray, scale: np.ndarray, b: np.ndarray, *, epsilon: float = 1e-5) -> np.ndarray:
+    """Shape of `x`, [n, channels, ...], each channel of each image by itself (Ulyanov et al. 2016,
+    arXiv:1607.08022)."""
+    return _normalized(x, x.shape[1] if x.ndim > 1 else 0, scale, b, epsilon, "InstanceNormalization")
+
+
+@upgrade(instance_normalization, below=6)
+def nothing_consumed(node: Node, build: Builder) -> None:
+    """Before opset 6 a hint told which inputs may be overwritten."""
+    node.attributes.pop("consumed_inputs", None)
+
+
+@op(
+    "MeanVarianceNormalization",
+    since=13,
+    infer=same_as_input,
+    examples=[case("f32[2,3,4,5]"), case("f32[2,3,4]", axes=[0, -1]), case("f32[0,3,4,5]", axes=[1])],
+)
+@quiet
+@widened
+def mean_variance_normalization(x: np.ndarray, *, axes: tuple[int, ...] | list[int] = (0, 2, 3)) -> np.ndarray:
+    """Shape of `x`, with zero mean and unit variance over `axes`."""
+    if any(not -x.ndim <= axis < x.ndim for axis in axes):
+        raise refuse("MeanVarianceNormalization", f"axes {list(axes)} of an input of rank {x.ndim}")
+    y = x - np.mean(x, tuple(axes), keepdims=True)
+    y /= np.sqrt(np.mean(np.square(y), tuple(axes), keepdims=True)) + x.dtype.type(1e-9)
+    return y

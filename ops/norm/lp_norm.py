@@ -1,0 +1,67 @@
+"""LpNormalization: elements divided by the p-norm of their axis; LRN: by the squares of neighbouring channels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ..elementwise.declare import quiet
+from ..rules.p_norm import powers, root
+from ..rules.precision import widened
+from ..rules.shape_rules import refuse, same_as_input
+from ..rules.sliding_window import Axis, fold
+from .layer_norm import first_axis
+
+
+def _infer(node: Inference) -> None:
+    x = node.shape(0)
+    if x is not None:
+        first_axis(node.attributes["axis"], len(x), "LpNormalization")
+    same_as_input(node)
+
+
+@op(
+    "LpNormalization",
+    since=22,
+    infer=_infer,
+    examples=[
+        case("f32[2,3,4]"),
+        case("f32[2,3,4]", axis=1, p=1),
+        case(np.zeros((2, 3), np.float32), axis=0),
+        case("f32[2,0,4]", axis=1),
+    ],
+)
+@quiet
+@widened
+def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray:
+    """Shape of `x`: over the p-norm along `axis`; zero where that is zero."""
+    first_axis(axis, x.ndim, "LpNormalization")
+    norm = root(np.sum(powers(x, p), axis, keepdims=True), p)
+    return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
+
+
+@op(
+    "LRN",
+    since=13,
+    infer=same_as_input,
+    examples=[
+        case("f32[2,7,3,4]", size=3),
+        case("f32[5,5,2,3]", size=4, alpha=0.5, beta=0.6, bias=2.0),
+        case("f32[0,5,2,2]", size=3),
+    ],
+)
+@quiet
+@widened
+def lrn(x: np.ndarray, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> np.ndarray:
+    """Shape of `x`, [n, channels, ...]: over a power of the mean square of `size` channels (Krizhevsky et al. 2012,
+    section 3.3)."""
+    if x.ndim < 2 or size < 1:
+        raise refuse("LRN", f"an input of shape {x.shape} and {size} channels")
+    channels = x.shape[1]
+    near = Axis(channels, size, 1, 1, (size - 1) // 2, size // 2, channels)
+    total = fold(np.add, np.square(x), [near], 0, first=1)
+    total *= x.dtype.type(alpha / size)
+    total += x.dtype.type(bias)
+    made: np.ndarray = x / total ** x.dtype.type(beta)
+    return made

@@ -1,0 +1,242 @@
+"""Native layer, RMS, group and instance normalization: statistics of each row, then scale and shift."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.jit.address import share
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import RangeKernel, range_kernel
+from ...runtime.plan.kernel_api import Buffer, Planned, Step, native
+from ...runtime.plan.kernel_api import Launch as Launched
+from ...runtime.simd.element import ELEMENTS, Element, element
+from ...runtime.simd.reduce import add, along, identity, square
+from ...runtime.simd.vector import stack_array
+from ..cast.cast_kernel import conversion
+from .group_norm import group_normalization, instance_normalization
+from .layer_norm import layer_normalization, rms_normalization
+
+
+@functools.cache
+def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
+    kind = element(dtype)
+    assert kind is not None
+    return _normalizing(kind)
+
+
+def _normalizing(kind: Element) -> RangeKernel:
+    pointer, numbers, read, written, real = kind.pointer, kind.pointer_to_numbers, kind.read, kind.written, kind.number
+    wide = ELEMENT_OF[kind.number]
+    total = along(wide.read, real, np.float64, 0, identity, add)
+    squares = along(wide.read, real, np.float64, 0, square, add)
+    stored, nbytes = kind.stored, np.dtype(kind.number).itemsize
+
+    @range_kernel(fastmath={"contract"})
+    def normalized(
+        source: Address,
+        target: Address,
+        rows: int,
+        count: int,
+        centred: int,
+        epsilon: float,
+        scales: Address,
+        shifts: Address,
+        entries: int,
+        period: int,
+        mean_of_rows: Address,
+        inverse_of_rows: Address,
+        residuals: Address,
+        biases: Address,
+        totals: Address,
+        repeat: int,
+        scratch: Address,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Rows of `count` elements, from which the mean is taken off where they are `centred`.
+
+        There are so many entries of scales and shifts for a row, which repeat after `period` rows, residuals after
+        `repeat` rows; totals are sums with residuals and biases. Addresses of what is absent are 0.
+        """
+        x, y, scale, shift = pointer(source), pointer(target), numbers(scales), numbers(shifts)
+        means, inverses = numbers(mean_of_rows), numbers(inverse_of_rows)
+        residual, bias, sums = pointer(residuals), numbers(biases), pointer(totals)
+        spare = scratch + part * count * nbytes
+        lanes = stack_array(real, 4)
+        length = count // entries
+        first, last = share(rows, part, parts)
+        for row in range(first, last):
+            base = row * count
+            place = source + base * nbytes
+            if residuals != 0 or not stored:
+                place = spare
+                line = numbers(spare)
+                if residuals != 0:
+                    other = row % repeat * count
+                    for j in range(count):
+                        line[j] = read(x[base + j]) + read(residual[other + j])
+                else:
+                    for j in range(count):
+                        line[j] = read(x[base + j])
+                if biases != 0:
+                    for j in range(count):
+                        line[j] += bias[j]
+                if totals != 0:
+                    for j in range(count):
+                        sums[base + j] = written(line[j])
+            line = numbers(place)
+            mean = real(0)
+            if centred != 0:
+                mean = real(total(line, 0, count, mean, lanes) / count)
+            inverse = real(1 / math.sqrt(squares(line, 0, count, mean, lanes) / count + epsilon))
+            if mean_of_rows != 0:
+                means[row] = mean
+            if inverse_of_rows != 0:
+                inverses[row] = inverse
+            begin = row % period * entries
+            if length == 1 and shifts != 0:
+                for j in range(count):
+                    y[base + j] = written((line[j] - mean) * inverse * scale[begin + j] + shift[begin + j])
+            elif length == 1:
+                for j in range(count):
+                    y[base + j] = written((line[j] - mean) * inverse * scale[begin + j])
+            else:
+                for entry in range(entries):
+                    factor = inverse * scale[begin + entry]
+                    added = shift[begin + entry] - mean * factor if shifts != 0 else -mean * factor
+                    for j in range(entry * length, entry * length + length):
+                        y[base + j] = written(line[j] * factor + added)
+
+    return normalized
+
+
+def _numbers(step: Step, buffer: Buffer | None, dtype: np.dtype[Any], before: list[Any]) -> Buffer | int:
+    """A scale or a shift as numbers of `dtype`, which launches in `before` make where it is not known; 0 for none."""
+    if buffer is None or buffer.dtype == dtype:
+        return buffer if buffer is not None else 0
+    index = step.inputs.index(buffer)
+    if step.known(index):
+        return step.packed(index, ("numbers", dtype.name), lambda array: array.astype(dtype))
+    made = step.scratch(buffer.count * dtype.itemsize).view(buffer.shape, dtype=dtype)
+    before.append(conversion(buffer, made))
+    return made
+
+
+def normalize(
+    step: Step,
+    x: Buffer,
+    count: int,
+    scale: Buffer,
+    shift: Buffer | None,
+    *,
+    centred: bool = True,
+    entries: int = 0,
+    period: int = 1,
+    statistics: Sequence[int | None] = (None, None),
+    residual: Buffer | None = None,
+    bias: Buffer | None = None,
+    total: int | None = None,
+) -> Planned:
+    """Launches that normalize rows of `count` elements.
+
+    Args:
+        entries: of scale and shift for a row, as many as elements where 0; they repeat after `period` rows.
+        statistics, total: which outputs take the mean, the reciprocal deviation, and the sum with the residual.
+    """
+    kind, y = element(x.dtype), step.output()
+    if (
+        kind is None
+        or kind.number not in ELEMENT_OF
+        or y.dtype != x.dtype
+        or (residual is not None and residual.dtype != x.dtype)
+    ):
+        return None
+    dtype = np.dtype(kind.number)
+    entries = entries or count
+    if any(
+        item is not None and item.count != length
+        for item, length in ((scale, entries * period), (shift, entries * period), (bias, count))
+    ):
+        return None
+    taken = [step.output(index) if index is not None and step.wanted(index) else 0 for index in statistics]
+    if any(isinstance(item, Buffer) and item.dtype != dtype for item in taken):
+        return None
+    before: list[Any] = []
+    weights = [_numbers(step, item, dtype, before) for item in (scale, shift)]
+    added = _numbers(step, bias, dtype, before)
+    rows = x.count // count
+    parts = step.parts(rows, x.count * 1.0)
+    spare = step.scratch(parts * count * dtype.itemsize) if residual is not None or not kind.stored else 0
+    whole = step.output(total) if total is not None and step.wanted(total) else 0
+    repeat = residual.count // count if residual is not None else 1
+    before.append(
+        Launched(
+            _kernel(x.dtype),
+            parts,
+            source=x,
+            target=y,
+            rows=rows,
+            count=count,
+            centred=int(centred),
+            epsilon=step.attributes["epsilon"],
+            scales=weights[0],
+            shifts=weights[1],
+            entries=entries,
+            period=period,
+            mean_of_rows=taken[0],
+            inverse_of_rows=taken[1],
+            residuals=0 if residual is None else residual,
+            biases=added,
+            totals=whole,
+            repeat=repeat,
+            scratch=spare,
+        )
+    )
+    return before
+
+
+ELEMENT_OF: dict[Any, Element] = {np.float32: ELEMENTS["float32"], np.float64: ELEMENTS["float64"]}
+"""How numbers that are computed with are stored."""
+
+
+def over_last_axes(step: Step, *, centred: bool, statistics: Sequence[int | None] = (None, None)) -> Planned:
+    """Launches for a node with input, scale, shift and the attribute `axis`; scales of all elements of a row, or of
+    one."""
+    x, scale = step.inputs[:2]
+    shift = step.inputs[2] if len(step.inputs) > 2 else None
+    if x is None or scale is None or not step.wanted(0):
+        return None
+    count = math.prod(x.shape[step.attributes["axis"] % len(x.shape) :])
+    entries = 1 if scale.count == 1 and shift is None else 0
+    return normalize(step, x, count, scale, shift, centred=centred, entries=entries, statistics=statistics)
+
+
+@native(layer_normalization)
+def plan_layer(step: Step) -> Planned:
+    """The mean and the reciprocal deviation are outputs too."""
+    return over_last_axes(step, centred=True, statistics=(1, 2))
+
+
+@native(rms_normalization)
+def plan_rms(step: Step) -> Planned:
+    """Without the mean."""
+    return over_last_axes(step, centred=False)
+
+
+@native(instance_normalization, group_normalization)
+def plan_channels(step: Step) -> Planned:
+    """Each channel, or group of channels, of each image is a row."""
+    x, scale, shift = step.inputs
+    if x is None or scale is None or shift is None or len(x.shape) < 3:
+        return None
+    groups = step.attributes.get("num_groups", x.shape[1])
+    if groups < 1 or x.shape[1] % groups:
+        return None
+    count = x.count // (x.shape[0] * groups)
+    return normalize(step, x, count, scale, shift, entries=x.shape[1] // groups, period=groups)

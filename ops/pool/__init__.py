@@ -1,0 +1,1 @@
+"""Pooling, unpooling, region pooling."""

@@ -1,0 +1,187 @@
+"""ConvInteger and QLinearConv: convolution of quantized tensors with int32 accumulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.ir.graph import Dim
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference, Shape
+from ...runtime.tensor.dtype import I32, of_numpy
+from ..conv.conv import conv
+from ..rules.sliding_window import window
+from .exact_integer_matmul import F32_EXACT, centred, reach, same_dtypes
+from .quantize_linear import quantized
+
+
+def conv_shape(node: Inference, x: Shape | None, weight: Shape | None) -> Shape | None:
+    """Output shape of a convolution with the attributes of Conv: [n, out, spatial...]."""
+    if x is None or weight is None:
+        return None
+    attributes = node.attributes
+    if len(x) < 3 or len(x) != len(weight):
+        node.refuse(f"the input has shape {x} and the kernel {weight}")
+    if isinstance(x[1], int) and isinstance(weight[1], int) and x[1] != weight[1] * attributes["group"]:
+        node.refuse(f"{x[1]} channels do not match a kernel of shape {weight} in {attributes['group']} groups")
+    lengths = attributes["kernel_shape"] or weight[2:]
+    kernel = [length for length in lengths if isinstance(length, int)]
+    spatial: Sequence[Dim] = [None] * (len(x) - 2)
+    if len(kernel) == len(lengths):
+        names = ("strides", "pads", "dilations", "auto_pad")
+        spatial = window(node.node.op.name, len(x) - 2, kernel, *(attributes[name] for name in names)).lengths(x[2:])
+    return (x[0], weight[0], *spatial)
+
+
+def exact_conv(x: np.ndarray, w: np.ndarray, **attributes: Any) -> np.ndarray:
+    """Convolution of f32 arrays that hold whole numbers, as i32: in f32 where every sum stays exact, in f64
+    otherwise."""
+    assert conv.compute is not None
+    wide = np.float32 if math.prod(w.shape[1:]) * reach(x, w) <= F32_EXACT else np.float64
+    y: np.ndarray = conv.compute(x.astype(wide, copy=False), w.astype(wide, copy=False), **attributes)
+    return y.astype(np.int64).astype(np.int32)
+
+
+def by_channel(value: np.ndarray | None, rank: int) -> np.ndarray | None:
+    """A scale or zero point of the kernel: a scalar, or one for each output channel."""
+    return value if value is None or value.size == 1 else value.reshape(-1, *(1,) * (rank - 1))
+
+
+def scalar(value: np.ndarray | None) -> np.ndarray | None:
+    """A scale or zero point that may come as a tensor of one element."""
+    return value if value is None else value.reshape(())
+
+
+def _sums(node: Inference) -> None:
+    same_dtypes(node, (0, 2), (1, 3))
+    node.set(0, I32, conv_shape(node, node.shape(0), node.shape(1)))
+
+
+@op(
+    "ConvInteger",
+    since=10,
+    infer=_sums,
+    examples=[
+        case("u8[1,2,5,4]", "u8[3,2,2,3]", np.uint8(7), np.uint8(12)),
+        case("u8[2,4,6,5]", "i8[4,2,3,2]", group=2, strides=[2, 1], dilations=[1, 2]),
+        case("u8[1,1,3,3]", "u8[1,1,2,2]", np.uint8(1), pads=[1, 0, 1, 2]),
+        case("u8[2,3,9]", "u8[2,3,4]", auto_pad="SAME_LOWER", kernel_shape=[4]),
+    ],
+)
+def conv_integer(
+    x: np.ndarray,
+    w: np.ndarray,
+    x_zero_point: np.ndarray | None = None,
+    w_zero_point: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> np.ndarray:
+    """Convolution of ``x - x_zero_point`` and ``w - w_zero_point`` as i32; padding is the zero point of `x`."""
+    return exact_conv(
+        centred(x, scalar(x_zero_point)),
+        centred(w, by_channel(w_zero_point, w.ndim)),
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+
+
+def _quantized(node: Inference) -> None:
+    same_dtypes(node, (0, 2), (3, 5))
+    node.set(0, node.dtype(7), conv_shape(node, node.shape(0), node.shape(3)))
+
+
+@op(
+    "QLinearConv",
+    since=10,
+    infer=_quantized,
+    examples=[
+        case(
+            "u8[2,3,7,5]",
+            np.float32(0.04),
+            np.uint8(20),
+            "i8[4,3,3,2]",
+            np.array([0.01, 0.03, 0.002, 0.05], np.float32),
+            np.zeros(4, "i1"),
+            np.float32(0.2),
+            np.uint8(90),
+            np.array([5, -300, 1000, 7], np.int32),
+            pads=[1, 0, 2, 1],
+            strides=[2, 1],
+        ),
+        case(
+            "u8[1,4,6,5]",
+            np.float32(0.04),
+            np.uint8(3),
+            "u8[2,2,3,3]",
+            np.float32(0.02),
+            np.uint8(30),
+            np.float32(0.08),
+            np.uint8(111),
+            group=2,
+        ),
+        case(
+            "i8[1,2,9]",
+            np.float32(0.3),
+            np.int8(-3),
+            "i8[3,2,4]",
+            np.float32(0.02),
+            np.int8(0),
+            np.float32(0.3),
+            np.int8(4),
+            dilations=[2],
+            auto_pad="SAME_UPPER",
+        ),
+    ],
+)
+def qlinear_conv(
+    x: np.ndarray,
+    x_scale: np.ndarray,
+    x_zero_point: np.ndarray,
+    w: np.ndarray,
+    w_scale: np.ndarray,
+    w_zero_point: np.ndarray,
+    y_scale: np.ndarray,
+    y_zero_point: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> np.ndarray:
+    """Convolution of the real values, quantized; the bias counts in steps of ``x_scale * w_scale``."""
+    sums = exact_conv(
+        centred(x, scalar(x_zero_point)),
+        centred(w, by_channel(w_zero_point, w.ndim)),
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    if b is not None:
+        sums += b.reshape(-1, *(1,) * (w.ndim - 2))
+    with np.errstate(all="ignore"):
+        multiplier = x_scale.reshape(()) * w_scale / y_scale.reshape(())
+        channels = by_channel(multiplier, w.ndim - 1)
+        assert channels is not None
+        return quantized(
+            sums.astype(np.float32) * channels.reshape(channels.shape if channels.size != 1 else ()),
+            scalar(y_zero_point),
+            of_numpy(y_zero_point.dtype),
+        )

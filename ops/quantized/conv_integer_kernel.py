@@ -1,0 +1,455 @@
+"""Native ConvInteger and QLinearConv with constant kernels: four channels are interleaved for dot4."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...runtime.jit.address import f32, i32, share, u8, u32
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import inner, range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.simd.bytes import load_u8, store_i32
+from ...runtime.simd.dot4_u8s8 import PATH
+from ...runtime.simd.memory import evens, load_f32, store_masked
+from ...runtime.simd.vector import LANES
+from ..kernels.conv.depthwise import band_elements, band_rows
+from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
+from ..kernels.conv.direct_u8 import STRIDES, is_faster, launch_direct, pack_output_panels
+from ..kernels.conv.problem import UNIT_AXIS, window_axes
+from ..kernels.gemm.microkernel_u8s8 import PANEL, SIGN_OFFSET, column_kernel, pack_rows_s8
+from ..kernels.gemm.requantize import BYTES, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_rows
+from ..rules.sliding_window import Axis
+from .conv_integer import conv_integer, qlinear_conv
+
+F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
+
+
+@range_kernel
+def interleave_channels(
+    bytes_at: Address,
+    target: Address,
+    images: int,
+    channels: int,
+    depth: int,
+    height: int,
+    width: int,
+    pad_z: int,
+    pad_y: int,
+    pad_x: int,
+    tall: int,
+    high: int,
+    wide: int,
+    signed: int,
+    zero_at: Address,
+    part: int,
+    parts: int,
+) -> None:
+    """Bytes as words of four channels [images, quads, padded depth `tall`, height `high`, width `wide`].
+
+    Signed bytes become unsigned ones; padding is the zero point, and 0 in channels that are not there.
+    """
+    turn = np.int32(SIGN_OFFSET if signed != 0 else 0)
+    zero = np.uint32((load_zero_point(zero_at, signed) & 255) ^ turn)
+    quads, plane = (channels + 3) // 4, depth * height * width
+    rows = tall * high
+    first, last = share(images * quads * rows, part, parts)
+    for unit in range(first, last):
+        row, four, image = unit % rows, unit // rows % quads, unit // rows // quads
+        at_z, at_y, left = row // high - pad_z, row % high - pad_y, min(4, channels - 4 * four)
+        line, fill, turns = u32(target + 4 * unit * wide), np.uint32(0), np.int32(0)
+        for channel in range(left):
+            fill |= zero << np.uint32(8 * channel)
+            turns |= turn << np.int32(8 * channel)
+        inside = at_z >= 0 and at_z < depth and at_y >= 0 and at_y < height
+        begin, end = (pad_x, pad_x + width) if inside else (wide, wide)
+        for j in range(begin):
+            line[j] = fill
+        source = bytes_at + (image * channels + 4 * four) * plane + (at_z * height + at_y) * width
+        for j in range(begin, end, LANES):
+            lanes = (1 << min(LANES, end - j)) - 1
+            at = source + j - begin
+            words = load_u8(at, lanes)
+            if left == 4:
+                second, fourth = load_u8(at + plane, lanes), load_u8(at + 3 * plane, lanes)
+                words = (
+                    words
+                    | second << np.int32(8)
+                    | (load_u8(at + 2 * plane, lanes) | fourth << np.int32(8)) << np.int32(16)
+                )
+            else:
+                for channel in range(1, left):
+                    words = words | load_u8(at + channel * plane, lanes) << np.int32(8 * channel)
+            store_i32(target + 4 * (unit * wide + j), words ^ turns, lanes)
+        for j in range(end, wide):
+            line[j] = fill
+
+
+@inner
+def _line(source: Any, stride: Any, target: Any, length: Any) -> None:
+    """`length` words, `stride` apart."""
+    if stride > 2:
+        for j in range(length):
+            u32(target)[j] = u32(source)[j * stride]
+        return
+    for begin in range(0, length, LANES):
+        written, place = (1 << min(LANES, length - begin)) - 1, source + 4 * stride * begin
+        words = load_f32(place) if stride == 1 else evens(load_f32(place), load_f32(place + 4 * LANES))
+        store_masked(target + 4 * begin, words, written)
+
+
+@inner
+def _pack_windows(conv: Any, source: Any, start: Any, wide: Any, panel: Any) -> None:
+    """`wide` windows of an image of words from position `start` on as a panel [taps, channels / 4, PANEL, 4]."""
+    channels, high, width = conv.channels, conv.height, conv.width
+    out_height, out_width, kernel_z, kernel_y = conv.out_height, conv.out_width, conv.kernel_z, conv.kernel_y
+    kernel_x = conv.kernel_x
+    quads = (channels + 3) // 4
+    plane = 4 * conv.depth * high * width
+    column = 0
+    while column < wide:
+        row, first_x = (start + column) // out_width, (start + column) % out_width
+        row_z, row_y = row // out_height * conv.stride_z, row % out_height * conv.stride_y
+        length = min(wide - column, out_width - first_x)
+        for tap in range(kernel_z * kernel_y):
+            line = (row_z + tap // kernel_y * conv.dilation_z) * high + row_y + tap % kernel_y * conv.dilation_y
+            for kx in range(kernel_x):
+                place = source + 4 * (line * width + first_x * conv.stride_x + kx * conv.dilation_x)
+                target = panel + 4 * ((tap * kernel_x + kx) * quads * PANEL + column)
+                for four in range(quads):
+                    _line(place + four * plane, conv.stride_x, target + 4 * four * PANEL, length)
+        column += length
+    line = u32(panel)
+    if wide < PANEL:
+        for k in range(kernel_z * kernel_y * kernel_x * quads):
+            for j in range(wide, PANEL):
+                line[k * PANEL + j] = np.uint32(0)
+
+
+@inner
+def _column_sums(panel: Any, quads: Any, zero: Any, depth: Any, terms: Any) -> None:
+    """Sums of the columns of a panel, less the zero point for each of `depth` elements."""
+    line, made = u8(panel), i32(terms)
+    for j in range(PANEL):
+        total = -zero * np.int32(depth)
+        for k in range(quads):
+            for byte in range(4):
+                total += np.int32(line[4 * (k * PANEL + j) + byte])
+        made[j] = total
+
+
+@range_kernel
+def row_factors(
+    outputs: int,
+    sums: Address,
+    bias: Address,
+    x_zero: Address,
+    signed: int,
+    x_scale: Address,
+    scales: Address,
+    y_scale: Address,
+    shifts: Address,
+    multipliers: Address,
+    part: int,
+    parts: int,
+) -> None:
+    """Shifts and multipliers as `requantize_rows` takes them, from the sums of the kernels of output channels and their
+    biases, 0 for none."""
+    zero = load_zero_point(x_zero, signed) + (SIGN_OFFSET if signed != 0 else 0)
+    for row in range(outputs):
+        more = i32(bias)[row] if bias != 0 else np.int32(0)
+        i32(shifts)[row] = more - zero * i32(sums)[row]
+        f32(multipliers)[row] = f32(x_scale)[0] * f32(scales)[row] / f32(y_scale)[0]
+
+
+def window_kernel(path: str) -> Any:
+    """The kernel of a row of `INTEGERS`."""
+    column = column_kernel(path)
+
+    @range_kernel
+    def convolve_windows(
+        conv: ByteConvolution, zeros: Address, shifts: Address, multipliers: Address, part: int, parts: int
+    ) -> None:
+        """As `conv_kernel.convolved`, of what `interleave_channels` makes and rows of signed bytes; results as
+        `requantize_rows` says."""
+        images, groups, channels, outputs = conv.images, conv.groups, conv.channels, conv.outputs
+        slices, form = conv.slices, conv.form
+        taps = conv.kernel_z * conv.kernel_y * conv.kernel_x
+        quads = taps * ((channels + 3) // 4)
+        scratch = conv.scratch + part * 4 * PANEL * (quads + outputs + 1)
+        sums, terms = scratch + 4 * PANEL * quads, scratch + 4 * PANEL * (quads + outputs)
+        positions = conv.out_depth * conv.out_height * conv.out_width
+        itemsize = 4 if form == INTEGERS else 1
+        x_zero = load_zero_point(conv.x_zero, conv.signed) + (SIGN_OFFSET if conv.signed != 0 else 0)
+        y_zero = np.float32(load_zero_point(conv.y_zero, 1 if form == SIGNED_BYTES else 0))
+        count = (positions + PANEL - 1) // PANEL
+        first, last = share(images * groups * count * slices, part, parts)
+        before = -1
+        for unit in range(first, last):
+            place, piece = unit // slices, unit % slices
+            panel, group, image = place % count, place // count % groups, place // count // groups
+            start = panel * PANEL
+            wide = min(PANEL, positions - start)
+            if place != before:
+                before = place
+                source = (
+                    conv.source
+                    + (image * groups + group) * ((channels + 3) // 4) * 4 * conv.depth * conv.height * conv.width
+                )
+                _pack_windows(conv, source, start, wide, scratch)
+                if zeros != 0:
+                    _column_sums(scratch, quads, x_zero, channels * taps, terms)
+            low, high = outputs * piece // slices, outputs * (piece + 1) // slices
+            own = group * outputs + low
+            column(conv.weights + own * quads * 4, quads * 4, scratch, quads, sums, high - low)
+            requantize_rows(
+                sums,
+                high - low,
+                wide,
+                form,
+                zeros + 4 * own if zeros != 0 else zeros,
+                terms,
+                shifts + 4 * own,
+                multipliers + 4 * own,
+                y_zero,
+                conv.target + ((image * groups * outputs + own) * positions + start) * itemsize,
+                positions * itemsize,
+            )
+
+    return convolve_windows
+
+
+convolve_windows = window_kernel(PATH)
+
+
+def _interleave_channels(w: np.ndarray) -> np.ndarray:
+    """Kernels [out, channels, ...] as rows of signed bytes [out, taps, channels in quads]."""
+    out, channels = w.shape[:2]
+    rows = pack_rows_s8(w.reshape(out, channels, -1).transpose(0, 2, 1).reshape(-1, channels))
+    return np.ascontiguousarray(rows.reshape(out, -1))
+
+
+def launch_convolution(
+    step: Step,
+    x: Buffer,
+    x_zero: Buffer | None,
+    w_index: int,
+    w_zero: np.ndarray | None,
+    form: int,
+    scales: tuple[Buffer, np.ndarray, Buffer] | None,
+    y_zero: Buffer | None,
+    bias: Buffer | None,
+    kernel: Any = convolve_windows,
+) -> list[Launch] | None:
+    """A convolution; scales are of the input, of each output channel, and of the result."""
+    w = step.inputs[w_index]
+    groups = step.attributes["group"]
+    if (
+        w is None
+        or not step.known(w_index)
+        or x.dtype not in (U8, I8)
+        or w.dtype not in (U8, I8)
+        or len(x.shape) not in (3, 4, 5)
+    ):
+        return None
+    if w.shape[1] * groups != x.shape[1] or (x_zero is not None and x_zero.count != 1) or w.shape[0] % groups:
+        return None
+    axes = window_axes(step, x, w)
+    if axes is None:
+        return None
+    geometry = _geometry(axes)
+    y = step.output()
+    images, channels, outputs = x.shape[0], w.shape[1], w.shape[0] // groups
+    taps = math.prod(geometry[6:9])
+    quads = taps * -(-channels // 4)
+    zero = np.broadcast_to(np.asarray(0 if w_zero is None else w_zero, np.int32).reshape(-1), (w.shape[0],))
+    own_scales = (
+        np.ones(w.shape[0], np.float32)
+        if scales is None
+        else np.broadcast_to(scales[1].astype(np.float32), (w.shape[0],))
+    )
+    one = step.held(np.ones(1, np.float32))
+    x_scale, y_scale = (one, one) if scales is None else (scales[0], scales[2])
+    signed = int(x.dtype == I8)
+    if channels == 1 and axes[0] is UNIT_AXIS and taps <= MAX_TAPS:
+        band = band_rows(geometry)
+        parts = step.parts(images * w.shape[0] * -(-geometry[4] // band), y.count * taps / 4)
+        scratch = step.scratch(parts * 4 * (band_elements(geometry) + 4 * (geometry[5] + LANES)))
+        weights = step.packed(w_index, ("differences", zero.tobytes()), lambda array: _centered_kernels(array, zero))
+        told = (
+            x,
+            weights,
+            y,
+            images,
+            groups,
+            channels,
+            outputs,
+            *geometry,
+            band,
+            scratch,
+            signed,
+            form,
+            _default(x_zero),
+            _default(y_zero),
+        )
+        return [
+            Launch(
+                depthwise_u8,
+                parts,
+                conv=ByteConvolution._make(told),
+                bias=_default(bias),
+                x_scale=x_scale,
+                scales=step.held(own_scales),
+                y_scale=y_scale,
+            )
+        ]
+    panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
+    slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
+    parts = step.parts(panels * slices, y.count * channels * taps / 32)
+    scratch_size = 4 * PANEL * (quads + outputs + 1)
+    sums = step.packed(w_index, "sums", _sum_kernels)
+    shifts, multipliers = (step.scratch(4 * (w.shape[0] + PANEL)) for _ in range(2))
+    factors = Launch(
+        row_factors,
+        outputs=w.shape[0],
+        sums=sums,
+        bias=_default(bias),
+        x_zero=_default(x_zero),
+        signed=signed,
+        x_scale=x_scale,
+        scales=step.held(own_scales),
+        y_scale=y_scale,
+        shifts=shifts,
+        multipliers=multipliers,
+    )
+    zeros = zero - (SIGN_OFFSET if w.dtype == U8 else 0)
+    padded = [
+        max(axis.size + axis.begin, (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1)
+        for axis in axes
+    ]
+    count = images * groups * -(-channels // 4) * math.prod(padded)
+    source = step.scratch(4 * (count + 2 * LANES))
+    before = [
+        factors,
+        Launch(
+            interleave_channels,
+            step.parts(count // padded[2], count),
+            bytes_at=x,
+            target=source,
+            images=images * groups,
+            channels=channels,
+            depth=geometry[0],
+            height=geometry[1],
+            width=geometry[2],
+            pad_z=geometry[15],
+            pad_y=geometry[16],
+            pad_x=geometry[17],
+            tall=padded[0],
+            high=padded[1],
+            wide=padded[2],
+            signed=signed,
+            zero_at=_default(x_zero),
+        ),
+    ]
+    if form != INTEGERS and not zeros.any() and axes[2].stride in STRIDES and is_faster(outputs, quads, geometry[3:6]):
+        weights = step.packed(w_index, ("outputs", groups), lambda array: pack_output_panels(array, groups))
+        requantization = {"shifts": shifts, "multipliers": multipliers, "y_zero": _default(y_zero), "form": form}
+        return [
+            *before,
+            launch_direct(
+                step, source, weights, y, images, groups, outputs, -(-channels // 4), padded, axes, requantization
+            ),
+        ]
+    weights = step.packed(w_index, "interleaved", _interleave_channels)
+    told = (
+        source,
+        weights,
+        y,
+        images,
+        groups,
+        channels,
+        outputs,
+        *padded,
+        *geometry[3:],
+        slices,
+        step.scratch(parts * scratch_size),
+        signed,
+        form,
+        _default(x_zero),
+        _default(y_zero),
+    )
+    return [
+        *before,
+        Launch(
+            kernel,
+            parts,
+            conv=ByteConvolution._make(told),
+            zeros=step.held(zeros.astype(np.int32)) if zeros.any() else 0,
+            shifts=shifts,
+            multipliers=multipliers,
+        ),
+    ]
+
+
+def _default(buffer: Buffer | None) -> Buffer | int:
+    return 0 if buffer is None else buffer
+
+
+def _centered_kernels(kernels: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """Kernels less their zero points."""
+    return (kernels.astype(np.int32).reshape(len(kernels), -1) - zeros[:, None]).astype(np.float32)
+
+
+def _sum_kernels(kernels: np.ndarray) -> np.ndarray:
+    """What the signed bytes of each kernel add up to."""
+    made: np.ndarray = kernels.reshape(len(kernels), -1).sum(1, dtype=np.int64)
+    return (made - (SIGN_OFFSET * math.prod(kernels.shape[1:]) if kernels.dtype == U8 else 0)).astype(np.int32)
+
+
+def _geometry(axes: list[Axis]) -> list[int]:
+    columns = zip(
+        *((axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin) for axis in axes), strict=True
+    )
+    return [length for column in columns for length in column]
+
+
+def _per_channel(step: Step, index: int, outputs: int) -> np.ndarray | None:
+    """A constant of one element or one for each output channel; None for others."""
+    found = step.constant(index)
+    return found.reshape(-1) if found is not None and found.size in (1, outputs) else None
+
+
+@native(conv_integer)
+def plan_conv_integer(step: Step) -> Planned:
+    """Constant kernels."""
+    x, w, x_zero, w_zero = [*step.inputs, None, None][:4]
+    if x is None or w is None:
+        return None
+    zeros = None if w_zero is None else _per_channel(step, 3, w.shape[0])
+    if w_zero is not None and zeros is None:
+        return None
+    return launch_convolution(step, x, x_zero, 1, zeros, INTEGERS, None, None, None)
+
+
+@native(qlinear_conv)
+def plan_qlinear_conv(step: Step) -> Planned:
+    """Constant kernels with their scales and zero points."""
+    x, x_scale, x_zero, w, _, _, y_scale, y_zero, b = [*step.inputs, None][:9]
+    if x is None or w is None or x_scale is None or y_scale is None or x_scale.count != 1 or y_scale.count != 1:
+        return None
+    scales, zeros = _per_channel(step, 4, w.shape[0]), _per_channel(step, 5, w.shape[0])
+    dtype = step.output().dtype
+    if (
+        scales is None
+        or zeros is None
+        or scales.dtype != F32
+        or dtype not in (U8, I8)
+        or (y_zero is not None and y_zero.count != 1)
+    ):
+        return None
+    if b is not None and (b.dtype != np.int32 or b.count != w.shape[0]):
+        return None
+    form = BYTES if dtype == U8 else SIGNED_BYTES
+    return launch_convolution(step, x, x_zero, 3, zeros, form, (x_scale, scales, y_scale), y_zero, b)

@@ -1,0 +1,296 @@
+"""Native MatMulInteger and QLinearMatMul with constant right matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.jit.address import f32, i32, share, u8
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import range_kernel
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.simd.dot4_u8s8 import PATH
+from ..kernels.gemm.microkernel_u8s8 import PANEL, SIGN_OFFSET, column_kernel, pack_panels_u8
+from ..kernels.gemm.requantize import BYTES, FLOATS, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_columns
+from .matmul_integer import matmul_integer, qlinear_matmul
+
+F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
+TALL = 96
+"""Rows that a part computes at a time."""
+
+
+@range_kernel
+def signed_rows(
+    source: Address,
+    signed: int,
+    rows: int,
+    depth: int,
+    zero: Address,
+    lines: Address,
+    zeros: Address,
+    sums: Address,
+    part: int,
+    parts: int,
+) -> None:
+    """Rows of bytes as lines of signed bytes, padded to a multiple of four, their zero points and sums."""
+    wide = (depth + 3) // 4 * 4
+    turn = np.uint8(0 if signed != 0 else SIGN_OFFSET)
+    own = load_zero_point(zero, signed) - (0 if signed != 0 else SIGN_OFFSET)
+    first, last = share(rows, part, parts)
+    for row in range(first, last):
+        line, made = u8(source + row * depth), u8(lines + row * wide)
+        total = np.int32(0)
+        for k in range(depth):
+            moved = line[k] ^ turn
+            made[k] = moved
+            total += np.int32(np.int8(moved))
+        for k in range(depth, wide):
+            made[k] = 0
+        i32(zeros)[row], i32(sums)[row] = own, total
+
+
+def product_by(path: str) -> Any:
+    """The kernel of a row of `INTEGERS`."""
+    column = column_kernel(path)
+
+    @range_kernel
+    def product_of_bytes(
+        a: Address,
+        zeros: Address,
+        sums: Address,
+        b: Address,
+        rows: int,
+        columns: int,
+        depth: int,
+        column_zeros: Address,
+        column_terms: Address,
+        b_scale: Address,
+        integer_bias: Address,
+        float_bias: Address,
+        a_scale: Address,
+        y_scale: Address,
+        alpha: float,
+        form: int,
+        y_zero: Address,
+        y: Address,
+        room: Address,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Rows, zero points and sums as `signed_rows` makes them, times panels; results have a form and a zero
+        point."""
+        common = np.float32(alpha)
+        scratch = room + part * 4 * PANEL * (TALL + 1)
+        factors = scratch + 4 * PANEL * TALL
+        wide = (depth + 3) // 4 * 4
+        itemsize = 4 if form in (INTEGERS, FLOATS) else 1
+        zero = np.float32(load_zero_point(y_zero, 1 if form == SIGNED_BYTES else 0))
+        count, tall = (columns + PANEL - 1) // PANEL, (rows + TALL - 1) // TALL
+        first, last = share(count * tall, part, parts)
+        for unit in range(first, last):
+            panel, start = unit // tall, unit % tall * TALL
+            width, many = min(PANEL, columns - panel * PANEL), min(TALL, rows - start)
+            column(a + start * wide, wide, b + panel * wide * PANEL, wide // 4, scratch, many)
+            at = 4 * panel * PANEL
+            if form != INTEGERS:
+                for j in range(PANEL):
+                    factor = common * f32(a_scale)[0] * f32(b_scale + at)[j]
+                    f32(factors)[j] = factor / f32(y_scale)[0] if y_scale != 0 else factor
+            requantize_columns(
+                scratch,
+                many,
+                width,
+                form,
+                zeros + 4 * start,
+                sums + 4 * start,
+                column_zeros + at,
+                column_terms + at,
+                factors,
+                0,
+                integer_bias + at if integer_bias != 0 else integer_bias,
+                float_bias + at if float_bias != 0 else float_bias,
+                zero,
+                y + (start * columns + panel * PANEL) * itemsize,
+                columns * itemsize,
+            )
+
+    return product_of_bytes
+
+
+product_of_bytes = product_by(PATH)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A product: left factor, right one by its position among the inputs, and what becomes of the sums.
+
+    Attributes:
+        a_scale, a_zero: scalars, None for 1 and 0.
+        b, b_scale, b_zero: positions; scales and zero points are for all or for each column, -1 if absent.
+        transposed: whether the right factor is [columns, depth].
+        integer_bias, float_bias: added to each column, constants.
+        y_scale, y_zero: scalars that results are divided by and moved by.
+    """
+
+    a: Buffer
+    a_zero: Buffer | None
+    b: int
+    b_zero: int
+    form: int
+    a_scale: Buffer | None = None
+    b_scale: int = -1
+    transposed: bool = False
+    integer_bias: np.ndarray | None = None
+    float_bias: np.ndarray | None = None
+    y_scale: Buffer | None = None
+    y_zero: Buffer | None = None
+    alpha: float = 1.0
+
+
+def _columns(step: Step, index: int, columns: int, otherwise: float) -> np.ndarray | None:
+    """A scale or zero point as one number for each column of the panels; None where it is not constant or has another
+    shape."""
+    if index < 0 or index >= len(step.inputs) or step.inputs[index] is None:
+        found: np.ndarray | None = np.asarray(otherwise)
+    else:
+        found = step.constant(index)
+    if found is None or found.size not in (1, columns) or (found.ndim > 1 and found.shape[-1] != found.size):
+        return None
+    return for_columns(found, columns, otherwise)
+
+
+def for_columns(values: np.ndarray, columns: int, otherwise: float) -> np.ndarray:
+    """One number, or one for each column, as one for each column of the panels."""
+    whole = np.full(-(-columns // PANEL) * PANEL, otherwise, np.float64)
+    whole[:columns] = values.reshape(-1)
+    return whole
+
+
+def zero_terms(sums: np.ndarray, depth: int, dtype: np.dtype[Any], zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each column of the panels of a matrix whose columns have these sums: its zero point as panels have it, and
+    what `requantize_columns` takes as its term."""
+    terms = np.zeros(len(zeros), np.int64)
+    terms[: len(sums)] = sums - depth * zeros[: len(sums)].astype(np.int64)
+    return (zeros + (0 if dtype == U8 else SIGN_OFFSET)).astype(np.int32), terms.astype(np.int32)
+
+
+def _scalar(buffer: Buffer | None) -> bool:
+    return buffer is None or buffer.count == 1
+
+
+def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_bytes) -> list[Launch] | None:
+    """Launches of a product; None where the right factor is not constant, or scales are for something else than
+    columns."""
+    a, matrix = factors.a, step.inputs[factors.b]
+    if matrix is None or not step.known(factors.b) or len(matrix.shape) != 2 or not a.shape:
+        return None
+    if a.dtype not in (U8, I8) or matrix.dtype not in (U8, I8):
+        return None
+    depth, columns = reversed(matrix.shape) if factors.transposed else matrix.shape
+    scales, zeros = _columns(step, factors.b_scale, columns, 1.0), _columns(step, factors.b_zero, columns, 0.0)
+    singles = (factors.a_scale, factors.a_zero, factors.y_scale, factors.y_zero)
+    if (
+        scales is None
+        or zeros is None
+        or a.shape[-1] != depth
+        or not all(map(_scalar, singles))
+        or y.count != a.count // depth * columns
+    ):
+        return None
+    panels = step.packed(
+        factors.b, ("bytes", factors.transposed), lambda array: pack_panels_u8(array.T if factors.transposed else array)
+    )
+    sums = step.derived(
+        factors.b, ("sums", factors.transposed), lambda array: array.sum(int(factors.transposed), dtype=np.int64)
+    )
+    return multiplied(step, y, factors, sums, matrix.dtype, panels, scales, zeros, kernel)
+
+
+def multiplied(
+    step: Step,
+    y: Buffer,
+    factors: Factors,
+    sums: np.ndarray,
+    dtype: np.dtype[Any],
+    panels: Buffer,
+    scales: np.ndarray,
+    zeros: np.ndarray,
+    kernel: Any = product_of_bytes,
+) -> list[Launch]:
+    """Launches of a product with a matrix that is in panels, the sums of its columns, and a scale and a zero point for
+    each column of the panels."""
+    a, depth, columns = factors.a, factors.a.shape[-1], len(sums)
+    moved, terms = zero_terms(sums, depth, dtype, zeros)
+    rows, wide = a.count // depth, -(-depth // 4) * 4
+    lines, own = step.scratch(rows * wide), step.scratch(8 * rows)
+    units = -(-columns // PANEL) * -(-rows // TALL)
+    parts = step.parts(units, rows * columns * depth / 64)
+    padded = [
+        None if item is None else np.pad(item.reshape(-1), (0, len(zeros) - columns))
+        for item in (factors.integer_bias, factors.float_bias)
+    ]
+    held = [0 if item is None else step.held(item) for item in padded]
+    known = {"rows": rows, "depth": depth, "zeros": own, "sums": own.view((4 * rows,), 4 * rows)}
+    made = Launch(
+        kernel,
+        parts,
+        a=lines,
+        **known,
+        b=panels,
+        columns=columns,
+        column_zeros=step.held(moved),
+        column_terms=step.held(terms),
+        b_scale=step.held(scales.astype(np.float32)),
+        integer_bias=held[0],
+        float_bias=held[1],
+        a_scale=_or(factors.a_scale, step.held(np.ones(1, np.float32))),
+        y_scale=_or(factors.y_scale, 0),
+        alpha=factors.alpha,
+        form=factors.form,
+        y_zero=_or(factors.y_zero, 0),
+        y=y,
+        room=step.scratch(parts * 4 * PANEL * (TALL + 1)),
+    )
+    before = Launch(
+        signed_rows,
+        step.parts(rows, a.count / 8),
+        source=a,
+        signed=int(a.dtype == I8),
+        zero=_or(factors.a_zero, 0),
+        lines=lines,
+        **known,
+    )
+    return [before, made]
+
+
+def _or(buffer: Buffer | None, other: Any) -> Any:
+    return other if buffer is None else buffer
+
+
+def form_of(dtype: np.dtype[Any]) -> int:
+    """The form of results of a dtype, as `requantize_columns` takes it."""
+    return {"int32": INTEGERS, "float32": FLOATS, "uint8": BYTES, "int8": SIGNED_BYTES}[dtype.name]
+
+
+def padded_inputs(step: Step, count: int) -> list[Buffer | None]:
+    """`count` inputs, None for those that are left out at the end."""
+    return [*step.inputs, *[None] * (count - len(step.inputs))]
+
+
+@native(matmul_integer)
+def plan_matmul_integer(step: Step) -> Planned:
+    """Constant right factors."""
+    a, _, a_zero, _ = padded_inputs(step, 4)
+    return None if a is None else product(step, step.output(), Factors(a, a_zero, 1, 3, INTEGERS))
+
+
+@native(qlinear_matmul)
+def plan_qlinear_matmul(step: Step) -> Planned:
+    """Constant right factors; f32 scales."""
+    a, a_scale, a_zero, _, _, _, y_scale, y_zero = step.inputs
+    y = step.output()
+    if a is None or a_scale is None or y_scale is None or a_scale.dtype != F32 or y.dtype not in (U8, I8):
+        return None
+    return product(step, y, Factors(a, a_zero, 3, 5, form_of(y.dtype), a_scale, 4, y_scale=y_scale, y_zero=y_zero))

@@ -1,0 +1,1 @@
+"""One block per SIMD lane: lane transposes, packed fields, searches for scales and lattice points."""

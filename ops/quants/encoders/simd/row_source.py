@@ -1,0 +1,51 @@
+"""Where encoders take their numbers from: rows of float32, half precision or bfloat16 in memory, widened while they are
+read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .....runtime.jit.range_kernel import inlined
+from .....runtime.simd.pointer import flat, load_f16
+from .....runtime.simd.vector import LANES, bits, from_bits, load, select, stack_array, store
+from .....runtime.tensor.block_codec import KINDS
+
+HALF, BRAIN = KINDS["f16"], KINDS["bf16"]
+
+
+@inlined
+def _kept(value: Any, tile: Any, at: int, largest: Any) -> Any:
+    store(tile, at, value)
+    magnitude = bits(value) & 0x7FFFFFFF
+    return select(magnitude > largest, magnitude, largest)
+
+
+@inlined
+def take(source: int, kind: int, first: int, count: int, tile: Any, at: int, largest: Any) -> Any:
+    """Put `count` elements from `first`, a multiple of the lanes, into `tile` from `at`; the lanes' largest magnitude
+    so far, as bits."""
+    if kind == HALF:
+        halves = flat(np.uint16, source, first + count)
+        for i in range(0, count, LANES):
+            largest = _kept(load_f16(halves, first + i), tile, at + i, largest)
+    elif kind == BRAIN:
+        brains = flat(np.uint16, source, first + count)
+        for i in range(0, count, LANES):
+            largest = _kept(from_bits(load(brains, first + i) << 16), tile, at + i, largest)
+    else:
+        values = flat(np.float32, source, first + count)
+        for i in range(0, count, LANES):
+            largest = _kept(load(values, first + i), tile, at + i, largest)
+    return largest
+
+
+@inlined
+def report(greatest_at: int, largest: Any) -> None:
+    """Write the bits of the largest magnitude of all lanes, as an int64."""
+    lanes, greatest = stack_array(np.int32, 1), np.int32(0)
+    store(lanes, 0, largest)
+    for lane in range(LANES):
+        greatest = max(greatest, lanes[lane])
+    flat(np.int64, greatest_at, 1)[0] = greatest

@@ -1,0 +1,40 @@
+"""Packed integers: numbers of a few bits in a run, lowest bits first, that may cross the words they are stored in."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .fields import Blocks, Values
+
+
+def scaled(codes: npt.NDArray[np.generic], zeros: Values, scales: Values, groups: int | npt.NDArray[np.intp]) -> Values:
+    """``(code - zero) * scale``, float32 ``[n, k]``, for codes [n, k] and zeros and scales [n, groups].
+
+    Args:
+        groups: neighbouring codes of a group, or the group of each code.
+    """
+    values: Values = codes.astype(np.float32)
+    if isinstance(groups, int) and values.shape[1] == groups * zeros.shape[1]:
+        apart = values.reshape(len(values), -1, groups)
+        apart -= zeros[:, :, None]
+        apart *= scales[:, :, None]
+        return values
+    order = np.arange(values.shape[1]) // groups if isinstance(groups, int) else groups
+    values -= zeros[:, order]
+    values *= scales[:, order]
+    return values
+
+
+def numbers(words: npt.NDArray[np.generic], bits: int) -> Blocks:
+    """All numbers of `bits` (1 to 8) in rows of little-endian words ``[n, k]``, as uint8
+    ``[n, k * bits of a word // bits]``."""
+    packed = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)
+    if bits == 8:
+        return packed
+    if 8 % bits == 0:
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)
+        return (packed[..., None] >> shifts & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
+    flags = np.unpackbits(packed, axis=1, bitorder="little")
+    whole = flags[:, : flags.shape[1] // bits * bits].reshape(len(packed), -1, bits)
+    return np.packbits(whole, axis=2, bitorder="little").reshape(len(packed), -1)

@@ -1,0 +1,31 @@
+"""Values that 4-bit codes and 8-bit scales of block types stand for. Sources: OCP Microscaling Formats 1.0;
+ggml-common.h."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .fields import Values
+
+E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the values of E2M1 floats (MXFP4, NVFP4), so that they are integers; `e8m0_half` and `ue4m3_half` halve their
+scales."""
+IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+"""Of IQ4_NL and IQ4_XS."""
+IQ1_DELTA = 0.125
+"""What IQ1_S and IQ1_M shift the points of their grid by."""
+
+
+def e8m0_half() -> Values:
+    """Half of two to the power ``code - 127`` for all 256 codes; there is no NaN."""
+    return np.ldexp(np.float32(1), np.arange(256) - 128).astype(np.float32)
+
+
+def ue4m3_half() -> Values:
+    """Half of the unsigned 8-bit floats with 4 exponent and 3 mantissa bits, for all 256 codes; bit 7 is ignored, 0x7F
+    is zero."""
+    codes = np.arange(256)
+    exponent, mantissa = codes >> 3 & 15, (codes & 7).astype(np.float32)
+    values = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(1 + mantissa / 8, exponent - 7))
+    values[0x7F] = 0
+    return (values * np.float32(0.5)).astype(np.float32)

@@ -1,0 +1,224 @@
+"""compressed-tensors: integers packed into words, or 8-bit integers and floats as they are, with scales of groups,
+rows, blocks or whole matrices.
+
+Source: the formats of the compressed-tensors library (pack-quantized, int-quantized, float-quantized, naive-quantized,
+mxfp4 and nvfp4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.strided import strided
+from ....runtime.tensor.tensor import Tensor
+from ..layout.packed_integers import numbers
+from ..layout.scale_grid import Grid
+from . import mxfp4
+from .fp8 import UNUSED, scaled
+
+FORMATS = {
+    "pack-quantized": "integers in words",
+    "int-quantized": "int",
+    "float-quantized": "float",
+    "naive-quantized": "plain",
+    "mxfp4-pack-quantized": "mxfp4",
+    "nvfp4-pack-quantized": "nvfp4",
+    "mixed-precision": "mixed",
+}
+PLAIN = ("f8_e4m3", "f8_e5m2", "i8")
+PACKED, SCALE, ZERO, SHAPE, ORDER = (f"weight_{part}" for part in ("packed", "scale", "zero_point", "shape", "g_idx"))
+E2M1 = np.array((0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6), np.float32)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the configuration says of the weights of some layers: bits of a number, columns of a group (None: no
+    groups), lengths of a block."""
+
+    bits: int
+    size: int | None
+    block: tuple[int, int] | None
+
+
+def unpack(checkpoint: Checkpoint) -> Unpacked:
+    """``weight_packed``, or ``weight`` with a ``weight_scale``, to ``weight``."""
+    form = checkpoint.setting("format", "", str, FORMATS)
+    groups = declared(checkpoint)
+    sizes = sorted({group.size for group in groups if group.size is not None})
+    bits = "/".join(str(each) for each in sorted({group.bits for group in groups}))
+    found = Unpacked(
+        f"compressed-tensors {form}, {bits}-bit" + (f", group {'/'.join(map(str, sizes))}" if sizes else "")
+    )
+    for name in checkpoint.tensors:
+        stem = name.rpartition(".")[0]
+        if name.endswith(f".{PACKED}"):
+            packed = four_bit_floats if checkpoint.tensors[name].dtype.name == "u8" else integers
+            packed(checkpoint, stem, groups, found)
+        elif name.endswith(f".{SCALE}") and f"{stem}.{PACKED}" not in checkpoint.tensors:
+            plain(checkpoint, stem, groups, found)
+        elif name.endswith((*UNUSED, ".input_zero_point", ".input_global_scale", ".output_zero_point")):
+            found.unused.append(name)
+    return found
+
+
+def declared(checkpoint: Checkpoint) -> list[Group]:
+    """The groups of layers in the configuration."""
+    given = checkpoint.setting("config_groups", {}, dict)
+    found = [
+        group["weights"]
+        for group in given.values()
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
+    ]
+    if not found:
+        raise checkpoint.refuse("E-PACKED-CONFIG", "quantization_config has no config_groups with weights")
+    return [_group(checkpoint, weights) for weights in found]
+
+
+def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
+    within = Checkpoint(weights, checkpoint.tensors, checkpoint.path)
+    bits, size = within.setting("num_bits", 8), within.setting("group_size", None)
+    if not 1 <= bits <= 8:
+        raise checkpoint.unsupported(f"quantization_config has num_bits {bits}", ["1 to 8"])
+    block = within.setting("block_structure", None, list)
+    if block is not None and (
+        len(block) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in block)
+    ):
+        raise checkpoint.refuse(
+            "E-PACKED-CONFIG",
+            f"quantization_config has block_structure {str(block)[:80]}",
+            expected="two positive numbers",
+        )
+    if size is not None and size != -1:
+        checkpoint.group_size(1, size, "config_groups")
+    return Group(bits, None if size == -1 else size, None if block is None else (block[0], block[1]))
+
+
+def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
+    """``weight_packed`` [out, words] of numbers from the least one up; ``weight_zero_point`` is packed along the
+    outputs."""
+    packed = checkpoint.matrix(f"{stem}.{PACKED}", ("i32",))
+    shape = tuple(int(length) for length in checkpoint.note(f"{stem}.{SHAPE}", ("i64", "i32")).reshape(-1))
+    outputs, inputs = shape if len(shape) == 2 else (-1, -1)
+    bits = next((group.bits for group in groups if math.ceil(inputs * group.bits / 32) == packed.shape[1]), None)
+    if outputs != packed.shape[0] or inputs < 1 or bits is None:
+        known = " or ".join(sorted({str(group.bits) for group in groups}))
+        why = f"tensor {stem + '.' + PACKED!r} does not hold a weight {list(shape)} of {known} bits"
+        raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
+    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
+    order = _order(checkpoint, stem, inputs, scales)
+    names = [f"{stem}.{part}" for part in (PACKED, SCALE, SHAPE, ZERO, ORDER) if f"{stem}.{part}" in checkpoint.tensors]
+    least = np.float32(1 << bits - 1)
+    zeros = _zeros(checkpoint, stem, bits, (outputs, scales.grid[1]))
+
+    def rows(first: int, last: int) -> np.ndarray:
+        values = numbers(packed[first:last].numpy(), bits)[:, :inputs].astype(np.float32)
+        values -= least if zeros is None else _spread(zeros(first, last), scales, order)
+        values *= _spread(scales.scales(first, last), scales, order)
+        return values
+
+    found.add(f"{stem}.weight", computed((outputs, inputs), rows, (packed,)), names)
+
+
+def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: list[Group]) -> tuple[int, int] | None:
+    """The lengths of the blocks that the scales of a layer are of, None for one scale a row or matrix."""
+    counted = checkpoint.part(f"{stem}.{SCALE}", None, of=f"{stem}.weight").shape
+    if math.prod(counted) == 1 or (counted and counted[-1] == 1) or len(counted) < 2:
+        return None
+    known = [group.block or (1, group.size) for group in groups if group.block or group.size]
+    fitting = [(rows, columns) for rows, columns in known if columns and counted[-1] == math.ceil(shape[-1] / columns)]
+    if not fitting:
+        sizes = ", ".join(str(columns) for _, columns in known) or "none"
+        why = f"the scales of {stem!r} are of groups that the configuration does not have"
+        raise checkpoint.refuse("E-PACKED-SHAPE", why, expected=f"of {sizes} columns", found=list(counted))
+    rows, columns = fitting[0]
+    assert columns is not None
+    return rows, columns
+
+
+def _order(checkpoint: Checkpoint, stem: str, inputs: int, scales: Grid) -> np.ndarray | None:
+    """The group of each input where these are not in order."""
+    name = f"{stem}.{ORDER}"
+    if name not in checkpoint.tensors:
+        return None
+    order: np.ndarray = checkpoint.part(name, ("i32", "i64"), (inputs,)).numpy()
+    if order.min() == order.max() == -1:
+        return None
+    if order.min() < 0 or order.max() >= scales.grid[1]:
+        raise checkpoint.refuse(
+            "E-PACKED-INDEX",
+            f"tensor {name!r} names groups that there are not",
+            expected=f"0 to {scales.grid[1] - 1}",
+            found=f"{order.min()} to {order.max()}",
+        )
+    return order.astype(np.intp)
+
+
+def _spread(values: np.ndarray, scales: Grid, order: np.ndarray | None) -> np.ndarray:
+    return values[:, order] if order is not None else scales.spread(values)
+
+
+def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int]) -> Any:
+    """A function that gives the zeros of rows, [rows, groups]; None where there are none."""
+    name = f"{stem}.{ZERO}"
+    if name not in checkpoint.tensors:
+        return None
+    words, groups = math.ceil(shape[0] * bits / 32), shape[1]
+    packed = checkpoint.part(name, ("i32",), (words, groups))
+
+    def rows(first: int, last: int) -> np.ndarray:
+        low, high = first // 32 * bits, min(words, -(-last // 32) * bits)
+        view = strided(packed.storage, 4, (groups, high - low), (1, groups), low * groups)
+        found = numbers(np.frombuffer(view.read(0, view.nbytes), "<u4").reshape(groups, -1), bits)
+        begin = first // 32 * 32
+        return found[:, first - begin : last - begin].T.astype(np.float32)
+
+    return rows
+
+
+def plain(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
+    """``weight`` of 8-bit integers or floats as it is."""
+    weight = checkpoint.part(f"{stem}.weight", PLAIN, of=f"{stem}.{SCALE}")
+    names = [f"{stem}.{part}" for part in ("weight", SCALE, ZERO) if f"{stem}.{part}" in checkpoint.tensors]
+    block = _block(checkpoint, stem, weight.shape, groups)
+    tensor = scaled(checkpoint, names[0], PLAIN, names[1], block, f"{stem}.{ZERO}" if len(names) > 2 else None)
+    found.add(names[0], tensor, names)
+
+
+def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
+    """``weight_packed`` [out, in / 2] of E2M1 floats, the first in the low half; a global scale divides. MXFP4 stays
+    blocks."""
+    packed = checkpoint.matrix(f"{stem}.{PACKED}", ("u8",))
+    shape = (packed.shape[0], packed.shape[1] * 2)
+    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
+    whole = f"{stem}.weight_global_scale"
+    exponents = (
+        scales.tensor.dtype.name in mxfp4.EXPONENTS
+        and whole not in checkpoint.tensors
+        and scales.block == (1, mxfp4.BLOCK.block)
+    )
+    names = [
+        f"{stem}.{part}" for part in (PACKED, SCALE, "weight_global_scale") if f"{stem}.{part}" in checkpoint.tensors
+    ]
+    if exponents and shape[1] == scales.grid[1] * mxfp4.BLOCK.block:
+        codes = Tensor(packed.dtype, (shape[0], scales.grid[1], mxfp4.HALF), packed.storage)
+        found.add(f"{stem}.weight", mxfp4.blocks(codes, scales.tensor), names)
+        return
+    divisor = np.float32(1)
+    if whole in checkpoint.tensors:
+        divisor = np.float32(checkpoint.number(whole, ("f32", "f16", "bf16")))
+
+    def rows(first: int, last: int) -> np.ndarray:
+        values: np.ndarray = E2M1[numbers(packed[first:last].numpy(), 4)]
+        values *= scales.spread(scales.scales(first, last) / divisor)
+        return values
+
+    found.add(f"{stem}.weight", computed(shape, rows, (packed,)), names)
+
+
+SCHEME = Scheme(("compressed-tensors", "compressed_tensors"), unpack)

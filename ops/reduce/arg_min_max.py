@@ -1,0 +1,69 @@
+"""ArgMax and ArgMin: index of the largest and smallest element along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.graph import Dim
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import I64
+from ..rules.precision import widened
+
+TIES = np.array([[3, 1, 3], [0, 5, 5], [-1, -1, -2]], np.float32)
+EXAMPLES = [
+    case("f32[2,3,4]"),
+    case("f32[2,3,4]", axis=-2, keepdims=0),
+    case(TIES, axis=1),
+    case(TIES, axis=1, select_last_index=1),
+    case("i32[2,3]", axis=1),
+    case("f32[0,3]", axis=1),
+]
+
+
+def indexed(node: Inference) -> None:
+    """i64 with the axis taken out, or 1."""
+    shape, axis = node.shape(0), node.attributes["axis"]
+    if shape is None:
+        node.set(0, I64, None)
+        return
+    if not -len(shape) <= axis < len(shape):
+        node.refuse(f"axis {axis} does not exist in {len(shape)} dims")
+    taken = axis % len(shape)
+    left: list[Dim] = [
+        1 if index == taken else dim for index, dim in enumerate(shape) if node.attributes["keepdims"] or index != taken
+    ]
+    node.set(0, I64, left)
+
+
+def _found(
+    name: str, search: Callable[..., np.ndarray], x: np.ndarray, axis: int, keepdims: int, select_last_index: int
+) -> np.ndarray:
+    if not -x.ndim <= axis < x.ndim or not x.shape[axis]:
+        raise UsageError(
+            "E-OP-AXIS",
+            None,
+            f"{name} along an axis without elements",
+            expected="a length",
+            found=x.shape,
+            hint="Correct the model",
+        )
+    found = x.shape[axis] - 1 - search(np.flip(x, axis), axis=axis) if select_last_index else search(x, axis=axis)
+    return np.asarray(np.expand_dims(found, axis) if keepdims else found).astype(np.int64, copy=False)
+
+
+@op("ArgMax", since=13, infer=indexed, examples=EXAMPLES)
+@widened
+def arg_max(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> np.ndarray:
+    """i64 index of the first (or last) largest element."""
+    return _found("ArgMax", np.argmax, x, axis, keepdims, select_last_index)
+
+
+@op("ArgMin", since=13, infer=indexed, examples=EXAMPLES)
+@widened
+def arg_min(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> np.ndarray:
+    """i64 index of the first (or last) smallest element."""
+    return _found("ArgMin", np.argmin, x, axis, keepdims, select_last_index)

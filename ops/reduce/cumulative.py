@@ -1,0 +1,91 @@
+"""Cumulative sums and products along an axis: CumSum, CumProd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ..elementwise.declare import quiet
+from ..rules.precision import widened
+from ..rules.shape_rules import same_as_input
+
+
+def _accumulated(
+    name: str,
+    function: Callable[..., np.ndarray],
+    start: int,
+    x: np.ndarray,
+    axis: np.ndarray,
+    exclusive: int,
+    reverse: int,
+) -> np.ndarray:
+    along = int(axis.reshape(-1)[0]) if axis.size == 1 else None
+    if along is None or not -x.ndim <= along < x.ndim:
+        raise UsageError(
+            "E-OP-AXIS",
+            None,
+            f"{name} has an axis outside of its input",
+            expected=f"below {x.ndim}",
+            found=axis.tolist(),
+            hint="Correct the model",
+        )
+    moved = np.moveaxis(x, along, 0)
+    if reverse:
+        moved = moved[::-1]
+    if exclusive and len(moved):
+        moved = np.concatenate([np.full_like(moved[:1], start), moved[:-1]])
+    found = function(moved, axis=0, dtype=x.dtype)
+    return np.ascontiguousarray(np.moveaxis(found[::-1] if reverse else found, 0, along))
+
+
+def along_input(node: Inference) -> None:
+    """As the first input, which has the axis that the second one gives."""
+    shape, axis = node.shape(0), node.data(1)
+    if shape is not None and axis and isinstance(axis[0], int) and not -len(shape) <= axis[0] < len(shape):
+        node.refuse(f"axis {axis[0]} does not exist in {len(shape)} dims")
+    same_as_input(node)
+
+
+AXIS = np.array(1)
+
+
+@op(
+    "CumSum",
+    since=14,
+    infer=along_input,
+    examples=[
+        case("f32[2,3]", AXIS),
+        case("f32[2,3]", np.array([-2]), exclusive=1),
+        case("i32[2,3]", AXIS, reverse=1),
+        case("f32[2,3,4]", AXIS, exclusive=1, reverse=1),
+        case("f32[2,0]", AXIS, exclusive=1),
+    ],
+)
+@quiet
+@widened
+def cum_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
+    """Each element is the sum of those up to it, itself left out for `exclusive`, from the end for `reverse`."""
+    return _accumulated("CumSum", np.cumsum, 0, x, axis, exclusive, reverse)
+
+
+@op(
+    "CumProd",
+    since=26,
+    infer=along_input,
+    examples=[
+        case("f32[2,3]", AXIS),
+        case("f32[2,3]", np.array(-2), exclusive=1),
+        case("i32[2,3]", AXIS, reverse=1),
+        case("f32[2,3,4]", AXIS, exclusive=1, reverse=1),
+        case("f32[2,0]", AXIS, exclusive=1),
+    ],
+)
+@quiet
+@widened
+def cum_prod(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
+    """Each element is the product of those up to it, itself left out for `exclusive`, from the end for `reverse`."""
+    return _accumulated("CumProd", np.cumprod, 1, x, axis, exclusive, reverse)

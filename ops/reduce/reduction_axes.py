@@ -1,0 +1,103 @@
+"""Shared parts of reductions: the axes input, its attribute form in older opsets, kept dimensions, shapes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import Example, Op, op, upgrade
+from ...runtime.ir.shape_inference import Inference
+from ..rules.precision import widened
+
+Reduce = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
+"""From an array, the axes (none of them: element by element) and whether they stay as dims of length 1, to the reduced
+array."""
+
+
+def reduction(
+    name: str, since: int, *examples: Example, axes_since: int = 18, data: Callable[[Sequence[int]], int] | None = None
+) -> Callable[[Reduce], Op]:
+    """Declare a reduction.
+
+    Args:
+        axes_since: the opset that made an input of the axes.
+        data: the same of ints, for shape arithmetic.
+    """
+
+    def made(reduce: Reduce) -> Op:
+        def compute(
+            x: np.ndarray, axes: np.ndarray | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+        ) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                found = reduce(x, _axes(name, x, axes, noop_with_empty_axes), bool(keepdims))
+            return np.asarray(found).astype(x.dtype, copy=False)
+
+        compute.__doc__ = reduce.__doc__
+        operator = op(name, since=since, infer=functools.partial(reduced, data=data), examples=examples)(
+            widened(compute)
+        )
+        upgrade(operator, below=axes_since)(axes_were_an_attribute)
+        return operator
+
+    return made
+
+
+def _axes(name: str, x: np.ndarray, axes: np.ndarray | None, noop: int) -> tuple[int, ...]:
+    if axes is None or not axes.size:
+        return () if noop else tuple(range(x.ndim))
+    for axis in axes.reshape(-1).tolist():
+        if not -x.ndim <= axis < x.ndim:
+            raise UsageError(
+                "E-OP-AXIS",
+                None,
+                f"{name} has an axis outside of its input",
+                expected=f"below {x.ndim}",
+                found=axis,
+                hint="Correct the model",
+            )
+    return tuple(sorted({int(axis) % x.ndim for axis in axes.reshape(-1)}))
+
+
+def reduced(node: Inference, data: Callable[[Sequence[int]], int] | None = None) -> None:
+    """The input's shape with the axes taken out, or as ones; unknown where axes are computed and dims are not kept."""
+    shape, dtype = node.shape(0), node.dtype(0)
+    if shape is None:
+        whole = (
+            node.value(1) is None and not node.attributes["keepdims"] and not node.attributes["noop_with_empty_axes"]
+        )
+        node.set(0, dtype, () if whole else None)
+        return
+    chosen = node.array(1) if node.value(1) is not None else np.zeros(0, np.int64)
+    if chosen is None:
+        single = node.shape(1) == (1,) and bool(shape)  # several might name the same axis twice
+        known_rank = len(shape) if node.attributes["keepdims"] else len(shape) - 1 if single else None
+        node.set(0, dtype, None if known_rank is None else [None] * known_rank)
+        return
+    wanted = [int(axis) for axis in chosen.reshape(-1)]
+    if any(not -len(shape) <= axis < len(shape) for axis in wanted):
+        node.refuse(f"axes {wanted} do not exist in {len(shape)} dims")
+    taken = {axis % len(shape) for axis in wanted}
+    if not wanted and not node.attributes["noop_with_empty_axes"]:
+        taken = set(range(len(shape)))
+    left: list[Dim] = [
+        1 if index in taken else dim
+        for index, dim in enumerate(shape)
+        if node.attributes["keepdims"] or index not in taken
+    ]
+    known = node.data(0)
+    if data is not None and known and taken == {0} and all(isinstance(item, int) for item in known):
+        node.set(0, dtype, left, data=[data([item for item in known if isinstance(item, int)])])
+    else:
+        node.set(0, dtype, left)
+
+
+def axes_were_an_attribute(node: Node, build: Builder) -> None:
+    """The axes became an input in opset 18, those of ReduceSum in opset 13."""
+    axes = node.attributes.pop("axes", None)
+    if axes:
+        node.inputs.append(build.constant(axes))

@@ -1,0 +1,1 @@
+"""What operators share: shape rules, precision, costs, limits, window geometry, expressions."""

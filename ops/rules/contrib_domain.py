@@ -1,0 +1,3 @@
+"""The com.microsoft domain. Sources: operator schemas of onnxruntime, and docs/ContribOperators.md."""
+
+DOMAIN = "com.microsoft"

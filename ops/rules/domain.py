@@ -1,0 +1,3 @@
+"""The project's operator domain. Each operator has a decomposition into ONNX operators (`Op.lower`)."""
+
+CANDLE = "candle"

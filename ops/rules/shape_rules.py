@@ -1,0 +1,54 @@
+"""Shape rules that many operators share, and the error for invalid inputs."""
+
+from __future__ import annotations
+
+from ...runtime.base.errors import FormatError
+from ...runtime.ir.graph import Dim
+from ...runtime.ir.shape_inference import CHECK, Inference, Shape
+
+
+def refuse(what: str, why: str) -> FormatError:
+    """The error for a node `what` whose attributes and inputs do not fit together."""
+    return FormatError("E-OP-SHAPE", None, f"{what}: {why}", hint=CHECK)
+
+
+def same_as_input(node: Inference) -> None:
+    """Every output has the dtype and shape of input 0."""
+    for index in range(len(node.node.outputs)):
+        node.set(index, node.dtype(0), node.shape(0))
+
+
+def broadcast(one: Shape | None, other: Shape | None) -> Shape | None:
+    """The shape that two broadcast to (multidirectional, as NumPy's); None where a rank is unknown."""
+    if one is None or other is None:
+        return None
+    if one == other:
+        return one
+    rank = max(len(one), len(other))
+    left, right = (1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other
+    return tuple(_broadcast(first, second) for first, second in zip(left, right, strict=True))
+
+
+def _broadcast(one: Dim, other: Dim) -> Dim:
+    if one == other or other == 1:
+        return one
+    if one == 1:
+        return other
+    known = [dim for dim in (one, other) if isinstance(dim, int)]
+    return known[0] if known else None
+
+
+def broadcast_all(node: Inference) -> None:
+    """Output 0 has the dtype of input 0 and the shape that all inputs broadcast to."""
+    shape = node.shape(0)
+    for index in range(1, len(node)):
+        shape = broadcast(shape, node.shape(index))
+    node.set(0, node.dtype(0), shape)
+
+
+def axis_of(node: Inference, name: str, rank: int, *, inclusive: bool = False) -> int:
+    """An axis attribute as a number from 0; `inclusive` allows the rank itself, which is behind the last dimension."""
+    axis = int(node.attributes[name])
+    if not -rank <= axis < rank + inclusive:
+        node.refuse(f"{name} {axis} is outside a tensor of rank {rank}")
+    return axis + rank if axis < 0 else axis

@@ -1,0 +1,108 @@
+"""Gradient rules: formulas of terms, registered by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node, Value
+from ...runtime.ir.op import Op, gradient
+from ..rules.expression import Term, given
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node of the graph that is differentiated, as formulas see it.
+
+    Attributes:
+        x, y: inputs and outputs; None where they are absent.
+        g: gradients of the outputs; None where nothing depends on one.
+        attributes: all of them, defaults filled in.
+    """
+
+    node: Node
+    build: Builder
+    x: list[Term | None]
+    y: list[Term | None]
+    g: list[Term | None]
+    attributes: dict[str, Any]
+
+    def input(self, index: int) -> Term:
+        """An input that must be there."""
+        term = self.x[index]
+        assert term is not None
+        return term
+
+    @property
+    def slope(self) -> Term:
+        """The gradient of the first output."""
+        assert self.g[0] is not None
+        return self.g[0]
+
+    def integers(self, items: Sequence[int] | int) -> Term:
+        """An i64 constant."""
+        return Term(self.build.constant(items), self.build)
+
+    def of(self, operator: str, inputs: Sequence[Term | None], **attributes: Any) -> Term:
+        """The first output of a new node."""
+        return Term(
+            self.build.add(operator, [None if item is None else item.value for item in inputs], given(attributes)),
+            self.build,
+        )
+
+    def output(self, index: int) -> Term:
+        """An output of the node, which gets it where it was not asked for."""
+        while len(self.node.outputs) <= index:
+            self.node.outputs.append(Value(""))
+        value = self.node.outputs[index]
+        if not value.name:
+            value.name = self.build.name("output")
+            value.producer = self.node
+            self.build.graph.values[value.name] = value
+        return Term(value, self.build)
+
+
+Formula = Callable[[Step], Sequence[Term | None]]
+"""Gradients of the inputs; missing ones at the end are None."""
+
+
+def differentiated(*operators: Op) -> Callable[[Formula], Formula]:
+    """Register a formula as the gradient of operators. It is asked only where the first output has a gradient, or `g`
+    says which have."""
+
+    def registered(formula: Formula) -> Formula:
+        def rule(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
+            def terms(values: Sequence[Value | None]) -> list[Term | None]:
+                return [None if value is None else Term(value, build) for value in values]
+
+            outputs: list[Value | None] = [value if value.name else None for value in node.outputs]
+            attributes = {**node.op.defaults, **node.attributes}
+            found = formula(Step(node, build, terms(node.inputs), terms(outputs), terms(gradients), attributes))
+            return [None if term is None else term.value for term in found]
+
+        gradient(*operators)(rule)
+        return formula
+
+    return registered
+
+
+def elementwise(table: dict[Op, Callable[..., Term]]) -> None:
+    """Register formulas of (x, y, g) and numeric attributes for operators of one input and one output."""
+    for operator, formula in table.items():
+
+        def rule(step: Step, formula: Callable[..., Term] = formula) -> list[Term | None]:
+            return [formula(step.input(0), step.y[0], step.slope, **step.attributes)]
+
+        differentiated(operator)(rule)
+
+
+def without_slope(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
+    """The rule of operators whose outputs do not change with small changes of their inputs."""
+    return []
+
+
+def without_gradient(*operators: Op) -> None:
+    """Register such operators."""
+    gradient(*operators)(without_slope)

@@ -1,0 +1,1 @@
+"""Foundations: errors, limits, units and other small modules that import nothing else of this package."""

@@ -1,0 +1,33 @@
+"""Formatting of sizes and counts for people."""
+
+from __future__ import annotations
+
+
+def human_size(nbytes: float) -> str:
+    """``2.05 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.2f} TiB"
+
+
+def human_count(number: int) -> str:
+    """``268 M``, ``8.03 B``: three digits and thousands, millions, billions or trillions; small numbers as they are."""
+    if number < 1000:
+        return str(number)
+    value, unit = float(number), ""
+    for following in ("K", "M", "B", "T"):
+        if round(value, 2) < 999.5:
+            break
+        value, unit = value / 1000, following
+    return (
+        f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"
+        if value >= 99.95 or value != int(value)
+        else f"{value:.0f} {unit}"
+    )
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """``1 file``, ``2 files``, ``1,200 entries``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,3 @@
+"""The version of candle-convert."""
+
+__version__ = "0.1.0"

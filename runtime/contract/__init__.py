@@ -1,0 +1,1 @@
+"""The contracts that plug-ins implement: Format, Architecture, QuantizationScheme, weight names and metadata."""

@@ -1,0 +1,397 @@
+"""Architectures: what a family of models is called, how each format names its hyper-parameters and weights, and the
+tasks it is used for.
+
+A family is one module anywhere below `models/` with a constant `ARCHITECTURES`. Rows say everything that formats
+disagree about. A `Task` builds one or several graphs, using our own names only, so that one definition serves every
+format and every stored type, and runs them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ..base.dataclass import dataclass
+from ..base.errors import FormatError
+from ..ir.graph import Graph
+from ..tensor.tensor import Tensor
+from .hyperparameter import SIZE, Kind, ParameterError, checked
+
+HF, GGUF, GRAPH = "hf", "gguf", "graph"
+"""The sets of names: Hugging Face's (config.json and module paths), llama.cpp's, and an architecture's own, which
+exported graphs have."""
+STATED = {HF: "config.json", GGUF: "the metadata of the GGUF file", GRAPH: "config.json"}
+"""Where files of these names say their hyper-parameters."""
+REQUIRED = object()
+
+
+class Config:
+    """Hyper-parameters by the names of an architecture's rows, as attributes."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self.values:
+            raise AttributeError(name)
+        return self.values[name]
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+
+class Row(Protocol):
+    """A row of hyper-parameters."""
+
+    @property
+    def name(self) -> str: ...
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
+        """The value that `source` says: a config.json, or GGUF keys without the architecture's prefix. KeyError where
+        it has to and does not."""
+        ...
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        """What a file of these names says of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Key:
+    """One hyper-parameter.
+
+    Attributes:
+        name: ours.
+        hf, gguf: its keys, the first of several being the one that is written; none where such files do not have it. A
+            GGUF key stands without ``ARCH.``. A dot in an `hf` key goes into a nested object.
+        default: a value, or a function of the parameters of the rows above; where it is left out every file needs the
+            key.
+        kind: which values are accepted; defaults that are computed are checked too.
+        null: what a key that is there and null means, where that is not the default.
+        most: parameters that this one may not exceed, which is checked when the shapes of the weights agree with the
+            configuration: for parameters that size something and occur in no shape.
+    """
+
+    name: str
+    hf: str | tuple[str, ...] = ()
+    gguf: str | tuple[str, ...] = ()
+    default: Any = REQUIRED
+    kind: Kind = SIZE
+    null: Any = REQUIRED
+    most: tuple[str, ...] = ()
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
+        for key in self.keys(names):
+            value = dig(source, key) if names == HF else source.get(key)
+            if value is not None:
+                return checked(key, value, self.kind)
+        if self.null is not REQUIRED and any(key in source for key in self.keys(names)):
+            return self.null
+        if self.default is REQUIRED:
+            raise KeyError(" or ".join(self.keys(names)) or self.name)
+        found = self.default(config) if callable(self.default) else self.default
+        return found if found is None else checked(self.name, found, self.kind)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        keys, value = self.keys(names), getattr(config, self.name)
+        return {keys[0]: value} if keys and value is not None else {}
+
+    def keys(self, names: str) -> tuple[str, ...]:
+        """The keys in files of these names."""
+        keys = self.hf if names == HF else self.gguf
+        return (keys,) if isinstance(keys, str) else keys
+
+
+def sizes(shape: Sequence[str | int], config: Config) -> tuple[int, ...]:
+    """A shape whose lengths are integers, or products of parameters and integers: ``"heads*head_dim"``,
+    ``"2*inner"``."""
+    return tuple(
+        length if isinstance(length, int) else math.prod(_factor(name, config) for name in length.split("*"))
+        for length in shape
+    )
+
+
+def _factor(name: str, config: Config) -> int:
+    return int(name) if name.isdigit() else int(getattr(config, name))
+
+
+def dig(source: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path of nested objects, None if it does not exist."""
+    value: Any = source
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+class Layout(Protocol):
+    """How the tensors of a file and our one tensor are the same values.
+
+    Attributes:
+        computed: whether values pass through arithmetic and may be rounded; other layouts only move them.
+    """
+
+    @property
+    def computed(self) -> bool: ...
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        """Ours, from the file's; nothing is read before the result is."""
+        ...
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        """The `count` tensors of the file, from ours."""
+        ...
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """One tensor of the file, from the pieces that several rows give it."""
+        ...
+
+
+class Moved:
+    """What layouts have in common that only move values."""
+
+    @property
+    def computed(self) -> bool:
+        return False
+
+
+class Whole(Moved):
+    """What layouts have in common that never share a tensor with another row."""
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        raise TypeError("two rows have the same tensor")
+
+
+class Same(Whole):
+    """One tensor, as it is."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return parts[0]
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+
+SAME = Same()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The tensors of a file that make a weight, and how they make it.
+
+    Attributes:
+        names: ``{i}`` stands for the layer; a name with ``{e}`` is one for each expert.
+        layout: from and to ours.
+        experts: the parameter that says how many experts there are.
+    """
+
+    names: tuple[str, ...]
+    layout: Layout = SAME
+    experts: str = "experts"
+
+    def expanded(self, config: Config, layer: int) -> Iterator[str]:
+        """The names in full, one by one: how many experts there are has not been compared with the weights yet."""
+        for name in self.names:
+            numbered = name.replace("{i}", str(layer))
+            for expert in range(getattr(config, self.experts)) if "{e}" in name else (0,):
+                yield numbered.replace("{e}", str(expert))
+
+
+Ways = str | Stored | tuple[str | Stored, ...]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One weight, or one of each layer: ``{i}`` stands for the layer.
+
+    Attributes:
+        name: ours.
+        hf, gguf: name in files of either kind; several where different files use different ones, the first being
+            written; none where such files do not have it.
+        shape: lengths as texts of parameters (``"heads*head_dim"``) or numbers; None where it is not checked.
+        optional: whether a model may lack it.
+        when: whether layer `i` of a model has it.
+        made: computes it, from the configuration, where the other kind of file has it and this kind does not.
+        layers: the parameter that says how many layers there are.
+        factor: what Hugging Face's files have of layer `i`, times this, is ours.
+    """
+
+    name: str
+    hf: Ways = ()
+    gguf: Ways = ()
+    shape: tuple[str | int, ...] | None = None
+    optional: bool = False
+    when: Callable[[Config, int], bool] | None = None
+    made: Callable[[Config], Tensor | None] | None = None
+    layers: str = "layers"
+    factor: Callable[[Config, int], float] | None = None
+
+    def stored(self, names: str) -> tuple[Stored, ...]:
+        """The ways in which files of these names store it."""
+        ways = {HF: self.hf, GGUF: self.gguf, GRAPH: self.name}[names]
+        several = ways if isinstance(ways, tuple) else (ways,)
+        return tuple(way if isinstance(way, Stored) else Stored((way,)) for way in several)
+
+
+class GraphBuilder(Protocol):
+    """A function that builds one graph of a model."""
+
+    def __call__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+        """Add the inputs, nodes and outputs.
+
+        Args:
+            graph: empty; weights that its nodes use are added to it, as they are stored.
+            weights: of the model, by our names.
+            fixed: whether KV caches have a fixed capacity, which runs fastest, or grow, as in exported graphs.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How and where the graphs of a model run.
+
+    Attributes:
+        threads: threads of one run, all cores if None.
+        activations, device, device_memory, gpu_layers: as of `Session`.
+        config: hyper-parameters, None for graphs that were read from a file of nodes.
+        tokenizer: reads the model's tokenizer when it is needed.
+    """
+
+    threads: int | None = None
+    activations: str | None = None
+    device: str = "cpu"
+    device_memory: int | None = None
+    gpu_layers: int | str | None = None
+    config: Config | None = None
+    tokenizer: Callable[[], Any] | None = None
+
+
+MODEL = "model"
+"""Name of the graph of a task that has only one."""
+TEXT_GENERATION, TEXT_CLASSIFICATION, FEATURE_EXTRACTION = (
+    "text-generation",
+    "text-classification",
+    "feature-extraction",
+)
+"""Names of tasks, as Hugging Face's pipelines have them."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A use of a model: the graphs that compute it, and what runs them.
+
+    Attributes:
+        name: Hugging Face's name of the pipeline, such as ``text-generation``.
+        graphs: what builds each graph, by name: `MODEL` alone, or such as ``encoder`` and ``decoder``.
+        run: makes the object that `candle_convert.models.load` returns from the graphs, by the same names.
+        weights: rows of weights that only this task needs.
+        unneeded: prefixes of our names of weights that files of models for this task may lack.
+        aliases: other names of the task.
+    """
+
+    name: str
+    graphs: Mapping[str, GraphBuilder]
+    run: Callable[[Mapping[str, Graph], RunOptions], Any]
+    weights: tuple[Weight, ...] = ()
+    unneeded: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A family of models, or the part of one that shares all rows.
+
+    Attributes:
+        name: ours.
+        title: what it is called.
+        model_types: values of config.json's `model_type`.
+        gguf: values of ``general.architecture``, the first one being written.
+        keys, weights: rows, in the order in which they are read and written.
+        tasks: what the models are used for; the first one where neither a file nor the user says.
+        accepts: looks further into a config.json where several architectures share a `model_type`.
+        implied: what weights and metadata say where nothing names an architecture: whose names they have, and the
+            configuration in the keys of such files. It gets what config.json says, and what was read; None where this
+            is another architecture's.
+        settle: completes a configuration by what the bound weights say, or the weights.
+        prefixes: what names of Hugging Face's weights may have in front, or lack.
+        ignored: patterns of tensors in files that carry nothing of the model, such as masks; ``{layers}`` stands for
+            the number of layers, and so for the layer behind the last one, which guesses the token after the next.
+        wide: whether activations of trained models exceed the range of f16, so that a graph computes in f32 where f16
+            is asked for.
+    """
+
+    name: str
+    title: str
+    model_types: tuple[str, ...]
+    gguf: tuple[str, ...]
+    keys: tuple[Row, ...]
+    weights: tuple[Weight, ...]
+    tasks: tuple[Task, ...]
+    accepts: Callable[[Mapping[str, Any]], bool] | None = None
+    implied: Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None] | None = None
+    settle: Callable[[Config, dict[str, Tensor]], None] | None = None
+    prefixes: tuple[str, ...] = ("model.", "transformer.")
+    ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
+    wide: bool = False
+
+    def task(self, name: str | None = None) -> Task:
+        """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""
+        for task in self.tasks:
+            if name is None or name == task.name or name in task.aliases:
+                return task
+        raise KeyError(name)
+
+    def config(self, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
+        """The hyper-parameters that a file gives; all that are missing are named."""
+        config = Config({"names": names, "path": path})
+        missing = []
+        for row in self.keys:
+            try:
+                config.values[row.name] = row.read(names, source, config)
+            except KeyError as error:
+                missing.append(str(error.args[0]))
+            except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
+                if missing:
+                    break
+                key = error.key if isinstance(error, ParameterError) else row.name
+                why = f"invalid parameter {key} of a {self.name} model: {error}"
+                raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}") from error
+        if missing:
+            raise FormatError(
+                "E-ARCH-KEYS",
+                path,
+                f"a {self.name} model needs {', '.join(missing)}",
+                hint="Is its configuration whole?",
+            )
+        return config
+
+
+def slots(architecture: Architecture, config: Config) -> Iterator[tuple[Weight, int, str]]:
+    """Each weight that a model can have, as its row, its layer and our name: in the order of the rows, layer after
+    layer."""
+    task = architecture.task(config.values.get("task"))
+    every = [
+        replace(row, optional=True) if row.name.startswith(task.unneeded) else row
+        for row in (*architecture.weights, *task.weights)
+    ]
+    for layered, rows in itertools.groupby(every, lambda row: row.layers if "{i}" in row.name else None):
+        group = list(rows)
+        for i in range(getattr(config, layered)) if layered else (0,):
+            yield from (
+                (row, i, row.name.replace("{i}", str(i))) for row in group if row.when is None or row.when(config, i)
+            )
+
+
+def parameters(rows: Sequence[Row], names: str, config: Config) -> dict[str, Any]:
+    """What a file of these names says of a configuration."""
+    said: dict[str, Any] = {}
+    for row in rows:
+        for key, value in row.write(names, config).items():
+            *around, last = key.split(".") if names == HF else (key,)
+            place = said
+            for step in around:
+                place = place.setdefault(step, {})
+            place[last] = value
+    return said

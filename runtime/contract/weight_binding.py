@@ -1,0 +1,323 @@
+"""Weight binding: maps weight names of a file to an architecture's names and back, without reading data."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from ..base.dataclass import dataclass
+from ..base.errors import FormatError, UnsupportedError
+from ..base.units import counted
+from ..plugin import discovery
+from ..tensor.scaled import scaled
+from ..tensor.tensor import Tensor
+from .architecture import GGUF, HF, STATED, Architecture, Config, Key, Layout, Stored, Weight, parameters, sizes, slots
+from .hyperparameter import Said, shown
+
+NUMBER = re.compile(r"\d+")
+MAX_NAME = 100
+"""Characters of a name that is compared with those that are known."""
+MAX_LISTED = 12
+"""Entries of a list of names in a message; the rest is counted."""
+
+
+@functools.cache
+def architectures() -> tuple[Architecture, ...]:
+    """Every architecture of every family."""
+    return tuple(architecture for family in discovery.ARCHITECTURES.all() for architecture in family)
+
+
+def _likely(kind: str) -> Iterator[Architecture]:
+    """Every architecture, those whose families mention a kind before others, whose modules are only loaded where these
+    are not the one."""
+    for name in discovery.ARCHITECTURES.mentioning(kind):
+        yield from discovery.ARCHITECTURES.load(name)
+    yield from architectures()
+
+
+def recognise(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:
+    """The architecture that a config.json or GGUF metadata name. UnsupportedError, with the nearest known, where there
+    is none."""
+    source = Said(source)
+    kind = source.get("model_type") if names == HF else source.get("general.architecture")
+    for architecture in _likely(str(kind)) if isinstance(kind, str) else ():
+        known = architecture.model_types if names == HF else architecture.gguf
+        if kind in known and (architecture.accepts is None or architecture.accepts(source)):
+            return architecture
+    everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})
+    near = difflib.get_close_matches(str(kind)[:MAX_NAME], everything, 3, 0.5)
+    hint = f"The nearest known: {', '.join(near)}" if near else "candle-convert models list shows what is known"
+    raise UnsupportedError("E-ARCH", path, f"unknown architecture {shown(kind)}", hint=hint)
+
+
+def configured(architecture: Architecture, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
+    """The configuration that a config.json or GGUF metadata give."""
+    prefix = f"{source['general.architecture']}." if names == GGUF else ""
+    return architecture.config(names, Said(source, prefix), path)
+
+
+@dataclass
+class Gathered:
+    """What of a model's weights a file has.
+
+    Attributes:
+        weights: by the architecture's names.
+        stored: by the same names, how the file stores each, and what it calls the tensors; computed weights are not in
+            it.
+        made: names of weights that are computed from the configuration.
+        missing: what the file would call the weights that it lacks.
+        extra: tensors that are of no weight and not `ignored`.
+        wrong: tensors whose shape their layout refuses, by our name, with the reason.
+    """
+
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    stored: dict[str, tuple[Stored, list[str]]] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+
+def gather(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str) -> Gathered:
+    """The weights of a file by the architecture's names, as far as they are there; `make` adds computed ones."""
+    found, used = Gathered(), set()
+    for row, layer, ours in slots(architecture, config):
+        way, present = next(_found(row, architecture, config, weights, names, layer), (None, []))
+        if way is not None:
+            used.update(present)
+            found.stored[ours] = way, present
+            parts = [weights[name] for name in present]
+            try:
+                _check_elements(parts)
+                found.weights[ours] = _times(row, way.layout.join(parts, config), config, names, layer, 1)
+            except ValueError as error:
+                found.wrong[ours] = f"{present[0]}: {error}"
+        elif not row.optional:
+            ways = row.stored(names)
+            found.missing.append(next(ways[0].expanded(config, layer), ways[0].names[0]) if ways else ours)
+    unused = ignored(architecture, config, weights)
+    found.extra = [name for name in weights if name not in used and name not in unused]
+    complete(architecture, config, found.weights)
+    return found
+
+
+def complete(architecture: Architecture, config: Config, bound: Mapping[str, Tensor]) -> None:
+    """Take parameters that a configuration leaves open (None) from the shape of the first weight that has them."""
+    for row, _, name in slots(architecture, config):
+        for which, length in zip(row.shape or (), bound[name].shape if name in bound else (), strict=False):
+            if isinstance(which, str) and "*" not in which and config.values.get(which) is None:
+                config.values[which] = length
+
+
+def bind(
+    architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None = None
+) -> dict[str, Tensor]:
+    """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once.
+
+    Nothing is made whose size a parameter says before that parameter agrees with the shapes of the weights.
+    """
+    check_layers(architecture, config, weights, names, path)
+    found = gather(architecture, config, weights, names)
+    missing, extra = found.missing, found.extra
+    unknown = f"{counted(len(extra), 'weight')} not of a {architecture.name} model: {listed(extra)}"
+    if missing:
+        why = (
+            f"missing {counted(len(missing), 'weight')} of a {architecture.name} model: "
+            f"{listed(missing)}{f'; and {unknown}' if extra else ''}"
+        )
+        raise FormatError(
+            "E-ARCH-MISSING", path, why, hint="Are all shards there, and is the configuration this model's?"
+        )
+    if extra:
+        raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")
+    make(architecture, config, found, names, path)
+    if architecture.settle is not None:
+        architecture.settle(config, found.weights)
+    return found.weights
+
+
+def check_layers(
+    architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None
+) -> None:
+    """FormatError for more layers than a file has weights of; called before anything is done for each layer."""
+    for parameter in sorted({row.layers for row in architecture.weights if "{i}" in row.name}):
+        ways = (way for row in architecture.weights if row.layers == parameter for way in row.stored(names))
+        stems = {name.partition("{i}")[0] for way in ways for name in way.names if "{i}" in name}
+        others = {
+            each
+            for stem in stems
+            for prefix in architecture.prefixes
+            for each in (prefix + stem, stem.removeprefix(prefix))
+        }
+        layer = re.compile(f"(?:{'|'.join(map(re.escape, sorted(stems | others)))})([0-9]{{1,9}})\\b")
+        there = {int(match[1]) for name in weights if (match := layer.match(name)) is not None}
+        count = getattr(config, parameter)
+        if there and count > max(there) + 1:
+            why = f"the configuration says {count:,} layers, the file has weights of {len(there):,}"
+            hint = "Are all shards there, and is the configuration this model's?"
+            raise FormatError("E-ARCH-MISSING", path, why, hint=hint)
+
+
+def _check_elements(parts: Sequence[Tensor]) -> None:
+    """ValueError for tensors without axes or elements, which no weight of a model is."""
+    for part in parts:
+        if not part.shape or 0 in part.shape:
+            raise ValueError(f"a tensor of the shape {list(part.shape)} is not a weight")
+
+
+def make(architecture: Architecture, config: Config, found: Gathered, names: str, path: str | None = None) -> None:
+    """Add the weights that the configuration implies and the file does not hold, once the parameters that size them are
+    checked.
+
+    Raises:
+        FormatError: a weight does not have the shape that the parameters give, or a parameter exceeds its bound.
+    """
+    _check_shapes(architecture, config, found, path)
+    _check_bounds(architecture, config, names, path)
+    for row in architecture.weights:
+        tensor = row.made(config) if row.made is not None and row.name not in found.weights else None
+        if tensor is not None:
+            found.weights[row.name] = tensor
+            found.made.add(row.name)
+    if found.made:
+        _check_shapes(architecture, config, found, path)
+
+
+def _check_bounds(architecture: Architecture, config: Config, names: str, path: str | None) -> None:
+    """FormatError for a parameter that exceeds one that it is a part of."""
+    rows = {row.name: row for row in architecture.keys if isinstance(row, Key)}
+    for row in rows.values():
+        value = getattr(config, row.name)
+        for other in row.most if value is not None else ():
+            most = getattr(config, other)
+            if most is not None and value > most:
+                key = next(iter(row.keys(names)), row.name)
+                limit = next(iter(rows[other].keys(names)), other) if other in rows else other
+                what = f"invalid parameter {key} of a {architecture.name} model"
+                why = f"{what}: {shown(value)} is more than {limit}, which is {shown(most)}"
+                raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}")
+
+
+def ignored(architecture: Architecture, config: Config, names: Iterable[str]) -> set[str]:
+    """The names among those of a file's tensors that an architecture has no use for."""
+    patterns = [pattern.replace("{layers}", str(config.values.get("layers"))) for pattern in architecture.ignored]
+    return {name for name in names if any(re.search(pattern, name) for pattern in patterns)}
+
+
+def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:
+    """The weights under the names of files of the other kind, in the order of the rows; those that such files do not
+    have are left out."""
+    found: dict[str, list[Tensor]] = {}
+    layouts: dict[str, Layout] = {}
+    for row, layer, ours in slots(architecture, config):
+        ways = row.stored(names)
+        if ways and ours in bound:
+            stored = list(ways[0].expanded(config, layer))
+            tensors = apart(row, layer, bound[ours], config, names, ways[0], len(stored))
+            for name, tensor in zip(stored, tensors, strict=True):
+                found.setdefault(name, []).append(tensor)
+                layouts[name] = ways[0].layout
+    return {name: pieces[0] if len(pieces) == 1 else layouts[name].together(pieces) for name, pieces in found.items()}
+
+
+def apart(row: Weight, layer: int, whole: Tensor, config: Config, names: str, way: Stored, count: int) -> list[Tensor]:
+    """The `count` tensors that a file of these names has for a weight, where it stores it in that way."""
+    return way.layout.split(_times(row, whole, config, names, layer, -1), config, count)
+
+
+def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
+    """The configuration as the keys of a config.json, or of GGUF metadata. UnsupportedError where GGUF has no such
+    models."""
+    if names == GGUF and not architecture.gguf:
+        raise UnsupportedError(
+            "E-ARCH-NAMES", None, f"GGUF files have no {architecture.title} models", hint="Write safetensors or ONNX"
+        )
+    said = parameters(architecture.keys, names, config)
+    return said if names == HF else {f"{architecture.gguf[0]}.{key}": value for key, value in said.items()}
+
+
+def _times(row: Weight, tensor: Tensor, config: Config, names: str, layer: int, power: int) -> Tensor:
+    """A weight from Hugging Face's files (`power` 1), or for them (-1), by its row's factor."""
+    return tensor if row.factor is None or names != HF else scaled(tensor, row.factor(config, layer) ** power)
+
+
+def _found(
+    row: Weight, architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, layer: int
+) -> Iterator[tuple[Stored, list[str]]]:
+    for way in row.stored(names):
+        present = []
+        for name in way.expanded(config, layer):
+            spelling = _spelled(name, architecture, weights)
+            if spelling is None:
+                break
+            present.append(spelling)
+        else:
+            if present:
+                yield way, present
+
+
+def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor]) -> str | None:
+    others = (
+        name.removeprefix(prefix) if name.startswith(prefix) else prefix + name for prefix in architecture.prefixes
+    )
+    return next((spelling for spelling in (name, *others) if spelling in weights), None)
+
+
+def _check_shapes(architecture: Architecture, config: Config, found: Gathered, path: str | None) -> None:
+    """Compare shapes with the configuration."""
+    wrong = list(found.wrong.values())
+    for row, _, name in slots(architecture, config):
+        if row.shape is None or name not in found.weights:
+            continue
+        shape, expected = found.weights[name].shape, sizes(row.shape, config)
+        if shape != expected:
+            origin = found.stored[name][1][0] if name in found.stored else name
+            wrong.append(f"{origin} is {list(shape)}, not {list(expected)}")
+    if wrong:
+        hint = "Is the configuration this model's?"
+        raise FormatError(
+            "E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {listed(wrong, '; ')}", hint=hint
+        )
+
+
+def listed(names: Sequence[str], between: str = ", ") -> str:
+    """Names in one text; those that only a number in their first word tells apart are one, ``layers.{0-3,5}.weight``.
+
+    Of many the first `MAX_LISTED` are listed.
+    """
+    groups: dict[str, list[list[int]]] = {}
+    for name in names:
+        first, *rest = name.split(" ", 1)
+        numbers = [int(number) for number in NUMBER.findall(first)]
+        groups.setdefault(" ".join([NUMBER.sub("{}", first), *rest]), []).append(numbers)
+    found = [text for stem, numbers in groups.items() for text in _folded(stem, numbers)]
+    rest = [f"... ({len(found) - MAX_LISTED:,} more)"] if len(found) > MAX_LISTED else []
+    return between.join([*found[:MAX_LISTED], *rest])
+
+
+def _folded(stem: str, numbers: list[list[int]]) -> list[str]:
+    """Names of one stem, its ``{}`` being filled: as one where they differ in one number, else one by one."""
+    columns = [sorted(set(column)) for column in zip(*numbers, strict=True)]
+    if sum(len(column) > 1 for column in columns) > 1:
+        return [_filled(stem, [str(number) for number in row]) for row in numbers]
+    return [_filled(stem, [str(column[0]) if len(column) == 1 else f"{{{_ranges(column)}}}" for column in columns])]
+
+
+def _filled(stem: str, texts: Sequence[str]) -> str:
+    first, *pieces = stem.split("{}", len(texts))
+    return first + "".join(text + piece for text, piece in zip(texts, pieces, strict=True))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, such as ``0-3,5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

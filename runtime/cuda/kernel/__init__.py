@@ -1,0 +1,1 @@
+"""CUDA kernel templates: elementwise, reductions, scatter, scan, sort and compaction."""

@@ -1,0 +1,1 @@
+"""CUDA matrix products and convolutions: tiles of our own, cuBLASLt and cuDNN."""

@@ -1,0 +1,1 @@
+"""Device memory: arrays, the memory pool, transfers and DLPack."""

@@ -1,0 +1,1 @@
+"""Planning for CUDA: nodes become launches, transfers and host steps."""

@@ -1,0 +1,279 @@
+"""CUDA kernel API: registration of device planners by operator, and the reasons why other operators run on the CPU.
+
+    @cuda(transpose)
+    def transpose_on_device(step: Step) -> Planned: ...  # launches, a view, or why this node runs on the CPU
+
+    on_cpu("strings are Python objects", string_split, string_concat)
+
+A planner is called for each node of its operators, with the shapes at hand.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ...base.dataclass import dataclass
+from ...ir import registry
+from ...plan.kernel_api import Allocation, Buffer, View
+from ...tensor.weight_array import as_array
+from ..element.element import is_supported
+from ..element.sub_byte import PackedBuffer
+from ..kernel.elementwise import Chain
+from ..kernel.kernel import Launch
+from ..memory.dynamic_length import Sized
+
+if TYPE_CHECKING:
+    from ...ir.builder import Builder
+    from ...ir.graph import Node, Value
+    from ...ir.op import Op
+
+
+@dataclass(eq=False)
+class Step:
+    """A node while its device planner runs.
+
+    Attributes:
+        inputs: buffers, None for an optional input that is absent.
+        attributes: all of them, defaults filled in.
+        results: dtype and shape of each output, None for one that nobody uses; the shape is empty where data decides on
+            it.
+        cache: what has been made of constants, kept for all plans of a session.
+        device: number of the one that it is planned for.
+        sized: outputs whose shapes data decides on.
+        fresh: what every run fills with random bits.
+        flags: bytes that kernels set when data is not what the operator allows, and what to say then.
+        spare: whether an output may take the place of an input.
+    """
+
+    node: Node
+    inputs: list[Buffer | None]
+    attributes: dict[str, Any]
+    results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
+    cache: dict[Any, np.ndarray]
+    device: int = 0
+    outputs: dict[int, Buffer] = field(default_factory=dict)
+    sized: dict[int, Sized] = field(default_factory=dict)
+    fresh: list[Buffer] = field(default_factory=list)
+    spare: Callable[[Buffer], bool] = lambda buffer: False
+    flags: list[tuple[Buffer, str]] = field(default_factory=list)
+
+    def input(self, index: int) -> Buffer:
+        """A required input."""
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    def given(self, index: int) -> Buffer | None:
+        """An optional input, None if it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def output(self, index: int = 0) -> Buffer:
+        """The buffer of a used output."""
+        if index not in self.outputs:
+            result = self.results[index]
+            assert result is not None
+            self.outputs[index] = self.temporary(*result)
+        return self.outputs[index]
+
+    def wanted(self, index: int) -> bool:
+        """Whether output `index` is used."""
+        return index < len(self.results) and self.results[index] is not None
+
+    def temporary(self, dtype: np.dtype[Any] | type, shape: Sequence[int]) -> Buffer:
+        """A scratch buffer for the launches of this step."""
+        kind = np.dtype(dtype)
+        return Buffer(kind, tuple(shape), Allocation(math.prod(shape) * kind.itemsize))
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """The value of a constant input, None for other inputs."""
+        buffer = self.given(index)
+        if buffer is None or buffer.allocation.constant is None:
+            return None
+        if isinstance(buffer, PackedBuffer):
+            return np.asarray(as_array(buffer.host()))
+        whole = buffer.allocation.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
+        return whole.view(buffer.dtype).reshape(buffer.shape)
+
+    def held(self, array: np.ndarray) -> Buffer:
+        """A constant buffer with the array's elements."""
+        plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
+        return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
+
+    def drawn(self, count: int) -> Buffer:
+        """Random int64 bits, new in every run."""
+        made = self.temporary(np.int64, (count,))
+        self.fresh.append(made)
+        return made
+
+    def flag(self, why: str) -> Buffer:
+        """A byte that kernels set to 1 for data that the operator does not allow; `why` is the error message."""
+        made = self.temporary(np.uint8, (1,))
+        self.flags.append((made, why))
+        return made
+
+
+Planned: TypeAlias = "Launch | Chain | View | list[Launch | Chain] | str"
+"""What computes a node in order, a view, or why it runs on the CPU."""
+Planner = Callable[[Step], Planned]
+Decomposition = Callable[["Node", "Builder"], None]
+
+
+@dataclass(frozen=True)
+class ControlFlow:
+    """An operator that the host runs on device tensors: it forwards them, gathers them, or passes them to subgraphs.
+
+    Attributes:
+        looks: the inputs that it looks into, which are brought to the host.
+        compute: what runs it, with a keyword `call`; the operator's own where None.
+    """
+
+    looks: tuple[int, ...] = ()
+    compute: Callable[..., Any] | None = None
+
+
+SPECIALIZED_INPUTS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            "Reshape",
+            "Expand",
+            "Tile",
+            "Split",
+            "Squeeze",
+            "Unsqueeze",
+            "TopK",
+            "CumSum",
+            "CumProd",
+            "CenterCropPad",
+            "Upsample",
+        ),
+        (1,),
+    ),
+    **{
+        f"Reduce{name}": (1,)
+        for name in ("Sum", "Mean", "Prod", "Max", "Min", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
+    },
+    **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow", "ConstantOfShape"), (0,)),
+    "Slice": (1, 2, 3, 4),
+    "Pad": (1, 3),
+    "Resize": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "OneHot": (1,),
+    "Col2Im": (1, 2),
+    "DFT": (1, 2),
+    "STFT": (1, 2, 3),
+    "Dropout": (1, 2),
+    "AffineGrid": (1,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "MaxUnpool": (2,),
+    "com.microsoft.GroupQueryAttention": (6,),
+    "com.microsoft.MatMulNBits": (4,),
+}
+"""Inputs that select the computation of a node (by domain, if not the standard's, and name): a plan is specialized
+to their values."""
+MAX_SPECIALIZED_ELEMENTS = 4096
+
+
+def specialized_inputs(node: Node) -> list[Value]:
+    """The inputs of a node that a plan is specialized to."""
+    places = SPECIALIZED_INPUTS.get(f"{node.op.domain}.{node.op.name}" if node.op.domain else node.op.name, ())
+    return [value for place in places if place < len(node.inputs) and (value := node.inputs[place]) is not None]
+
+
+PLANNERS: dict[Op, Planner] = {}
+DECOMPOSITIONS: dict[Op, Decomposition] = {}
+CPU_REASONS: dict[Op, str] = {}
+CONTROL_FLOW: dict[Op, ControlFlow] = {}
+_by_element: list[Planner] = []
+SIZED: set[Op] = set()
+"""Operators whose planners return outputs of data-dependent length."""
+
+
+def cuda(*found: Op, sized: bool = False) -> Callable[[Planner], Planner]:
+    """Register the device planner of operators; a `sized` one returns all outputs of unknown shapes as `Step.sized`."""
+
+    def registered(planner: Planner) -> Planner:
+        PLANNERS.update(dict.fromkeys(found, planner))
+        SIZED.update(found if sized else ())
+        return planner
+
+    return registered
+
+
+def cuda_by_element(planner: Planner) -> Planner:
+    """Register the device planner of operators with a scalar function and no planner of their own."""
+    _by_element[:] = [planner]
+    return planner
+
+
+def control_flow(*found: Op, looks: tuple[int, ...] = (), compute: Callable[..., Any] | None = None) -> None:
+    """Register operators that run as `ControlFlow` describes."""
+    CONTROL_FLOW.update(dict.fromkeys(found, ControlFlow(looks, compute)))
+
+
+class StaysOnCpu(Exception):
+    """Raised by a `decomposed` rule for a node that must run on the CPU; the message is the reason."""
+
+
+def decomposed(*found: Op) -> Callable[[Decomposition], Decomposition]:
+    """Register a decomposition into operators with device planners. All shapes are known when it runs; it may raise
+    `StaysOnCpu`."""
+
+    def registered(formula: Decomposition) -> Decomposition:
+        DECOMPOSITIONS.update(dict.fromkeys(found, formula))
+        return formula
+
+    return registered
+
+
+def on_cpu(why: str, *found: Op) -> None:
+    """Register the reason why operators run on the CPU."""
+    CPU_REASONS.update(dict.fromkeys(found, why))
+
+
+def operators_of(*modules: ModuleType) -> list[Op]:
+    """The operators that modules define."""
+    from ...ir.op import Op
+
+    return [item for module in modules for item in vars(module).values() if isinstance(item, Op)]
+
+
+@functools.cache
+def load_kernels() -> None:
+    """Import the modules of ``ops`` that register device planners."""
+    registry.load(registry.registering(cuda, cuda_by_element, control_flow, decomposed, on_cpu))
+
+
+def planner_of(operator: Op) -> Planner | None:
+    """The device planner of an operator, None without one."""
+    load_kernels()
+    return PLANNERS.get(operator) or (_by_element[0] if operator.scalar is not None and _by_element else None)
+
+
+def cpu_reason(operator: Op) -> str | None:
+    """The reason why an operator runs on the CPU, None if it runs on the device."""
+    if planner_of(operator) is not None or operator in CONTROL_FLOW or decomposition_of(operator) is not None:
+        return None
+    return CPU_REASONS.get(operator, "it has no CUDA path")
+
+
+def decomposition_of(operator: Op) -> Decomposition | None:
+    """The decomposition of an operator, None without one."""
+    return DECOMPOSITIONS.get(operator, operator.lower)
+
+
+def plan_node(step: Step) -> Planned:
+    """The launches or view of a node, or the reason why it runs on the CPU."""
+    unknown = [item.dtype for item in step.inputs if item is not None and not is_supported(item.dtype)]
+    unknown += [result[0] for result in step.results if result is not None and not is_supported(result[0])]
+    if unknown:
+        return f"kernels do not support {unknown[0]}"
+    planner = planner_of(step.node.op)
+    assert planner is not None
+    return planner(step)

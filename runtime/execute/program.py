@@ -1,0 +1,120 @@
+"""Program: a region with plans cached by input signature; concurrent runs have separate workspaces."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..base.gc_pause import unsearched
+from ..base.limits import current
+from ..plan.bytecode import encoded
+from ..plan.input_signature import Signatures
+from ..plan.layout import check, laid_out
+from ..plan.plan import Plan
+from ..plan.planner import Planner
+from ..region.region import HostWeight, Region
+from .compile_ahead import prepare
+from .run_options import RunOptions
+from .runner import Bailout, Runner
+from .shape_warmup import ShapeWarmup
+
+MAX_PLANS = 32
+"""Plans cached for the most recent input signatures."""
+RECENT, MAX_IDLE_NBYTES = 2, 16 << 20
+"""Plans that keep their workspaces, and bytes of workspaces that all older plans may keep together."""
+
+
+class Program:
+    """Runs a region.
+
+    Args:
+        specialized: whether to make one plan per value of inputs that control flow depends on.
+
+    Attributes:
+        warmup: compiles kernels of expected shapes with those of the first run.
+    """
+
+    def __init__(self, region: Region[HostWeight], specialized: bool = False) -> None:
+        self.region = region
+        self.inputs = region.inputs
+        self._signatures = Signatures(region, specialized)
+        self.warmup = ShapeWarmup(region, self._signatures)
+        self._plans: OrderedDict[Any, Runner] = OrderedDict()
+        self._newest: Runner | None = None
+        self._last: tuple[Any, ...] = ()
+        self._lock = threading.Lock()
+
+    def run(self, feeds: Sequence[Any], run: RunOptions) -> list[Any]:
+        """Outputs for arrays (or lists, maps, None) in the order of `inputs`."""
+        last, kinds = self._last, [(feed.dtype, feed.shape) if type(feed) is np.ndarray else None for feed in feeds]
+        if last and last[0] == kinds and last[1:3] == (run.native, run.taps) and not current().chosen:
+            return self._run(last[3], feeds, run)
+        runner = self.prepare(feeds, run)
+        if not self._signatures.specialized and None not in kinds:
+            self._last = (kinds, run.native, run.taps, runner)
+        return self._run(runner, feeds, run)
+
+    @unsearched
+    def prepare(self, feeds: Sequence[Any], run: RunOptions) -> Runner:
+        """The runner of the plan for the signature of `feeds`; plans and compiles if needed."""
+        key = (self._signatures.of(feeds), run.taps, run.native)
+        runner = self._plans.get(key)
+        if runner is None:
+            runner = Runner(self._planned(key[0], feeds, run), self.region.packed, Program)
+            self.warmup.note()
+        elif current().chosen:
+            check(runner.plan, run.threads)
+        return runner if runner is self._newest else self._used(key, runner)
+
+    def _planned(self, signatures: Sequence[Any], feeds: Sequence[Any], run: RunOptions) -> Plan:
+        """A plan; its kernels and those of expected shapes are compiled."""
+        planner = Planner(self.region, signatures, run.threads, run.native, run.taps)
+        planner.run()
+        layout = laid_out(planner)
+        if layout.kernels:
+            from .interpreter import help_team, walk
+
+            prepare([*layout.kernels, walk, help_team], functools.partial(self.warmup.kernels, feeds, run))
+        return encoded(layout)
+
+    def _used(self, key: Any, runner: Runner) -> Runner:
+        """Mark a plan as most recently used; returns the cached one if another thread has made the same plan."""
+        with self._lock:
+            self._newest = runner = self._plans.setdefault(key, runner)
+            self._plans.move_to_end(key)
+            while len(self._plans) > MAX_PLANS:
+                self._plans.popitem(last=False)
+            allowance = MAX_IDLE_NBYTES
+            for older in itertools.islice(reversed(self._plans.values()), RECENT, None):
+                allowance -= older.idle
+                if allowance < 0:
+                    older.release()
+        return runner
+
+    def prepare_others(self, feeds: Sequence[Any], run: RunOptions) -> None:
+        """Compile kernels of expected shapes."""
+        prepare((), functools.partial(self.warmup.kernels, feeds, run))
+        self.warmup.note()
+
+    def _run(self, runner: Runner, feeds: Sequence[Any], run: RunOptions) -> list[Any]:
+        try:
+            return runner.run(feeds, run)
+        except Bailout:
+            return self.run(feeds, replace(run, native=False))
+
+    @property
+    def runners(self) -> list[Runner]:
+        """The runners of all cached plans."""
+        return list(self._plans.values())
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans that are cached."""
+        return [runner.plan for runner in self._plans.values()]

@@ -1,0 +1,100 @@
+"""Input feeds: checks what a caller passes to a run and converts it to arrays that fit the graph's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .base.errors import UsageError
+from .ir.graph import Graph, Value
+from .tensor.dtype import STRING
+from .tensor.tensor import Tensor
+
+HINT = "get_inputs() lists names, dtypes and shapes"
+
+
+def checked(graph: Graph, feeds: Mapping[str, Any], defaults: Mapping[str, Tensor]) -> list[Any]:
+    """Feeds in the order of the graph's inputs; UsageError where one is missing, unknown, or has another dtype, rank or
+    length.
+    """
+    if len(feeds) > len(graph.inputs) or not all(any(value.name == name for value in graph.inputs) for name in feeds):
+        unknown = [name for name in feeds if all(value.name != name for value in graph.inputs)]
+        if unknown:
+            raise UsageError(
+                "E-RUN-INPUT",
+                None,
+                f"no input named {unknown[0]!r}",
+                expected=", ".join(repr(value.name) for value in graph.inputs),
+                hint=HINT,
+            )
+    found = []
+    for value in graph.inputs:
+        if value.name in feeds:
+            found.append(fitting(value, feeds[value.name]))
+        elif value.name in defaults:
+            found.append(defaults[value.name].numpy())
+        else:
+            raise UsageError(
+                "E-RUN-INPUT", None, f"input {value.name!r} is missing", hint="Name every input that get_inputs() lists"
+            )
+    return found
+
+
+def array_of(fed: Any) -> Any:
+    """An array of what was fed: numpy's, a tensor of ours or torch's, or anything that speaks DLPack; lists, maps and
+    None as they are.
+
+    What lies on a card and speaks ``__cuda_array_interface__`` stays there, as a `DeviceArray`.
+    """
+    if isinstance(fed, np.ndarray) or fed is None or isinstance(fed, list | dict):
+        return fed
+    if isinstance(fed, Tensor):
+        return fed.numpy()
+    if hasattr(fed, "detach"):
+        fed = fed.detach()
+    if getattr(fed, "on_device", False):
+        return fed
+    if hasattr(fed, "__cuda_array_interface__"):
+        from .cuda.memory.device_array import DeviceArray
+
+        return DeviceArray.taken(fed)
+    if hasattr(fed, "__dlpack__") and not isinstance(fed, np.generic):
+        return np.from_dlpack(fed)
+    return np.asarray(fed)
+
+
+def fitting(value: Value, fed: Any) -> Any:
+    """The array of a feed, when it is one that `value` may have."""
+    array = array_of(fed)
+    if not hasattr(array, "dtype") or value.container:
+        return array
+    if array.dtype.kind in "UT":
+        array = array.astype(object)
+    wanted = value.dtype
+    if wanted is not None:
+        texts = array.dtype.kind in "OUT"
+        if (wanted is STRING) != texts or (not texts and array.dtype != wanted.as_numpy()):
+            raise UsageError(
+                "E-RUN-DTYPE",
+                None,
+                f"input {value.name!r} has another dtype",
+                expected=wanted.name,
+                found=str(array.dtype),
+                hint=HINT,
+            )
+    shape = value.shape
+    if shape is not None and (
+        len(shape) != array.ndim
+        or any(isinstance(dim, int) and dim != length for dim, length in zip(shape, array.shape, strict=True))
+    ):
+        raise UsageError(
+            "E-RUN-SHAPE",
+            None,
+            f"input {value.name!r} has another shape",
+            expected=str(list(shape)),
+            found=str(list(array.shape)),
+            hint=HINT,
+        )
+    return array

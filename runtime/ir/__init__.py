@@ -1,0 +1,1 @@
+"""The intermediate representation: operators, graphs, shape inference, builder, functions and opset upgrade."""

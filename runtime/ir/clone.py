@@ -1,0 +1,76 @@
+"""Copies of nodes and graphs with values of their own, and the outer values that subgraphs capture."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import MutableMapping
+
+from .graph import Graph, Node, Value
+
+
+def copied(node: Node, values: MutableMapping[Value, Value], parent: Graph | None = None) -> Node:
+    """A node whose values, and those of its subgraphs, may be given shapes of their own."""
+
+    def value_of(value: Value) -> Value:
+        return values.setdefault(value, Value(value.name, container=value.container))
+
+    attributes = {
+        name: [copied_graph(part, values, parent) if isinstance(part, Graph) else part for part in item]
+        if isinstance(item, list)
+        else copied_graph(item, values, parent)
+        if isinstance(item, Graph)
+        else item
+        for name, item in node.attributes.items()
+    }
+    outputs = [value_of(value) if value.name else Value("") for value in node.outputs]
+    made = Node(
+        node.op, [None if value is None else value_of(value) for value in node.inputs], outputs, attributes, node.name
+    )
+    for value in outputs:
+        value.producer = made
+    return made
+
+
+def copied_graph(
+    graph: Graph, values: MutableMapping[Value, Value], parent: Graph | None = None, typed: bool = False
+) -> Graph:
+    """A graph with nodes and values of its own, which know their types where `typed`; tensors are shared."""
+    made = dataclasses.replace(
+        graph, weights=dict(graph.weights), values={}, parent=parent or graph.parent, _fresh=dict(graph._fresh)
+    )
+    for name, value in graph.values.items():
+        held = graph.weights.get(name)
+        keeps = typed or held is not None
+        values[value] = Value(name, value.dtype if keeps else None, value.shape if keeps else None, value.container)
+        made.values[name] = values[value]
+    for value in graph.inputs:
+        values[value].dtype, values[value].shape = value.dtype, value.shape
+    made.inputs = [values[value] for value in graph.inputs]
+    made.nodes = [copied(node, values, made) for node in graph.nodes]
+    made.outputs = [values.setdefault(value, Value(value.name)) for value in graph.outputs]
+    return made
+
+
+def captures(graph: Graph) -> list[Value]:
+    """Values of the graphs around it that a graph and those below it use."""
+    own: set[Value] = set()
+    used: dict[Value, None] = {}
+    pending = [graph]
+    while pending:
+        inner = pending.pop()
+        own.update(inner.values.values())
+        own.update(inner.inputs)
+        for node in inner.nodes:
+            own.update(node.outputs)
+            used.update(dict.fromkeys(value for value in node.inputs if value is not None))
+            pending += node.subgraphs
+        used.update(dict.fromkeys(inner.outputs))
+    return [value for value in used if value not in own]
+
+
+def needed(node: Node) -> list[Value]:
+    """Values that a node uses, those of its subgraphs included."""
+    found = [value for value in node.inputs if value is not None]
+    for graph in node.subgraphs:
+        found += captures(graph)
+    return found

@@ -1,0 +1,42 @@
+"""Cost model: multiplications of a node computed from shapes; one per element for operators without a rule."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+from ..plugin import discovery
+from .graph import Node, Value
+
+Lengths = tuple[int, ...]
+Rule = Callable[[list[Lengths | None], list[Lengths | None]], float]
+"""From the shapes of inputs and outputs, None for absent or unknown ones, to a number of multiplications; it may be
+below the true one."""
+
+ITERATION = 2e4
+"""Operations that an iteration of a loop stands for, whatever its body: it takes ten nanoseconds at least."""
+
+
+def operations(node: Node) -> float:
+    """What a node of known shapes takes; 0 where nothing is known, infinite where it is more than a float holds."""
+    results = [_lengths(value) for value in node.outputs]
+    rule = _rules().get(f"{node.op.domain}.{node.op.name}")
+    try:
+        least = float(sum(math.prod(shape) for shape in results if shape is not None))
+        return least if rule is None else max(least, rule([_lengths(value) for value in node.inputs], results))
+    except OverflowError:
+        return math.inf
+
+
+@functools.cache
+def _rules() -> dict[str, Rule]:
+    found: dict[str, Rule] = discovery.COST_RULES.only()
+    return found
+
+
+def _lengths(value: Value | None) -> Lengths | None:
+    if value is None or value.shape is None:
+        return None
+    known = tuple(length for length in value.shape if isinstance(length, int))
+    return known if len(known) == len(value.shape) else None

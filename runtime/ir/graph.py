@@ -1,0 +1,275 @@
+"""Graphs: what every reader returns and every writer takes. A weights-only file is a graph with no nodes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from dataclasses import field
+from typing import Any, TypeVar
+
+from ..base.dataclass import dataclass
+from ..base.errors import UsageError, printable
+from ..base.nearest_name import did_you_mean
+from ..base.units import counted, human_count, human_size
+from ..tensor.dtype import DType
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
+from .op import Op
+
+Meta = Any
+"""A metadata value: str, bytes, bool, int, float, a numpy scalar or 1-D array (which keep a GGUF type), or a list,
+`Texts` or dict of these."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something the user should know about a file: a stable code such as ``W-TIED``, the tensor (or None), one
+    sentence."""
+
+    code: str
+    tensor: str | None
+    message: str
+
+
+Dim = int | str | None
+"""A length: known, symbolic, or unknown."""
+
+
+@dataclass(eq=False)
+class Value:
+    """An edge of the graph.
+
+    Attributes:
+        name: unique in a graph and the subgraphs below it; "" for an output that nobody asks for.
+        dtype, shape: of the tensor, or of the tensors in a container; None where they are not known.
+        container: what wraps the tensor, from outside: ``("optional", "sequence")``; a map names its key type,
+            ``("map:i64",)``.
+        producer: the node that computes it, None for inputs and weights.
+        carried: what its file says beyond this, by the format's own names; None where the file does not mention its
+            type.
+    """
+
+    name: str
+    dtype: DType | None = None
+    shape: tuple[Dim, ...] | None = None
+    container: tuple[str, ...] = ()
+    producer: Node | None = field(default=None, repr=False)
+    carried: dict[str, Any] | None = field(default=None, repr=False)
+
+
+class ValueTable(dict[str, Value]):
+    """The values of an opened model by name. Called, as ``values()`` of a dictionary is, it gives the model's weights:
+    see `Graph.items`."""
+
+    def __init__(self, values: Mapping[str, Value], graph: Graph) -> None:
+        super().__init__(values)
+        self._graph = weakref.ref(graph)
+
+    def __call__(self) -> ValuesView[Tensor]:
+        graph = self._graph()
+        return {}.values() if graph is None else graph.weights.values()
+
+    def __reduce__(self) -> tuple[type[dict[str, Value]], tuple[dict[str, Value]]]:
+        return dict, (dict(self),)
+
+
+@dataclass(eq=False)
+class Node:
+    """One application of an operator.
+
+    Attributes:
+        inputs: values of this graph or of one around it; None for an optional input that is absent.
+        attributes: int, float, str, bytes, a numpy array (tensors), a `Graph` (subgraphs), a `Value` without name
+            (types), or lists of these; a `Tensor` that is still in its file where the operator is foreign, a
+            `Reference` inside functions.
+        carried: what its file says beyond this, by the format's own names.
+    """
+
+    op: Op
+    inputs: list[Value | None] = field(repr=False)
+    outputs: list[Value] = field(repr=False)
+    attributes: dict[str, Any] = field(default_factory=dict, repr=False)
+    name: str = ""
+    carried: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def label(self) -> str:
+        """The node in a message: its operator with its name, or with that of its first output."""
+        name = self.name or next((value.name for value in self.outputs if value.name), "")
+        return f"{self.op.name} node {name!r}" if name else f"{self.op.name} node"
+
+    @property
+    def subgraphs(self) -> list[Graph]:
+        """The graphs among the attributes."""
+        found = []
+        for value in self.attributes.values():
+            if isinstance(value, Graph):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, Graph)]
+        return found
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An attribute inside a function whose value is the attribute `name` of the node that calls it."""
+
+    name: str
+    kind: int
+
+
+@dataclass(eq=False)
+class Training:
+    """What a model says about its training: graphs that see the model's own values, and which of their outputs become
+    which weights."""
+
+    initialization: Graph | None = None
+    algorithm: Graph | None = None
+    initialization_binding: list[tuple[str, str]] = field(default_factory=list)
+    update_binding: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Graph:
+    """Weights by name, nodes, and what travels with them.
+
+    Attributes:
+        format: name of the format it was read from, "" when it was built in memory.
+        weights: tensors in the file's order.
+        metadata: the file's own key-value pairs.
+        attachments: files that belong to the model (config.json, tokenizer.json ...) by name.
+        notes: what the reader found noteworthy.
+        files: the paths that were read.
+        arch: name of the architecture, ours where it is known, else the file's own; None where nothing states one.
+        nodes: in an order in which every value is computed before it is used.
+        values: the values by name, weights included, those of subgraphs left out.
+        opsets: opset by domain that the file was written for; newest: whether nodes have been taken from there to the
+            newest one.
+        constants: weights that were nodes of their own (ONNX's Constant), with what is carried of those nodes.
+        functions: operators that the model defines itself, by domain, name and overload.
+        training: see `Training`.
+        beside: further files that were opened, which hold bytes of tensors and nothing else.
+        carried: what the file says beyond this, by the format's own names.
+    """
+
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    metadata: dict[str, Meta] = field(default_factory=dict)
+    attachments: dict[str, Storage] = field(default_factory=dict)
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    format: str = ""
+    files: list[str] = field(default_factory=list)
+    arch: str | None = None
+    name: str = ""
+    values: dict[str, Value] = field(default_factory=dict)
+    opsets: dict[str, int] = field(default_factory=dict)
+    newest: bool = True
+    parent: Graph | None = None
+    constants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    functions: dict[tuple[str, str, str], Function] = field(default_factory=dict)
+    training: list[Training] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)
+    carried: dict[str, Any] | None = None
+    _fresh: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def fresh(self, stem: str) -> str:
+        """A name for a new value, the same on every run: `stem` with a number that makes it unique."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        while True:
+            count = root._fresh[stem] = root._fresh.get(stem, -1) + 1
+            name = f"{stem}.{count}" if count else stem
+            if name not in root.values and name not in root.weights and (not count or name not in root._fresh):
+                root._fresh.setdefault(name, 0)
+                return name
+
+    def find(self, name: str) -> Value | None:
+        """The value of that name, in this graph or the nearest one around it."""
+        around: Graph | None = self
+        while around is not None:
+            if name in around.values:
+                return around.values[name]
+            around = around.parent
+        return None
+
+    def reserve(self, name: str) -> None:
+        """Keep a name that a subgraph uses from being given to a new value."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        root._fresh.setdefault(name, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights as they are stored."""
+        return sum(tensor.nbytes for tensor in self.weights.values())
+
+    def note(self, code: str, message: str, tensor: str | None = None) -> None:
+        """Add a note."""
+        self.notes.append(Note(code, tensor, message))
+
+    @property
+    def parameters(self) -> int:
+        """Number of elements of all weights, those that share their bytes counted once."""
+        sizes: dict[object, int] = {}
+        for name, tensor in self.weights.items():
+            sizes.setdefault(tensor.storage.key if tensor.storage.key is not None else name, tensor.count)
+        return sum(sizes.values())
+
+    def __repr__(self) -> str:
+        kind = " ".join(printable(word) for word in (self.format, self.arch or self.name) if word)
+        nodes = f", {counted(len(self.nodes), 'node')}" if self.nodes else ""
+        size = (
+            f"{counted(len(self.weights), 'tensor')}, {human_count(self.parameters)} parameters, "
+            f"{human_size(self.nbytes)}"
+        )
+        return f"<{type(self).__name__}{f' {kind[:80]}' if kind else ''}: {size}{nodes}>"
+
+    def keys(self) -> KeysView[str]:
+        """Names of the weights, in the file's order."""
+        return self.weights.keys()
+
+    def items(self) -> ItemsView[str, Tensor]:
+        """Names and weights, in the file's order."""
+        return self.weights.items()
+
+    def get(self, name: str, default: T | None = None) -> Tensor | T | None:
+        """The weight of a name, or `default`."""
+        return self.weights.get(name, default)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.weights
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.weights:
+            hint = did_you_mean(name, self.weights, "candle-convert inspect lists them")
+            raise UsageError("E-TENSOR-NAME", None, f"no tensor named {name!r}", hint=hint)
+        return self.weights[name]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Function(Op):
+    """An operator that a model defines.
+
+    Attributes:
+        body: its inputs and outputs are the operator's, by position; its attributes may be `Reference`s.
+        given: attributes with their defaults; required: those without.
+        overload: tells functions of one name apart.
+    """
+
+    body: Graph = field(default_factory=Graph)
+    given: dict[str, Any] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    overload: str = ""

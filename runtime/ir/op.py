@@ -1,0 +1,204 @@
+"""Operators: a function of arrays with the ONNX operator's signature, and its rules, gradient and examples.
+
+    @op("Softmax", since=13, infer=same_as_input, examples=[case("f32[2,3,4]", axis=1)])
+    def softmax(x, *, axis: int = -1): ...
+
+Inputs are positional (None where an optional one is absent), attributes are keywords whose defaults are the standard's.
+The result is an array, or a tuple with one entry for each output. Operators live in `ops/`, which is searched by
+existence.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import Any, Protocol, TypeVar
+
+from ..base.dataclass import dataclass
+
+Compute = Callable[..., Any]
+
+
+class Infer(Protocol):
+    """Says what follows for the outputs of a node; it is given an `Inference`."""
+
+    def __call__(self, node: Any, /) -> None: ...
+
+
+class Rule(Protocol):
+    """Changes or replaces a node; it is given a `Node` and the `Builder` of the nodes that take its place."""
+
+    def __call__(self, node: Any, build: Any, /) -> None: ...
+
+
+class Gradient(Protocol):
+    """Gives the gradients of a node's inputs, each a `Value` or None; it is given the `Node`, a `Builder`, and the
+    gradients of its outputs."""
+
+    def __call__(self, node: Any, build: Any, gradients: Any, /) -> Sequence[Any]: ...
+
+
+R = TypeVar("R", bound=Rule)
+G = TypeVar("G", bound=Gradient)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One application for the tests: inputs as arrays, texts such as ``"f32[2,3]"`` for made-up values, or None;
+    attributes; outputs asked for."""
+
+    inputs: tuple[Any, ...]
+    attributes: dict[str, Any]
+    outputs: int = 1
+
+
+def case(*inputs: Any, outputs: int = 1, **attributes: Any) -> Example:
+    """An example of an operator."""
+    return Example(inputs, attributes, outputs)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a right answer may be from the reference: ``|a - b| <= atol + rtol * |b|``."""
+
+    rtol: float = 1e-5
+    atol: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """Takes a node of an opset below `below` to the definition of that opset."""
+
+    below: int
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An operator by its ONNX name and domain ("" is ai.onnx).
+
+    Attributes:
+        since: the opset whose definition this is, the newest one.
+        compute: NumPy on the host, for every dtype of the standard.
+        infer: dtypes and shapes of the outputs.
+        scalar: one element of the output from one element of each input, for operators that work element by element.
+            Kernels are made from its source, with numbers in the element type; it is plain Python that means the same
+            in Python, Numba and CUDA: a `def` at module level of comparisons, arithmetic, conditional expressions,
+                `math` and other such functions.
+            Numeric attributes that it needs are further parameters, by their names.
+        lower: the same expressed by other operators: what a standard calls the function body.
+        upgrades: rules from older definitions, in any order.
+        stored: whether `compute` takes weights as they are stored, quantized ones as `Blocks`; other operators get
+            float32.
+        random: whether `compute` draws random numbers, so that the same inputs may give other outputs.
+        examples, tolerance: what the tests over all operators run, and how closely it must agree.
+    """
+
+    name: str
+    domain: str = ""
+    since: int = 1
+    compute: Compute | None = None
+    infer: Infer | None = None
+    scalar: Callable[..., Any] | None = None
+    lower: Rule | None = None
+    upgrades: list[Upgrade] = field(default_factory=list)
+    gradients: list[Gradient] = field(default_factory=list)
+    stored: bool = False
+    random: bool = False
+    examples: tuple[Example, ...] = ()
+    tolerance: Tolerance = field(default_factory=Tolerance)
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """Attributes with the values they have where a node does not give them; required ones are left out."""
+        return {p.name: p.default for p in self._keywords if p.default is not inspect.Parameter.empty}
+
+    @functools.cached_property
+    def attributes(self) -> frozenset[str]:
+        """Names of all attributes."""
+        return frozenset(p.name for p in self._keywords)
+
+    @functools.cached_property
+    def asks(self) -> bool:
+        """Whether `compute` takes a `Call`."""
+        return self.compute is not None and "call" in inspect.signature(self.compute).parameters
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same inputs always give the same outputs."""
+        return self.compute is not None and not self.random
+
+    @property
+    def _keywords(self) -> list[inspect.Parameter]:
+        parameters = inspect.signature(self.compute).parameters.values() if self.compute else ()
+        return [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "call"]
+
+    def __repr__(self) -> str:
+        return f"Op({self.domain + '.' if self.domain else ''}{self.name})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Foreign(Op):
+    """An operator that we do not know; it is carried through untouched and only running it is refused."""
+
+
+def op(
+    name: str,
+    domain: str = "",
+    since: int = 1,
+    *,
+    infer: Infer,
+    examples: Iterable[Example] = (),
+    tolerance: Tolerance | None = None,
+    scalar: Callable[..., Any] | None = None,
+    lower: Rule | None = None,
+    stored: bool = False,
+    random: bool = False,
+) -> Callable[[Compute], Op]:
+    """Make an operator of its compute function."""
+
+    def made(compute: Compute) -> Op:
+        return Op(
+            name,
+            domain,
+            since,
+            compute,
+            infer,
+            scalar,
+            lower,
+            stored=stored,
+            random=random,
+            examples=tuple(examples),
+            tolerance=tolerance or Tolerance(),
+        )
+
+    return made
+
+
+def upgrade(*operators: Op, below: int) -> Callable[[R], R]:
+    """Register a rule for nodes of opsets below `below`.
+
+    The rule changes the node in place; where more nodes are needed it builds them, the node itself with
+    ``build.keep(node)``, and the outputs under their own values with ``outputs=node.outputs``.
+    """
+
+    def registered(rule: R) -> R:
+        for operator in operators:
+            operator.upgrades.append(Upgrade(below, rule))
+        return rule
+
+    return registered
+
+
+def gradient(*operators: Op) -> Callable[[G], G]:
+    """Register the reverse-mode rule: from the gradients of a node's outputs to those of its inputs, None where there
+    is none."""
+
+    def registered(rule: G) -> G:
+        for operator in operators:
+            operator.gradients[:] = [rule]
+        return rule
+
+    return registered

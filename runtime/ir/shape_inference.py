@@ -1,0 +1,243 @@
+"""Shape and type inference: each operator's rule derives facts about outputs from facts about inputs.
+
+What is known of an integer tensor may be partial: `data` holds its elements as dims, symbolic and unknown ones
+included, so that shapes that are computed (Shape, Gather, Concat, Reshape) stay known. Rules never fail because
+something is unknown; they raise FormatError through `Inference.refuse` when a node contradicts its operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..base.errors import FormatError
+from ..tensor.dtype import F32, BlockType, DType
+from .function import check_expansion, instance
+from .graph import Dim, Function, Graph, Node, Value
+from .operand_types import mismatch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Shape = tuple[Dim, ...]
+
+CHECK = "The model is malformed: candle-convert check lists all of it"
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a rule meets in a node that lacks inputs or attributes, or has ones of the wrong kind."""
+MAX_RANK = 64
+"""Dims of an array, as in NumPy."""
+MAX_DATA = 4096
+"""Elements of an integer tensor that are followed through shape arithmetic."""
+
+
+class Inference:
+    """One node as its operator's rule sees it.
+
+    Attributes:
+        attributes: all of them, defaults filled in.
+    """
+
+    def __init__(self, node: Node, facts: Facts) -> None:
+        self.node = node
+        self.facts = facts
+        self.attributes: dict[str, Any] = {**node.op.defaults, **node.attributes}
+
+    def __len__(self) -> int:
+        return len(self.node.inputs)
+
+    def value(self, index: int) -> Value | None:
+        """Input `index`, None where it is absent."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def dtype(self, index: int) -> DType | None:
+        """Dtype of an input's numbers: f32 for quantized weights."""
+        value = self.value(index)
+        return None if value is None else F32 if isinstance(value.dtype, BlockType) else value.dtype
+
+    def shape(self, index: int) -> Shape | None:
+        """Shape of an input."""
+        value = self.value(index)
+        return None if value is None else value.shape
+
+    def array(self, index: int) -> np.ndarray | None:
+        """Values of an input that is constant and small enough to look at."""
+        value = self.value(index)
+        return None if value is None else self.facts.array(value)
+
+    def data(self, index: int) -> Shape | None:
+        """Elements of a scalar or 1-D integer input as dims, where some of them are known."""
+        value = self.value(index)
+        return None if value is None else self.facts.data(value)
+
+    def set(
+        self,
+        index: int,
+        dtype: DType | None,
+        shape: Sequence[Dim] | None,
+        *,
+        data: Sequence[Dim] | None = None,
+        container: tuple[str, ...] = (),
+    ) -> None:
+        """Say what output `index` is; outputs that the node does not have are passed over."""
+        if index >= len(self.node.outputs):
+            return
+        value = self.node.outputs[index]
+        if shape is not None and len(shape) > MAX_RANK:
+            self.refuse(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
+        value.dtype = dtype or value.dtype
+        value.container = container or value.container
+        if shape is not None:
+            self.facts.learn(value, tuple(shape))
+        if data is not None and len(data) <= MAX_DATA:
+            self.facts.partial[value] = tuple(data)
+
+    def subgraph(self, name: str) -> Graph:
+        """A graph attribute, its nodes inferred by `infer_subgraph`."""
+        graph = self.attributes[name]
+        assert isinstance(graph, Graph)
+        return graph
+
+    def infer_subgraph(self, graph: Graph) -> None:
+        """Infer a subgraph whose inputs have been given their types."""
+        self.facts.infer(graph)
+
+    def refuse(self, why: str) -> NoReturn:
+        """The node contradicts its operator."""
+        raise FormatError("E-ONNX-NODE", None, f"{self.node.label}: {why}", hint=CHECK)
+
+
+class Facts:
+    """What is known of the values of a graph beyond dtype and shape.
+
+    Attributes:
+        partial: elements of small integer tensors.
+        stale: values whose shape in the file was another than what follows from the nodes, with the shape in the file.
+        typed: whether nodes are looked for whose inputs are of types that their operators do not take; mistyped: these,
+            and why.
+    """
+
+    def __init__(self, weights: dict[str, Any] | None = None, *, typed: bool = False) -> None:
+        self.partial: dict[Value, Shape] = {}
+        self.weights = weights or {}
+        self.graphs: list[Graph] = []
+        self.stale: list[tuple[Value, Shape]] = []
+        self.typed = typed
+        self.mistyped: dict[Node, str] = {}
+
+    def learn(self, value: Value, shape: Shape) -> None:
+        """Take over a shape that follows from a node; one that the file gives and that contradicts it is stale."""
+        if value.shape is None or value.shape == shape:
+            value.shape = shape
+            return
+        try:
+            value.shape = merged(value.shape, shape, f"value {value.name!r}")
+        except FormatError:
+            assert value.shape is not None
+            self.stale.append((value, value.shape))
+            value.shape = shape
+
+    def array(self, value: Value) -> np.ndarray | None:
+        """The array of a small constant."""
+        for graph in reversed(self.graphs):
+            tensor = graph.weights.get(value.name)
+            if tensor is not None and graph.values.get(value.name) is value:
+                return tensor.numpy() if tensor.count <= MAX_DATA and tensor.qtype is None else None
+        known = self.partial.get(value)
+        if (
+            known is not None
+            and value.dtype is not None
+            and value.shape is not None
+            and all(isinstance(dim, int) for dim in known)
+        ):
+            import numpy
+
+            return (
+                numpy.array(known, numpy.int64)
+                .astype(value.dtype.as_numpy())
+                .reshape([dim for dim in value.shape if isinstance(dim, int)])
+            )
+        return None
+
+    def data(self, value: Value) -> Shape | None:
+        """Elements of a scalar or 1-D integer value."""
+        if value in self.partial:
+            return self.partial[value]
+        array = self.array(value)
+        if array is None or array.ndim > 1 or array.dtype.kind not in "iu":
+            return None
+        return tuple(int(item) for item in array.reshape(-1))
+
+    def infer(self, graph: Graph) -> None:
+        """Infer every node of a graph in order."""
+        if not self.graphs:
+            check_expansion(graph)
+        self.graphs.append(graph)
+        for node in graph.nodes:
+            self.infer_node(node)
+        self.graphs.pop()
+
+    def infer_node(self, node: Node) -> None:
+        """Infer the outputs of one node."""
+        if isinstance(node.op, Function):
+            self.infer_call(node)
+        elif node.op.infer is not None:
+            if self.typed and (why := mismatch(node)) is not None:
+                self.mistyped[node] = why
+            try:
+                node.op.infer(Inference(node, self))
+            except MALFORMED as error:
+                why = f"{node.label} is not made as its operator's definition says ({type(error).__name__}: {error})"
+                raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
+
+    def infer_call(self, node: Node) -> None:
+        """Infer the outputs of a call of a function, from its body with the inputs of the call."""
+        inner = Graph(parent=self.graphs[-1])
+        nodes = instance(node, inner)
+        self.graphs.append(inner)
+        for made in nodes:
+            self.infer_node(made)
+        self.graphs.pop()
+        for value in node.outputs:
+            value.producer = node
+
+
+def infer(graph: Graph) -> Facts:
+    """Fill in dtypes and shapes of all values of a graph from its inputs and weights; what is known of the values'
+    elements."""
+    facts = Facts()
+    facts.infer(graph)
+    return facts
+
+
+def check_types(graph: Graph) -> None:
+    """FormatError where a node of a graph, as its file has it, has inputs of types that its operator does not take.
+
+    Shapes that contradict each other are left to whoever knows those of the inputs. Passes make nodes of types that no
+    standard has.
+    """
+    facts = Facts(typed=True)
+    with contextlib.suppress(FormatError):
+        facts.infer(graph)
+    for node, why in facts.mistyped.items():
+        raise FormatError("E-ONNX-TYPE", None, f"{node.label}: {why}", hint=CHECK)
+
+
+def merged(one: Shape | None, other: Shape | None, what: str) -> Shape | None:
+    """What two descriptions of one shape say together; FormatError where they contradict each other."""
+    if one is None or other is None:
+        return other if one is None else one
+    if len(one) != len(other):
+        raise FormatError(
+            "E-ONNX-SHAPE", None, f"{what} has two ranks", expected=len(one), found=len(other), hint=CHECK
+        )
+    return tuple(_dim(first, second, what) for first, second in zip(one, other, strict=True))
+
+
+def _dim(one: Dim, other: Dim, what: str) -> Dim:
+    if isinstance(one, int) and isinstance(other, int) and one != other:
+        raise FormatError("E-ONNX-SHAPE", None, f"{what} has two lengths", expected=one, found=other, hint=CHECK)
+    if isinstance(one, int):
+        return one
+    return other if other is not None else one

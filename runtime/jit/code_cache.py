@@ -1,0 +1,211 @@
+"""Code cache: machine code on disk, so that later processes call kernels without importing Numba (0.3 s).
+
+A file holds one kernel: a digest, the place of its entry, and code that runs wherever it is put: what it calls of the C
+library is filled in when it is put there, and nothing else in it points outside (`linking.linked`). Files are named for
+what they are made of: the sources of the kernel, the compiler and the processor. Only files of this user that nobody
+else can write are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import importlib.util
+import mmap
+import os
+import stat
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..base.sha256 import sha256
+from . import isa, source_digest
+
+LARGEST = 1 << 24
+DIGEST = 32
+WORD = 8
+CALL = 32
+"""Bytes of the name of a function that code calls and of the place of its address."""
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+_loading = threading.RLock()
+
+
+class _Kernel(Protocol):
+    """What a module defines that `Stored` names."""
+
+    @property
+    def address(self) -> int: ...
+
+    def code(self) -> bytes | None: ...
+
+
+class Stored:
+    """A range kernel of a module of this package that is only imported where its machine code is not on the disk.
+
+    Calling it with its arguments, numbers and addresses in the order of the kernel's parameters, runs it without the
+    GIL.
+
+    Args:
+        module: the module's full name; name: of the kernel in it.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    @property
+    def stored(self) -> bool:
+        """Whether this machine has compiled the kernel from these sources."""
+        return "_function" in vars(self) or read_code(self._file) is not None
+
+    @functools.cached_property
+    def _function(self) -> Any:
+        with _loading:
+            held = read_code(self._file)
+            address = placed(held) if held is not None else None
+            return _PROTOTYPE(self._compiled() if address is None else address)
+
+    @property
+    def _file(self) -> Path | None:
+        return file_of(f"{self.module}.{self.name}", lambda: source_digest.digest(self.module))
+
+    def _compiled(self) -> int:
+        kernel: _Kernel = getattr(importlib.import_module(self.module), self.name)
+        code = kernel.code() if supported() else None
+        address = None if code is None else placed(code)
+        if code is None or address is None:
+            return kernel.address
+        if self._file is not None:
+            write_code(self._file, code)
+        return address
+
+    def load(self) -> None:
+        """Compile the kernel if this machine has not yet."""
+        _ = self._function
+
+    def __call__(self, *words: int) -> None:
+        self._function((ctypes.c_int64 * len(words))(*words), 0, 1)
+
+
+def supported() -> bool:
+    return sys.platform == "linux" and os.uname().machine == "x86_64"
+
+
+@functools.cache
+def folder() -> Path | None:
+    """The folder of machine code, None if no folder is safe from other users."""
+    if not supported():
+        return None
+    found = cache() / "kernels"
+    try:
+        found.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return found if _ours(os.lstat(found), stat.S_ISDIR) else None
+    except OSError:
+        return None
+
+
+def cache() -> Path:
+    """The folder of this user's files that can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert"
+
+
+def file_of(name: str, made_of: Callable[[], str]) -> Path | None:
+    """The file of a kernel, whose name may be that of others; `made_of` says what tells them apart, sources included.
+    None where it is not kept."""
+    place = folder()
+    try:
+        facts = None if place is None else (made_of(), platform())
+    except source_digest.ChangedError:
+        return None
+    return None if place is None else place / f"{name}.{sha256(repr(facts).encode()).hexdigest()[:32]}"
+
+
+def _ours(status: os.stat_result, kind: Any) -> bool:
+    """Whether something is what it should be and only this user can write to it."""
+    return bool(kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+@functools.cache
+def platform() -> str:
+    """A digest of the interpreter, the compiler, the processor and the level of its instructions that kernels use."""
+    digest = sha256(repr((sys.version_info[:2], processor(), isa.level().name)).encode())
+    for name in ("numba", "llvmlite"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            digest.update(Path(spec.origin).with_name("_version.py").read_bytes())
+    return digest.hexdigest()
+
+
+def processor() -> list[bytes]:
+    """What Linux says of the first processor that does not change while it runs."""
+    with open("/proc/cpuinfo", "rb", buffering=0) as file:
+        lines = file.read(1 << 14).partition(b"\n\n")[0].splitlines()
+    return [line for line in lines if line.partition(b":")[0].strip().decode() in _CPU_FACTS]
+
+
+def read_code(path: Path | None) -> bytes | None:
+    """Entry and code from a file, None where it is missing, damaged, or not this user's alone."""
+    if path is None:
+        return None
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not _ours(status, stat.S_ISREG) or not DIGEST + WORD < status.st_size <= LARGEST:
+            return None
+        data = file.read()
+    return data[DIGEST:] if sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
+
+
+def unfinished(path: Path) -> Path:
+    """Where this thread writes a file before that gets its name."""
+    return path.with_name(f"{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all, whoever else writes it."""
+    if not path.exists() or path.read_text() != text:
+        fresh = unfinished(path)
+        fresh.write_text(text)
+        fresh.replace(path)
+
+
+def write_code(path: Path, code: bytes) -> None:
+    """Keep code; without room on the disk it is compiled again next time."""
+    fresh = unfinished(path)
+    with contextlib.suppress(OSError):
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with open(handle, "wb") as file:
+                file.write(sha256(code).digest() + code)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def placed(code: bytes) -> int | None:
+    """The address of the entry of code that was put into memory to be run; None where the system does not allow
+    that."""
+    entry, calls = struct.unpack_from("<II", code)
+    size = len(code) - WORD - CALL * calls
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
+    memory[:] = code[WORD : WORD + size]
+    for name, place in struct.iter_unpack("<24sQ", code[WORD + size :]):
+        function = getattr(ctypes.CDLL(None), name.rstrip(b"\0").decode())
+        struct.pack_into("<Q", memory, place, ctypes.cast(function, ctypes.c_void_p).value)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if ctypes.CDLL(None, use_errno=True).mprotect(
+        ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC
+    ):
+        return None
+    # held for ever: threads may still run this code while the interpreter ends
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+    return address + entry

@@ -1,0 +1,167 @@
+"""ISA levels (generic, avx2, avx512, amx) and the instructions that each kernel family uses on this processor.
+
+``CANDLE_CPU=generic|avx2|avx512|amx`` forces one. `PATHS` says what each kind of kernel does with the instructions of
+the level.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import re
+import sys
+
+from ..base.dataclass import dataclass
+from ..base.errors import UsageError
+
+VARIABLE = "CANDLE_CPU"
+VECTOR_LANES = 16
+"""Elements of the vectors that kernels are written with, at every level; LLVM splits them where registers are
+narrower."""
+_ARCH_PRCTL, _REQUEST, _TILES = 158, 0x1023, 18
+"""The system call of Linux on x86-64, its request for registers, and those of tiles. Source:
+Documentation/arch/x86/xstate.rst."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A set of instructions.
+
+    Attributes:
+        needs: what a processor must have, by LLVM's names.
+        without: beginnings of the names of what kernels of the level leave alone.
+        cpu: LLVM's name of the processor that it is compiled for where the machine has more, None for the machine's
+            own.
+    """
+
+    name: str
+    needs: frozenset[str]
+    without: tuple[str, ...]
+    cpu: str | None
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a kind of kernel is made of.
+
+    Attributes:
+        rows: names and what they need, best first.
+    """
+
+    kernels: str
+    rows: tuple[tuple[str, frozenset[str]], ...]
+
+    def taken(self) -> str:
+        """The first row that the level has."""
+        return next(name for name, needs in self.rows if needs <= features())
+
+
+_AVX2 = frozenset(("avx2", "fma", "f16c"))
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+_VNNI = _AVX512 | {"avx512vnni"}
+_AMX = _VNNI | {"amx-tile", "amx-int8"}
+_AMX_BF16 = _AMX | {"amx-bf16"}
+
+LEVELS = (
+    Level("generic", frozenset(), ("",), "x86-64"),
+    Level("avx2", _AVX2, ("avx512", "amx", "avx10"), "x86-64-v3"),
+    Level("avx512", _AVX512, ("amx",), None),
+    Level("amx", _AMX, (), None),
+)
+
+_NARROW: tuple[tuple[str, frozenset[str]], ...] = (
+    ("VNNI", _VNNI),
+    ("AVX-VNNI", _AVX2 | {"avxvnni"}),
+    ("16-bit pairs", _AVX2),
+)
+DENSE = Path(
+    "dense products of f32, convolutions", (("512-bit FMA", _AVX512), ("FMA", _AVX2), ("vectors", frozenset()))
+)
+BLOCKS = Path("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+PROMPTS = Path("many rows of 8 bits with blocks", (("AMX", _AMX), *_NARROW, ("vectors", frozenset())))
+F16_ROWS = Path("many rows with f16", (("AMX", _AMX_BF16), *_NARROW, ("vectors", frozenset())))
+BF16_ROWS = Path(
+    "many rows with bf16", (("AMX", _AMX_BF16), ("BF16", _AVX512 | {"avx512bf16"}), *_NARROW, ("vectors", frozenset()))
+)
+INTEGERS = Path("quantized ONNX operators", (*_NARROW, ("16-bit products", frozenset())))
+PATHS = (DENSE, BLOCKS, PROMPTS, F16_ROWS, BF16_ROWS, INTEGERS)
+
+
+def offered() -> list[Level]:
+    """The levels that this machine has, the last one if the system lends the registers of tiles."""
+    return [level for level in LEVELS if level.needs <= present() and (level.name != "amx" or tiles_granted())]
+
+
+@functools.cache
+def level() -> Level:
+    """The level of this process. Raises UsageError where `VARIABLE` names none or one that the machine lacks."""
+    wanted, found = os.environ.get(VARIABLE, ""), offered()
+    if not wanted:
+        return found[-1]
+    names = [each.name for each in LEVELS]
+    if wanted not in names:
+        raise UsageError(
+            "E-CPU-LEVEL", None, f"{VARIABLE}={wanted!r} is not an instruction level", expected=" or ".join(names)
+        )
+    chosen = LEVELS[names.index(wanted)]
+    if chosen not in found:
+        lacking = ", ".join(sorted(chosen.needs - present())) or "the system's permission to use tiles"
+        have = ", ".join(each.name for each in found)
+        raise UsageError(
+            "E-CPU-LACKING", None, f"{VARIABLE}={wanted}: this machine lacks {lacking}", hint=f"It has {have}"
+        )
+    return chosen
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """What kernels may use, by LLVM's names; on other processors than x86-64 all that they have."""
+    return frozenset(name for name in present() if not _left(name))
+
+
+def _left(name: str) -> bool:
+    return _x86() and name.startswith(level().without)
+
+
+@functools.cache
+def target() -> tuple[str, str]:
+    """The processor and the features that kernels are compiled for, as LLVM takes them."""
+    from llvmlite import binding
+
+    known = binding.get_host_cpu_features()
+    if not _x86() or not any(known[name] and _left(name) for name in known):
+        return binding.get_host_cpu_name(), known.flatten()
+    own = level().cpu
+    flags = [
+        f"{'-' if _left(name) or not there else '+'}{name}"
+        for name, there in sorted(known.items())
+        if own is None or not _left(name)
+    ]
+    return own or binding.get_host_cpu_name(), ",".join(flags)
+
+
+@functools.cache
+def present() -> frozenset[str]:
+    """What the processor has, by LLVM's names."""
+    if not _x86() or sys.platform != "linux":
+        from llvmlite import binding
+
+        return frozenset(name for name, there in binding.get_host_cpu_features().items() if there)
+    with open("/proc/cpuinfo", "rb", buffering=0) as file:
+        line = re.search(rb"^flags\s*:(.*)$", file.read(1 << 14), re.MULTILINE)
+    flags = line[1].decode().split() if line is not None else []
+    return frozenset(name.replace("_", "-" if name.startswith("amx") else "") for name in flags)
+
+
+@functools.cache
+def tiles_granted() -> bool:
+    """Whether the system lets this process use the registers of tiles; asks for them."""
+    if not _x86() or sys.platform != "linux" or not present() >= _AMX:
+        return False
+    return ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _REQUEST, _TILES) == 0
+
+
+def _x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")

@@ -1,0 +1,206 @@
+"""Linker: turns the object code of a range kernel into position-independent bytes.
+
+Numba's optimized code for the kernel alone is compiled again as an object file without calls to the outside; jumps and
+references within it are relative, and are filled in here. Source: System V ABI, AMD64 supplement, relocation types.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any
+
+from ..base.dataclass import dataclass
+from . import isa
+from .numba_lazy import binding
+
+ENTRY = "candle_entry"
+_ALIGN = 64
+_JUMP = bytes.fromhex("ff2500000000")  # jmp [rip + 0], to the address that follows
+_MATHEMATICS = (
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "fmod",
+    "ldexp",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "pow",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "tgamma",
+)
+FUNCTIONS = frozenset(
+    name.encode()
+    for name in ("memcpy", "memmove", "memset", *(f"{name}{kind}" for name in _MATHEMATICS for kind in ("", "f")))
+)
+"""What kernels may call of the C library."""
+_MESSAGES = b".data.rel.ro"
+_WRITE, _ALLOC = 1, 2
+_SYMTAB, _RELA, _NOBITS = 2, 4, 8
+_PC32, _PLT32 = 2, 4
+
+
+class OutsideError(Exception):
+    """The code refers to something that is not part of it."""
+
+
+def object_of(text: str, optimized: bool = False) -> bytes:
+    """An object file of LLVM assembly with a function `ENTRY`, and of nothing that it does not need; `optimized` where
+    it is already."""
+    machine = target()
+    module = binding.parse_assembly(text)
+    for function in module.functions:
+        if not function.is_declaration and function.name != ENTRY:
+            function.linkage = "internal"
+    for variable in module.global_variables:
+        if not variable.is_declaration and variable.linkage.name != "private":
+            variable.linkage = "internal"
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+    if optimized:
+        passes = binding.create_new_module_pass_manager()
+        passes.add_global_dead_code_eliminate_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def loaded(text: str) -> tuple[Any, int]:
+    """LLVM assembly of a function `ENTRY` as machine code in this process: what holds it, and its address."""
+    object_file = binding.ObjectFileRef.from_data(object_of(text))
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
+    engine.add_object_file(object_file)
+    engine.finalize_object()
+    return engine, int(engine.get_function_address(ENTRY))
+
+
+@functools.cache
+def target() -> Any:
+    """The processor of the level of this process, for code that runs at any address."""
+    return _target_machine()
+
+
+def _target_machine() -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
+    cpu, features = isa.target()
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu, features, opt=3, reloc="pic", codemodel="small"
+    )
+
+
+@dataclass
+class _Section:
+    """A section of an ELF file; `place` is where it lies in the joined code, -1 for those that are left out."""
+
+    name: int
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    place: int = -1
+    messages: bool = False
+    """Whether it holds what Numba's exceptions would say: addresses that are stored for a caller who never looks at
+    them."""
+
+
+def joined(data: bytes) -> bytes:
+    """The sections of an object file that are loaded, one after the other, with the references between them filled in.
+
+    First come the place of the entry and the number of functions called, 4 bytes each, then the code, and for each
+    function its name (24 bytes) and where its address goes (8). OutsideError for code that needs something else from
+    outside.
+    """
+    table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+    sections = [_Section(*struct.unpack_from("<IIQ8xQQIIQ", data, table + 64 * number)) for number in range(count)]
+    names = sections[struct.unpack_from("<H", data, 62)[0]].offset
+    code = bytearray()
+    for section in sections:
+        section.messages = data.startswith(_MESSAGES, names + section.name)
+        if section.flags & _ALLOC and section.kind == 1 and section.size:
+            code += bytes(-len(code) % max(_ALIGN, section.align))
+            section.place = len(code)
+            code += data[section.offset : section.offset + section.size]
+    entry, calls = None, _Calls(code)
+    for section in sections:
+        if section.kind == _RELA and sections[section.info].place >= 0 and not sections[section.info].messages:
+            _relocate(data, sections, section, code, calls)
+        elif section.kind == _SYMTAB:
+            entry = _place_of(data, sections, section, ENTRY.encode())
+    if entry is None:
+        raise OutsideError
+    return struct.pack("<II", entry, len(calls.places)) + code + calls.table()
+
+
+class _Calls:
+    """Jumps to functions of the C library, behind the code, each with room for an address that is filled in where the
+    code is put."""
+
+    def __init__(self, code: bytearray) -> None:
+        self.code = code
+        self.places: dict[bytes, int] = {}
+
+    def place(self, name: bytes) -> int:
+        """Where the jump to a function is."""
+        if name not in FUNCTIONS:
+            raise OutsideError
+        if name not in self.places:
+            self.code += bytes(-len(self.code) % 16)
+            self.places[name] = len(self.code)
+            self.code += _JUMP + bytes(8)
+        return self.places[name]
+
+    def table(self) -> bytes:
+        """Names of the functions and where their addresses go."""
+        return b"".join(struct.pack("<24sQ", name, place + len(_JUMP)) for name, place in self.places.items())
+
+
+def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code: bytearray, calls: _Calls) -> None:
+    base, symbols = sections[relocations.info].place, sections[relocations.link]
+    for at in range(relocations.offset, relocations.offset + relocations.size, 24):
+        offset, kind, symbol, addend = struct.unpack_from("<QIIq", data, at)
+        name, target = _symbol(data, sections, symbols, symbol)
+        if target is None and kind == _PLT32:
+            target = calls.place(data[name : data.index(0, name)])
+        if kind not in (_PC32, _PLT32) or target is None:
+            raise OutsideError
+        struct.pack_into("<i", code, base + offset, target + addend - (base + offset))
+
+
+def _symbol(data: bytes, sections: list[_Section], symbols: _Section, number: int) -> tuple[int, int | None]:
+    """Where the name of a symbol stands, and the symbol's place in the joined code, None for one that is not in it."""
+    name, index, value = struct.unpack_from("<I2xHQ", data, symbols.offset + 24 * number)
+    inside = 0 < index < len(sections) and sections[index].place >= 0 and _fixed(sections[index])
+    return sections[symbols.link].offset + name, sections[index].place + value if inside else None
+
+
+def _fixed(section: _Section) -> bool:
+    """Whether nothing writes to a section, or to where its addresses lead."""
+    return section.messages or not section.flags & _WRITE
+
+
+def _place_of(data: bytes, sections: list[_Section], symbols: _Section, name: bytes) -> int | None:
+    for number in range(symbols.size // 24):
+        at, place = _symbol(data, sections, symbols, number)
+        if data[at : at + len(name) + 1] == name + b"\0":
+            return place
+    return None

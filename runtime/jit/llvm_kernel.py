@@ -1,0 +1,83 @@
+"""Range kernels emitted as LLVM IR: compiled without Numba and cached like those of Numba."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from llvmlite import ir
+
+from .kernel_arguments import Address, Parameters
+from .kernel_store import address_of
+from .numba_lazy import binding
+
+WORD = ir.IntType(64)
+_compiling = threading.RLock()
+
+
+class EmittedKernel:
+    """A range kernel whose instructions a function adds to a builder.
+
+    Args:
+        name: says what it is, together with what `write` closes over.
+        write: gets an `ir.IRBuilder`, the values of the part and the number of parts, and by keyword those of the
+            kernel's arguments, each a word.
+    """
+
+    def __init__(self, name: str, write: Any) -> None:
+        self.name = name
+        self.write = write
+
+    @property
+    def made_of(self) -> tuple[Any, ...]:
+        """What its code depends on."""
+        return (self.name, self.write)
+
+    @functools.cached_property
+    def address(self) -> int:
+        """Address of the machine code."""
+        with _compiling:
+            kept = address_of(self)
+            if kept is not None:
+                return kept
+            from .linker import loaded
+
+            self._engine, address = loaded(self.text())
+            return address
+
+    @functools.cached_property
+    def parameters(self) -> Parameters:
+        """Its named arguments."""
+        code = self.write.__code__
+        return Parameters(
+            self.name,
+            dict.fromkeys(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount], Address),
+        )
+
+    def code(self) -> bytes | None:
+        """Its code as `linking.joined` gives it, None where it needs something from outside."""
+        from .linker import OutsideError, joined, object_of
+
+        try:
+            return joined(object_of(self.text()))
+        except OutsideError:
+            return None
+
+    def text(self) -> str:
+        """The kernel as LLVM assembly."""
+        from .linker import ENTRY
+
+        module = ir.Module(self.name)
+        module.triple = binding.get_default_triple()
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD.as_pointer(), WORD, WORD]), ENTRY)
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        block, part, parts = function.args
+        places = (builder.gep(block, [WORD(position)]) for position in range(len(self.parameters.kinds)))
+        words = {name: builder.load(place) for name, place in zip(self.parameters.kinds, places, strict=True)}
+        self.write(builder, part, parts, **words)
+        builder.ret_void()
+        return str(module)
+
+    def __repr__(self) -> str:
+        return self.name

@@ -1,0 +1,103 @@
+"""Lazy Numba: imported only when something is compiled; intrinsics are declared then.
+
+A process that finds its machine code in the cache never needs it. ``llvmlite.ir`` is plain Python and small; these
+modules use it as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
+
+from . import half_libcalls, isa
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Deferred:
+    """A module that is imported when something in it is asked for."""
+
+    def __init__(self, load: Callable[[], ModuleType]) -> None:
+        self._load = load
+
+    def __getattr__(self, item: str) -> Any:
+        return getattr(self._load(), item)
+
+
+def _deferred(name: str) -> _Deferred:
+    return _Deferred(lambda: importlib.import_module(name))
+
+
+types, cgutils, binding = _deferred("numba.types"), _deferred("numba.core.cgutils"), _deferred("llvmlite.binding")
+arrays = _deferred("numba.np.arrayobj")
+_pending: list[Callable[[], object]] = []
+
+
+def declaring(load: Callable[[], ModuleType]) -> Any:
+    """A module that declares types to Numba: imported when something in it is asked for, and before anything is
+    compiled."""
+    _pending.append(load)
+    return _Deferred(load)
+
+
+class Intrinsic:
+    """A function of kernels that is written as instructions.
+
+    Attributes:
+        typed: gets a typing context and the types of the arguments, and gives the signature and a function that adds
+            the instructions.
+        literal: whether arguments that are constants in the text come as such.
+    """
+
+    def __init__(self, typed: Callable[..., Any], literal: bool = False) -> None:
+        self.typed = typed
+        self.literal = literal
+        functools.update_wrapper(self, typed)
+        _pending.append(self._declare)
+
+    def _declare(self) -> None:
+        from numba.core.typing.templates import infer, infer_global, make_intrinsic_template
+
+        template = make_intrinsic_template(self, self.typed, self.typed.__name__, prefer_literal=self.literal)
+        infer(template)
+        infer_global(self, types.Function(template))
+
+    def __call__(self, *args: Any) -> Any:
+        """Only there for kernels, which do not call it as Python does."""
+        raise TypeError(f"{self.typed.__name__} can only be called in kernels")
+
+
+def intrinsic(typed: Callable[..., Any]) -> Any:
+    """Make an `Intrinsic`."""
+    return Intrinsic(typed)
+
+
+def intrinsic_of_literals(typed: Callable[..., Any]) -> Any:
+    """Make an `Intrinsic` that gets constants as such."""
+    return Intrinsic(typed, literal=True)
+
+
+def jitable(function: F, **options: Any) -> F:
+    """Mark a function that kernels call."""
+
+    def declare() -> None:
+        from numba.extending import register_jitable
+
+        register_jitable(**options)(function)
+
+    _pending.append(declare)
+    return function
+
+
+def numba() -> Any:
+    """Numba, which then knows all functions that modules loaded so far have for kernels."""
+    compiler = importlib.import_module("numba")
+    compiler.config.CPU_NAME, compiler.config.CPU_FEATURES = isa.target()
+    if "f16c" not in isa.features():
+        half_libcalls.install()
+    while _pending:
+        _pending.pop(0)()
+    return compiler

@@ -1,0 +1,1 @@
+"""Fusion: high-level operators are recovered from the subgraphs that exporters write for them."""

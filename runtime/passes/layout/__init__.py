@@ -1,0 +1,1 @@
+"""Data layout: regions computed in NCHW16c, with channels in blocks of sixteen."""

@@ -1,0 +1,1 @@
+"""Lowering: operators expressed by other operators."""

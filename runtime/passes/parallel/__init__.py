@@ -1,0 +1,1 @@
+"""Tensor parallelism: a model is partitioned over several ranks."""

@@ -1,0 +1,1 @@
+"""Quantization passes: int8 with QDQ or dynamic scales, int4 weights, float8 and ggml blocks."""

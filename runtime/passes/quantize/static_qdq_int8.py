@@ -1,0 +1,207 @@
+"""Static int8 quantization in QDQ form, with activation ranges from calibration.
+
+Every quantized value gets a QuantizeLinear and DequantizeLinear pair, so that any runtime can compute the graph and
+one with integer kernels can fuse it. Weights get a DequantizeLinear alone; biases are int32 with the product of both
+scales. Inputs of the nodes are quantized; outputs only where fused kernels need it, so that the results of other
+nodes stay exact. Source: the ONNX operators' definitions, and the placement that ONNX Runtime's optimizer documents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from ...base.dataclass import dataclass
+from ...ir.builder import Builder
+from ...ir.graph import Graph, Node, Value
+from ...tensor.tensor import Tensor
+from ..pattern.replace_nodes import constant, graphs, rewrite
+from ..pattern.shared_constants import SharedConstants
+from .dynamic_int8 import quantize_8bit
+
+if TYPE_CHECKING:
+    import numpy as np
+
+WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "MatMul": -1, "Gemm": 1}
+"""Operators whose input 1 may be a weight, and the axis of the weight's output channels (Gemm with transB: 0)."""
+CLOSED = frozenset({"Conv", "ConvTranspose"})
+"""Operators whose integer kernels have only integer outputs."""
+MOVING = frozenset({"Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators whose results are elements of their first input, and are quantized with its scale."""
+FOLLOWERS = frozenset({"Relu", "Clip"})
+"""Activations that runtimes fuse with the node before, whose output then needs no quantization."""
+JOINING = frozenset({"Add", "Mul", "Concat"})
+"""Operators computed in integers if all their inputs are quantized."""
+ROUNDED = frozenset({*WEIGHTED, *MOVING, *FOLLOWERS, *JOINING, "AveragePool", "GlobalAveragePool"})
+INT32_MAX = 2**31 - 128
+"""The largest int32 that f32 represents."""
+
+
+@dataclass
+class StaticInt8:
+    """Quantize the inputs and weights of nodes, and some outputs.
+
+    Attributes:
+        ranges: least and greatest value of each f32 activation, by name; those without a range stay as they are.
+        activation: uint8 (asymmetric) or int8 (symmetric).
+        weight: int8 or uint8, symmetric.
+        per_channel: a step for each output channel of a weight, instead of one.
+        selected: whether a node may be changed.
+        changed: names of the weights that were quantized.
+    """
+
+    ranges: Mapping[str, tuple[float, float]]
+    activation: str = "uint8"
+    weight: str = "int8"
+    per_channel: bool = False
+    selected: Callable[[Node], bool] = field(default=lambda node: True)
+    changed: list[str] = field(default_factory=list)
+    _rounded: dict[tuple[Graph, Value], Value] = field(default_factory=dict, repr=False)
+    _grids: dict[Value, tuple[float, float]] = field(default_factory=dict, repr=False)
+    _steps: dict[Value, np.ndarray] = field(default_factory=dict, repr=False)
+    _shared: SharedConstants = field(default_factory=SharedConstants, repr=False)
+    _uses: Counter[Value] = field(default_factory=Counter, repr=False)
+    _followed: set[Value] = field(default_factory=set, repr=False)
+    _fused: set[Value] = field(default_factory=set, repr=False)
+
+    def run(self, graph: Graph) -> bool:
+        """Replace the nodes; return whether there were any."""
+        for inner in graphs(graph):
+            self._uses.update(value for node in inner.nodes for value in node.inputs if value is not None)
+            self._uses.update(inner.outputs)
+            followers = [
+                node for node in inner.nodes if node.op.name in FOLLOWERS and not node.op.domain and self.selected(node)
+            ]
+            self._followed.update(
+                node.inputs[0]
+                for node in followers
+                if node.inputs[0] is not None and node.outputs[0].name in self.ranges
+            )
+        return rewrite(graph, self._replace)
+
+    def _replace(self, node: Node, build: Builder) -> bool:
+        if (
+            node.op.domain
+            or node.op.name not in ROUNDED
+            or not node.inputs
+            or not self.selected(node)
+            or not self._takes(node, build)
+        ):
+            return False
+        for index, value in enumerate(node.inputs):
+            node.inputs[index] = self._input(node, index, value, build)
+        (output, *others) = node.outputs
+        span = self._span(node)
+        if node.op.name in CLOSED and output in self._followed and self._uses[output] == 1:
+            self._fused.add(output)
+            span = None
+        if span is None:
+            build.keep(node)
+            return True
+        raw = Value(build.name(output.name), output.dtype, output.shape)
+        node.outputs = [raw, *others]
+        build.keep(node)
+        self._pair(raw, span, build, output)
+        return True
+
+    def _takes(self, node: Node, build: Builder) -> bool:
+        """Whether all operands of the node can be quantized."""
+        first, name = node.inputs[0], node.op.name
+        if name in FOLLOWERS:
+            return first in self._fused
+        if name in MOVING:
+            return first in self._grids
+        if name in JOINING:
+            return all(self._is_known(value) for value in node.inputs)
+        if name not in WEIGHTED:
+            return self._is_known(first)
+        weight = constant(build.graph, node.inputs[1])
+        plain = (
+            self._is_known(node.inputs[1]) if weight is None else weight.dtype.name == "f32" and 0 not in weight.shape
+        )
+        return plain and self._is_known(first)
+
+    def _is_known(self, value: Value | None) -> bool:
+        return value is not None and (value.name in self.ranges or value in self._grids)
+
+    def _span(self, node: Node) -> tuple[float, float] | None:
+        """The range of the output's quantization; None if it stays f32."""
+        if node.op.name in MOVING:
+            assert node.inputs[0] is not None
+            return self._grids[node.inputs[0]]
+        return self.ranges.get(node.outputs[0].name) if node.op.name in CLOSED or node.op.name in FOLLOWERS else None
+
+    def _input(self, node: Node, index: int, value: Value | None, build: Builder) -> Value | None:
+        if value is None or value in self._grids or node.op.name in FOLLOWERS:
+            return value
+        tensor = constant(build.graph, value)
+        if tensor is None:
+            return self._activation(value, build) if value.name in self.ranges else value
+        if node.op.name not in WEIGHTED or tensor.dtype.name != "f32":
+            return value
+        if index == 1:
+            return self._weight(node, value, tensor, build)
+        return self._bias(node, tensor.numpy(), build) if index == 2 and len(tensor.shape) == 1 else value
+
+    def _activation(self, value: Value, build: Builder) -> Value:
+        place = (build.graph, value)
+        if place not in self._rounded:
+            self._rounded[place] = self._pair(value, self.ranges[value.name], build)
+        return self._rounded[place]
+
+    def _pair(self, value: Value, span: tuple[float, float], build: Builder, output: Value | None = None) -> Value:
+        step, zero = self._grid(*span)
+        grid = [build.constant(step), build.constant(zero)]
+        codes = build.add("QuantizeLinear", [value, *grid])
+        result = build.add("DequantizeLinear", [codes, *grid], outputs=1 if output is None else [output])
+        self._steps[result], self._grids[result] = step, span
+        return result
+
+    def _grid(self, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+        """The f32 scale and the zero point for a range."""
+        import numpy
+
+        low, high = min(low, 0.0), max(high, 0.0)
+        least = float(numpy.finfo(numpy.float32).tiny)
+        if self.activation == "int8":
+            return numpy.array(max(-low / 127, high / 127, least), numpy.float32), numpy.array(0, numpy.int8)
+        step = numpy.array(max(high / 255 - low / 255, least), numpy.float32)
+        return step, numpy.array(numpy.clip(round(-low / float(step)), 0, 255), numpy.uint8)
+
+    def _weight(self, node: Node, value: Value, tensor: Tensor, build: Builder) -> Value:
+        rank = len(tensor.shape)
+        axis = WEIGHTED[node.op.name]
+        if node.op.name == "Gemm" and node.attributes.get("transB", 0):
+            axis = 0
+        shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
+        channels = self.per_channel and rank > 1 and not shared and (node.op.name != "MatMul" or rank == 2)
+        axis %= max(rank, 1)
+        others = tuple(other for other in range(rank) if other != axis) if channels else None
+        inputs = self._shared.constants(
+            build, value, others, lambda: quantize_8bit(tensor.numpy(), self.weight, others)
+        )
+        self.changed.append(value.name)
+        result = build.add("DequantizeLinear", inputs, {"axis": axis} if channels else {})
+        steps = constant(build.graph, inputs[1])
+        assert steps is not None
+        self._steps[result] = steps.numpy()
+        return result
+
+    def _bias(self, node: Node, bias: np.ndarray, build: Builder) -> Value | None:
+        """A bias in units of the product of scales; unchanged if it overflows int32, or has a factor."""
+        import numpy
+
+        left, right = node.inputs[0], node.inputs[1]
+        scaled = node.attributes.get("beta", 1.0) != 1 or node.attributes.get("alpha", 1.0) != 1
+        if scaled or left not in self._steps or right not in self._steps:
+            return node.inputs[2]
+        steps = (self._steps[left] * self._steps[right]).astype(numpy.float32)
+        if steps.shape not in ((), bias.shape) or not steps.all() or (numpy.abs(bias / steps) > INT32_MAX).any():
+            return node.inputs[2]
+        codes = numpy.rint(bias / steps).astype(numpy.int32)
+        parts = (codes, steps, numpy.zeros(steps.shape, numpy.int32))
+        return build.add(
+            "DequantizeLinear", [build.constant(part) for part in parts], {"axis": 0} if steps.ndim else {}
+        )

@@ -1,0 +1,93 @@
+"""Simplification: passes that make a graph smaller with the same results, repeated until nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..base.dataclass import dataclass
+from ..ir.function import inline
+from ..ir.graph import Graph
+from .fuse.conv_batch_norm import FuseConvBatchNorm
+from .fuse.matmul_bias import FuseMatMulBias
+from .pattern.dead_code import RemoveDeadCode
+from .pattern.rewrite_rules import ApplyRewriteRules
+from .pattern.stage import PipelinePass
+from .pattern.verify import check
+from .rule_table import CLEANUP_RULES, FUSION_RULES
+from .simplify.common_subexpression import EliminateCommonSubexpressions
+from .simplify.constant_folding import FoldConstants
+from .simplify.identity import RemoveIdentities
+from .simplify.transpose_sinking import SinkTransposes
+
+MAX_ROUNDS = 20
+"""Maximum number of rounds; each round but the last changes something."""
+
+
+def _fix_weights(graph: Graph) -> bool:
+    """Remove initializers from the inputs: before IR 4 they had to be inputs too; as in onnxruntime, they are
+    constants."""
+    old = (graph.carried or {}).get("ir_version", 4) < 4
+    fed = [value for value in graph.inputs if not old or value.name not in graph.weights]
+    changed = len(fed) < len(graph.inputs)
+    graph.inputs = fed
+    return changed
+
+
+@dataclass(frozen=True)
+class Simplify:
+    """Fold constants, merge and remove nodes.
+
+    Attributes:
+        max_fold: bytes that a folded constant may have beyond its inputs.
+        skip: names of `PASSES` to leave out.
+        opset: of ai.onnx, the last one whose operators may be brought in; None for any.
+        told: is given a line for each pass that changed something.
+        deferred: whether large constants that are folded are computed again whenever they are read, rather than held.
+    """
+
+    max_fold: int = 1 << 20
+    skip: frozenset[str] = frozenset()
+    opset: int | None = None
+    told: Callable[[str], object] = lambda line: None
+    deferred: bool = False
+
+    def run(self, graph: Graph) -> bool:
+        """Return whether anything changed. The graph is verified before, and after every pass."""
+        check(graph)
+        changed = _fix_weights(graph)
+        todo = {name: make(self) for name, make in STEPS if name not in self.skip}
+        idle: set[str] = set()
+        for _ in range(MAX_ROUNDS):
+            for name, run in todo.items():
+                if name in idle:
+                    continue
+                before = len(graph.nodes)
+                if run(graph):
+                    check(graph)
+                    changed = True
+                    idle.clear()
+                    self.told(f"{name}: {before} nodes to {len(graph.nodes)}")
+                else:
+                    idle.add(name)
+        return changed
+
+
+STEPS: tuple[tuple[str, Callable[[Simplify], Callable[[Graph], bool]]], ...] = (
+    ("inline", lambda options: inline),
+    ("fold", lambda options: FoldConstants(options.max_fold, options.deferred).run),
+    ("identities", lambda options: RemoveIdentities().run),
+    ("common", lambda options: EliminateCommonSubexpressions().run),
+    ("norm", lambda options: FuseConvBatchNorm().run),
+    ("bias", lambda options: FuseMatMulBias().run),
+    ("tidy", lambda options: ApplyRewriteRules(CLEANUP_RULES, options.opset).run),
+    ("patterns", lambda options: ApplyRewriteRules(FUSION_RULES, options.opset).run),
+    ("transposes", lambda options: SinkTransposes().run),
+    ("dead", lambda options: RemoveDeadCode().run),
+)
+"""The passes of a round in order, by their names in `Simplify.skip`."""
+PASSES = tuple(name for name, _ in STEPS)
+
+PIPELINE = (
+    PipelinePass("simplify", lambda options: Simplify(options.max_fold, deferred=True), backends=("cpu",)),
+    PipelinePass("simplify", lambda options: Simplify(options.max_fold), backends=("cuda",)),
+)

@@ -1,0 +1,1 @@
+"""Simplification: a smaller graph with the same results."""

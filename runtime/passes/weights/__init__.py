@@ -1,0 +1,1 @@
+"""Passes over weights and names: selection, renaming, tying, LoRA and subgraph extraction."""

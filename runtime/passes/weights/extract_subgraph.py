@@ -1,0 +1,61 @@
+"""Subgraph extraction: the nodes between given inputs and outputs, as a new graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...base.errors import UsageError
+from ...ir.clone import needed
+from ...ir.graph import Graph, Node, Value
+from ..pattern.replace_nodes import drop_unused_weights
+
+
+def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+    """The nodes that compute `outputs` from `inputs`, and from the graph inputs that are needed besides.
+
+    Nodes and values are shared with `graph`. Raises UsageError for unknown names.
+    """
+    starts = [_value(graph, name) for name in inputs]
+    ends = [_value(graph, name) for name in outputs]
+    if not ends:
+        raise UsageError(
+            "E-GRAPH-OUTPUTS",
+            None,
+            "missing outputs",
+            hint="Choose them with --outputs; candle-convert inspect lists the values",
+        )
+    used = set(ends)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(value in used and value not in starts for value in node.outputs):
+            kept.append(node)
+            used.update(needed(node))
+    made = [value for node in kept for value in node.outputs]
+    own = [value for value in graph.inputs if value in used and value not in starts]
+    fed = [value for value in starts if value in used or value in ends]
+    part = Graph(
+        weights=dict(graph.weights),
+        metadata=dict(graph.metadata),
+        inputs=[*fed, *own],
+        outputs=ends,
+        nodes=kept[::-1],
+        format=graph.format,
+        files=list(graph.files),
+        name=graph.name,
+        opsets=dict(graph.opsets),
+    )
+    part.values = {value.name: value for value in (*fed, *own, *made, *ends) if value.name}
+    part.values.update({name: graph.values[name] for name in graph.weights if name in graph.values})
+    for value in fed:
+        part.weights.pop(value.name, None)
+    drop_unused_weights(part)
+    return part
+
+
+def _value(graph: Graph, name: str) -> Value:
+    value = graph.values.get(name)
+    if value is None:
+        raise UsageError(
+            "E-GRAPH-VALUE", None, f"no value named {name!r}", hint="candle-convert inspect lists the values"
+        )
+    return value

@@ -1,0 +1,56 @@
+"""Weight selection and renaming, by regular expressions and by a name map."""
+
+from __future__ import annotations
+
+from ...base.dataclass import dataclass
+from ...base.errors import UsageError
+from ...base.untrusted.regex import compiled
+from ...ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Select:
+    """Which weights to keep, and their new names.
+
+    Attributes:
+        include, exclude: patterns searched in the original names; without `include` all stay.
+        rename: pairs of pattern and replacement (``\\1`` is a group), applied in order to every name.
+        names: exact new names by original name, taken before `rename`.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
+    names: tuple[tuple[str, str], ...] = ()
+
+    def run(self, graph: Graph) -> bool:
+        """Change `graph.weights`; return whether anything changed."""
+        include, exclude = ([compiled(pattern) for pattern in patterns] for patterns in (self.include, self.exclude))
+        before = list(graph.weights)
+        kept = [
+            name
+            for name in before
+            if (not include or any(pattern.search(name) for pattern in include))
+            and not any(pattern.search(name) for pattern in exclude)
+        ]
+        if before and not kept:
+            hint = "Check --include and --exclude against inspect"
+            raise UsageError("E-SELECT-NONE", None, f"none of {len(before)} tensors is selected", hint=hint)
+        exact = dict(self.names)
+        for name in exact.keys() - graph.weights.keys():
+            raise UsageError("E-SELECT-MAP", None, f"the map renames {name!r}, which is not in the file")
+        renamed = [exact.get(name, name) for name in kept]
+        for pattern, replacement in self.rename:
+            renamed = compiled(pattern).replaced(replacement, renamed)
+        weights = {}
+        for name, new in zip(kept, renamed, strict=True):
+            if new in weights:
+                raise UsageError(
+                    "E-SELECT-TWICE",
+                    None,
+                    f"two tensors would get the name {new!r}",
+                    hint="Make the --rename pattern stricter",
+                )
+            weights[new] = graph.weights[name]
+        graph.weights = weights
+        return list(weights) != before

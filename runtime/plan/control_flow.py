@@ -1,0 +1,36 @@
+"""Control flow in plans: operators with subgraphs whose nodes become part of the plan around them.
+
+    @control(if_)
+    def plan_if(planner: Planner, task: Task, tasks: deque[Task]) -> bool: ...
+
+A control appends subgraph nodes to the plan or prepends them to the remaining tasks, and returns whether it did.
+Otherwise the NumPy reference runs each subgraph as a separate program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from ..ir.op import Op
+
+Control = TypeVar("Control", bound=Callable[..., bool])
+
+CONTROLS: dict[Op, Callable[..., bool]] = {}
+"""The control-flow planner of each operator with subgraphs."""
+
+
+class Unplanned(Exception):
+    """A subgraph cannot be inlined into the outer plan."""
+
+
+def control(*operators: Op) -> Callable[[Control], Control]:
+    """Register the control-flow planner of operators."""
+
+    def registered(function: Control) -> Control:
+        for operator in operators:
+            CONTROLS[operator] = function
+        return function
+
+    return registered

@@ -1,0 +1,280 @@
+"""Element-wise fusion: generates one kernel with one loop for a chain of scalar operators.
+
+A generated module depends on nothing but the chain's structure, the dtypes and how operands are laid out, and its
+file's name is a digest of its text, so that Numba's disk cache finds the machine code in a new process. Sizes, strides
+and attributes are arguments.
+
+Arguments: elements of a row, rows, dims outside of the rows; the output and the operands; element strides of the
+operands within a row; attributes; lengths of the outer dims, last one first; for each operand its strides along these.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import math
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.sha256 import sha256
+from ..ir import registry
+from ..jit import address, code_cache, range_kernel
+from ..jit import kernel_arguments as arguments
+from ..simd import branchless_math, element
+from .kernel_api import Apply, Buffer, Chain, Launch, load_planners
+
+POINTERS = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "u16",
+    "bfloat16": "u16",
+    "bool": "u8",
+    **{f"{kind}int{width}": f"{kind or 'i'}{width}" for kind in ("", "u") for width in (8, 16, 32, 64)},
+}
+"""What reads and writes elements of a dtype."""
+NARROW = {"float16": ("f16_to_f32", "f32_to_f16"), "bfloat16": ("bf16_to_f32", "f32_to_bf16")}
+"""What makes numbers of elements that are stored narrower, and back."""
+SPECIALIZED = 4096
+"""Elements from which a loop of its own for the operands' layout, and for the whole chain, pays."""
+LONGEST = 24
+"""Operators in one kernel."""
+PARAMETERS = (
+    "count: int, rows: int, outer: int, y: Address, inputs: Words, strides: Words, attributes: Words, lengths: Words, "
+    "outer_strides: Words,"
+    " part: int, parts: int"
+)
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Scalar functions by the key that generated modules name them by, but for those of operators, whose keys are
+``domain.name``."""
+
+
+def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
+    """The launch of a chain's kernel."""
+    operands = chain.operands
+    lengths, strides = collapsed(chain.output.shape, [operand.shape for operand in operands])
+    inner = lengths.pop() if lengths else 1
+    within = [stride.pop() if stride else 0 for stride in strides]
+    flat = not lengths
+    if chain.output.count >= SPECIALIZED:
+        layout = "".join("s" if step == 0 else "c" if step == 1 else "g" for step in within)
+    else:
+        layout, flat = "g" * len(operands), False
+    shapes = (
+        (step.key, step.compute, step.result, len(step.attributes), *(item and item.dtype for item in step.operands))
+        for step in chain.steps
+    )
+    structure = (tuple(shapes), layout, flat, chain.output.dtype)
+    compiled = _KERNELS.get(structure)
+    if compiled is None:
+        compiled = _KERNELS[structure] = _kernel(source(chain.steps, layout, flat, chain.output.dtype))
+    count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
+    limit = max(1, inner // 1024) if flat else rows
+    return Launch(
+        compiled,
+        parts(limit, chain.output.count * 1.5 * len(chain.steps)),
+        count=count,
+        rows=rows,
+        outer=len(lengths),
+        y=chain.output,
+        inputs=operands,
+        strides=within,
+        attributes=[float(item) for step in chain.steps for item in step.attributes],
+        lengths=lengths[::-1],
+        outer_strides=[step for stride in strides for step in stride[::-1]],
+    )
+
+
+def scalar_function(key: str) -> Callable[..., Any]:
+    """The function of a key."""
+    if key not in FUNCTIONS and "." not in key:
+        load_planners()
+    if key not in FUNCTIONS:
+        domain, _, name = key.rpartition(".")
+        operator = registry.operator(name, domain)
+        assert operator is not None
+        assert operator.scalar is not None
+        FUNCTIONS[key] = operator.scalar
+    return FUNCTIONS[key]
+
+
+_KERNELS: dict[Any, Any] = {}
+"""By what their text depends on."""
+
+
+def collapsed(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Lengths of the output's dims and each operand's element strides (0 where it broadcasts), neighbours merged where
+    all operands allow it."""
+    columns = []
+    for operand in operands:
+        padded = (1,) * (len(shape) - len(operand)) + tuple(operand)
+        stride, step = [], 1
+        for length in reversed(padded):
+            stride.append(0 if length == 1 else step)
+            step *= length
+        columns.append(stride[::-1])
+    lengths: list[int] = []
+    merged: list[list[int]] = [[] for _ in operands]
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        if lengths and all(
+            column[-1] == strides[axis] * length for column, strides in zip(merged, columns, strict=True)
+        ):
+            lengths[-1] *= length
+            for column, strides in zip(merged, columns, strict=True):
+                column[-1] = strides[axis]
+            continue
+        lengths.append(length)
+        for column, strides in zip(merged, columns, strict=True):
+            column.append(strides[axis])
+    return lengths, merged
+
+
+def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any]) -> str:
+    """Text of the module that computes a chain for operands of a layout: one letter each, contiguous, scalar or general
+    strides."""
+    operands = [operand for step in steps for operand in step.operands if operand is not None]
+    count = len(operands)
+    pad = "    " if flat else "        "
+    lines = [f'"""Generated from {", ".join(step.key for step in steps)}."""', "from __future__ import annotations"]
+    lines += [
+        f"from {arguments.__name__} import Address, Words",
+        f"from {element.__name__} import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16",
+    ]
+    lines += [f"from {__name__} import element_function", f"from {range_kernel.__name__} import range_kernel"]
+    lines += [f"from {address.__name__} import *", "import numpy as np"]
+    for index, step in enumerate(steps):
+        dtype_name = str(step.compute)
+        lines.append(f"# {_code_digest(scalar_function(step.key))}")
+        lines.append(f"function{index} = element_function({step.key!r}, {dtype_name!r})")
+    lines += ["", "@range_kernel", f"def compute({PARAMETERS}):", f"    y = {POINTERS[str(result)]}(y)"]
+    lines += [f"    x{k} = {POINTERS[str(operand.dtype)]}(inputs[{k}])" for k, operand in enumerate(operands)]
+    lines += [f"    s{k} = strides[{k}]" for k in range(count) if layout[k] == "g"]
+    numbers = [
+        (step.compute, f"a{index}_{position}")
+        for index, step in enumerate(steps)
+        for position in range(len(step.attributes))
+    ]
+    for position, (dtype, name) in enumerate(numbers):
+        cast = "np.float32" if dtype == np.float32 else "np.float64" if dtype.kind == "f" else "np.int64"
+        lines.append(f"    {name} = {cast}(number(attributes[{position}]))")
+    if flat:
+        lines.append("    first, last = count * part // parts, count * (part + 1) // parts")
+        lines += [f"    o{k} = 0" for k in range(count)]
+        lines += _scalars(operands, layout, "    ")
+        lines.append("    for j in range(first, last):")
+    else:
+        lines.append("    for row in range(rows * part // parts, rows * (part + 1) // parts):")
+        lines += [f"        o{k} = 0" for k in range(count)]
+        lines.append("        rest = row")
+        lines.append("        for axis in range(outer):")
+        lines.append("            length = lengths[axis]")
+        lines.append("            index = rest % length")
+        lines.append("            rest = rest // length")
+        lines += [f"            o{k} += index * outer_strides[outer * {k} + axis]" for k in range(count)]
+        lines.append("        base = row * count")
+        lines += _scalars(operands, layout, "        ")
+        lines.append("        for j in range(count):")
+    lines += _body(steps, operands, layout, pad + "    ", result)
+    return "\n".join(lines) + "\n"
+
+
+def _scalars(operands: Sequence[Buffer], layout: str, pad: str) -> list[str]:
+    return [f"{pad}v{k} = {_read(operand, f'x{k}[o{k}]')}" for k, operand in enumerate(operands) if layout[k] == "s"]
+
+
+def _read(operand: Buffer, element: str) -> str:
+    name = operand.dtype.name
+    return f"{element} != 0" if name == "bool" else f"{NARROW[name][0]}({element})" if name in NARROW else element
+
+
+def _body(
+    steps: Sequence[Apply], operands: Sequence[Buffer], layout: str, pad: str, result: np.dtype[Any]
+) -> list[str]:
+    lines, k = [], 0
+    for index, step in enumerate(steps):
+        arguments = []
+        for operand in step.operands:
+            if operand is None:
+                arguments.append(f"t{index - 1}")
+                continue
+            if layout[k] != "s":
+                place = f"x{k}[o{k} + j]" if layout[k] == "c" else f"x{k}[o{k} + j * s{k}]"
+                lines.append(f"{pad}v{k} = {_read(operand, place)}")
+            arguments.append(f"v{k}")
+            k += 1
+        arguments += [f"a{index}_{position}" for position in range(len(step.attributes))]
+        call = f"function{index}({', '.join(arguments)})"
+        lines.append(f"{pad}t{index} = {_converted(call, step.result)}")
+    target = "y[j]" if len(pad) == 8 else "y[base + j]"
+    last = f"t{len(steps) - 1}"
+    lines.append(f"{pad}{target} = " + (f"{NARROW[result.name][1]}({last})" if result.name in NARROW else last))
+    return lines
+
+
+def _converted(call: str, dtype: np.dtype[Any]) -> str:
+    if dtype == np.bool_:
+        return f"({call}) != 0"
+    if dtype.name in NARROW:
+        widen, narrow = NARROW[dtype.name]
+        return f"{widen}({narrow}(np.float32({call})))"
+    return f"np.{dtype.name}({call})"
+
+
+def element_function(key: str, dtype: str) -> Callable[..., Any]:
+    """The scalar function of a key, its numbers in `dtype` and, for float32, `math` as in `scalar_math`."""
+    function = scalar_function(key)
+    if dtype != "float32":
+        return range_kernel.inlined(
+            types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        )
+    code = function.__code__
+    single = tuple(np.float32(item) if type(item) in (int, float) else item for item in code.co_consts)
+    names: dict[str, Any] = {"__name__": function.__module__, "__builtins__": __builtins__}
+    for name, item in function.__globals__.items():
+        if name in code.co_names:
+            names[name] = branchless_math if item is math else np.float32(item) if type(item) in (int, float) else item
+    return range_kernel.inlined(types.FunctionType(code.replace(co_consts=single), names, function.__name__))
+
+
+@functools.cache
+def _code_digest(function: Callable[..., Any]) -> str:
+    """Of the code of a function, of the numbers that it names and of the functions that it calls."""
+    code = function.__code__
+    used = [(name, function.__globals__[name]) for name in sorted(code.co_names) if name in function.__globals__]
+    constants = [(name, item) for name, item in used if isinstance(item, int | float)]
+    called = [
+        (name, _code_digest(item))
+        for name, item in used
+        if isinstance(item, types.FunctionType) and item is not function
+    ]
+    return sha256(repr((code.co_code, code.co_consts, code.co_names, constants, called)).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _kernel(text: str) -> Any:
+    name = f"elementwise_{sha256(text.encode()).hexdigest()[:20]}"
+    folder = range_kernel.cache_folder(__name__) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
+    path = folder / f"{name}.py"
+    code_cache.write_text(path, text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where Numba looks for the module of code from its disk cache
+    spec.loader.exec_module(module)
+    return module.compute
+
+
+@functools.cache
+def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of a scalar function's parameters."""
+    return tuple(inspect.signature(function).parameters)

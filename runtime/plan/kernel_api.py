@@ -1,0 +1,348 @@
+"""Kernel API: how an operator states which kernels compute a node for given dtypes and shapes.
+
+    @native(softmax)
+    def plan_softmax(step: Step) -> Plan:
+        x = step.inputs[0]
+        if x.dtype != np.float32:
+            return None                                    # compute() in NumPy does it
+        y = step.output(0)
+        return Launch(softmax_rows, step.parts(rows, 8 * x.count), x=x, y=y, rows=rows, count=length)
+
+Arrays are contiguous. Arguments are named as the kernel's parameters are (`arguments`): buffers, whose addresses it
+gets, ints and floats.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..base.dataclass import dataclass
+from ..ir import registry
+from ..tensor.weight_array import LazyWeight, as_array
+
+if TYPE_CHECKING:
+    from ..ir.graph import Node
+    from ..ir.op import Op
+
+CALL, UNLESS, JUMP = 0, 1, 2
+"""Instructions: call a kernel (address, arguments, parts); go to instruction `b` unless the byte is set whose address
+is at `a`; go to `a`."""
+ALIGNMENT = 64
+MIN_PART_WORK = 40_000
+"""Minimum scalar operations per part; smaller parts cost more to schedule than to run."""
+PARTS_PER_THREAD = 4
+
+
+@dataclass(eq=False)
+class Allocation:
+    """A range of the arena, a weight, or an array of a run; buffers are views of it.
+
+    Attributes:
+        nbytes: size in bytes.
+        constant: the array, for weights.
+        slot: index among the arrays of a run: inputs first, then outputs.
+        writable: whether a run may overwrite the array of the slot (an in-place input) and return it as an output.
+        first, last: positions of the first and last step that use it.
+        at: byte offset in the arena, set by the planner.
+    """
+
+    nbytes: int
+    constant: np.ndarray | LazyWeight | None = None
+    slot: int | None = None
+    writable: bool = False
+    first: int = -1
+    last: int = -1
+    at: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A contiguous view of an allocation.
+
+    Attributes:
+        offset: bytes from the start of the allocation.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    allocation: Allocation
+    offset: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.count * self.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next along each axis."""
+        found: list[int] = []
+        step = 1
+        for length in reversed(self.shape):
+            found.insert(0, step)
+            step *= length
+        return tuple(found)
+
+    def view(self, shape: Sequence[int], start: int = 0, dtype: np.dtype[Any] | None = None) -> Buffer:
+        """A view from element `start` on, with another shape."""
+        return Buffer(dtype or self.dtype, tuple(shape), self.allocation, self.offset + start * self.dtype.itemsize)
+
+
+Argument = Buffer | int | float
+
+
+class Launch:
+    """One call of a range kernel, split into parts that any thread may compute.
+
+    Attributes:
+        arguments: words of its native block.
+        output: the result, if an element-wise chain that follows can be fused.
+        takes: returns a launch that also computes an element-wise chain of the output, None if it cannot.
+        copied: source and target of a launch that only copies bytes.
+    """
+
+    output: Buffer | None = None
+    takes: Callable[[Chain, Buffer], Launch | None] | None = None
+    copied: tuple[Buffer, Buffer] | None = None
+
+    def __init__(self, kernel: Any, parts: int = 1, /, **arguments: Any) -> None:
+        """Arguments are the kernel's, by name. TypeError if one is missing, unknown or of the wrong type."""
+        self.kernel = kernel
+        self.parts = parts
+        self.arguments: tuple[Argument, ...] = kernel.parameters.block(arguments)
+
+    def changed(self, **attributes: Any) -> Launch:
+        """A copy with some attributes replaced."""
+        made = copy.copy(self)
+        vars(made).update(attributes)
+        return made
+
+
+@dataclass(frozen=True)
+class Apply:
+    """One operator of a chain.
+
+    Attributes:
+        key: key of its scalar function in `elementwise_fusion.FUNCTIONS`.
+        operands: buffers; None stands for the result of the previous operator.
+        attributes: scalar arguments after the elements.
+        compute: dtype of literals in the function.
+    """
+
+    key: str
+    operands: tuple[Buffer | None, ...]
+    attributes: tuple[float, ...]
+    compute: np.dtype[Any]
+    result: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operators that run one after another on each element of `output`."""
+
+    steps: tuple[Apply, ...]
+    output: Buffer
+
+    @property
+    def operands(self) -> list[Buffer]:
+        """The buffers it reads, in order."""
+        return [operand for step in self.steps for operand in step.operands if operand is not None]
+
+
+@dataclass(frozen=True)
+class View:
+    """The output is a view of an existing buffer; nothing is computed."""
+
+    buffer: Buffer
+
+
+Planned: TypeAlias = Launch | View | Chain | list[Launch] | list[Chain] | None
+
+
+def parts_for(threads: int, limit: int, work: float, finer: int = 1) -> int:
+    """Number of parts for a step of `limit` rows and `work` scalar operations; `finer` multiplies the number."""
+    least = MIN_PART_WORK // finer
+    if threads == 1 or work < 2 * least or limit < 2:
+        return 1
+    wanted = int(min(limit, work // least, finer * PARTS_PER_THREAD * threads))
+    return max(1, wanted if wanted < threads else wanted // threads * threads)
+
+
+@dataclass(eq=False)
+class Step:
+    """A node as its planner sees it.
+
+    Attributes:
+        inputs: buffers, None for an absent optional input.
+        attributes: all attributes, defaults filled in.
+        results: dtype and shape of each output, None if it is unused.
+        threads: number of threads that run the plan.
+        cache: packed constants by id and layout, shared by all plans of a session; holds the constants, so that their
+            ids stay valid.
+        bailout: an int64 flag that a kernel sets when it meets values that it does not compute, such as an index out
+            of range. The run is then repeated in NumPy, which computes them or raises. The kernel must stay within its
+            buffers all the same.
+        alone: whether only this step uses the memory of an input, so that an output may overwrite it.
+    """
+
+    node: Node
+    inputs: list[Buffer | None]
+    attributes: dict[str, Any]
+    results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
+    threads: int
+    cache: dict[Any, Any]
+    outputs: dict[int, Buffer] = field(default_factory=dict)
+    allocations: list[Allocation] = field(default_factory=list)
+    bailout: Buffer = field(default_factory=lambda: bailout_flag())
+    alone: Callable[[Buffer], bool] = lambda buffer: False
+
+    def output(self, index: int = 0) -> Buffer:
+        """The buffer of a used output."""
+        if index not in self.outputs:
+            result = self.results[index]
+            assert result is not None
+            self.outputs[index] = self._new(*result)
+        return self.outputs[index]
+
+    def wanted(self, index: int) -> bool:
+        """Whether output `index` is used."""
+        return index < len(self.results) and self.results[index] is not None
+
+    def scratch(self, nbytes: int) -> Buffer:
+        """Scratch memory of this step, uint8."""
+        return self._new(np.dtype(np.uint8), (nbytes,))
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """The array of a constant input, None for others."""
+        buffer = self.inputs[index] if index < len(self.inputs) else None
+        return (
+            None
+            if buffer is None or buffer.allocation.constant is None
+            else _part(buffer, as_array(buffer.allocation.constant))
+        )
+
+    def known(self, index: int) -> bool:
+        """Whether an input is a constant; does not read it."""
+        buffer = self.inputs[index] if index < len(self.inputs) else None
+        return buffer is not None and buffer.allocation.constant is not None
+
+    def held(self, array: np.ndarray) -> Buffer:
+        """A constant buffer."""
+        plain = np.ascontiguousarray(array).reshape(array.shape)
+        return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
+
+    def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
+        """A constant input in another layout, packed once per session."""
+        return self.held(self.derived(index, layout, pack))
+
+    def narrowed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer | None:
+        """As `packed`, for kernels that widen f16 or bf16 weights as they read them; None for other weights."""
+        return None
+
+    def derived(self, index: int, kind: Any, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The result of `make` for a constant input, computed once per session; the input itself is not cached."""
+        buffer = self.inputs[index]
+        assert buffer is not None
+        constant = buffer.allocation.constant
+        key = (id(constant), buffer.offset, buffer.shape, kind)
+        if key not in self.cache:
+            array = without_caching(buffer)
+            made = make(array)
+            self.cache[key] = (
+                made.copy() if np.may_share_memory(made, array) and isinstance(constant, LazyWeight) else made,
+                constant,
+            )
+        found: np.ndarray = self.cache[key][0]
+        return found
+
+    def parts(self, limit: int, work: float, finer: int = 1) -> int:
+        """Number of parts for `limit` rows and `work` scalar operations; see `parts_for`."""
+        return parts_for(self.threads, limit, work, finer)
+
+    def _new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Buffer:
+        allocation = Allocation(math.prod(shape) * dtype.itemsize)
+        self.allocations.append(allocation)
+        return Buffer(dtype, shape, allocation)
+
+
+def without_caching(buffer: Buffer) -> np.ndarray:
+    """The elements of a constant buffer, read without caching them."""
+    constant = buffer.allocation.constant
+    assert constant is not None
+    return _part(buffer, constant.without_caching() if isinstance(constant, LazyWeight) else constant)
+
+
+def _part(buffer: Buffer, array: np.ndarray) -> np.ndarray:
+    """The elements of a buffer in the constant of its allocation."""
+    whole = array.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
+    return whole.view(buffer.dtype).reshape(buffer.shape)
+
+
+def bailout_flag() -> Buffer:
+    """A new flag that kernels set to have the run repeated in NumPy."""
+    return Buffer(np.dtype(np.int64), (1,), Allocation(8))
+
+
+Planner = Callable[[Step], Planned]
+
+PLANNERS: dict[Op, Planner] = {}
+"""The planner of each operator that has native kernels."""
+_by_element: list[Planner] = []
+ACCEPTS_EMPTY: set[Op] = set()
+"""Operators whose planners accept inputs without elements."""
+
+
+def native(*operators: Op, empty: bool = False) -> Callable[[Planner], Planner]:
+    """Register the planner of operators; with `empty` it also gets inputs without elements."""
+
+    def registered(planner: Planner) -> Planner:
+        for operator in operators:
+            PLANNERS[operator] = planner
+            if empty:
+                ACCEPTS_EMPTY.add(operator)
+        return planner
+
+    return registered
+
+
+def native_by_element(planner: Planner) -> Planner:
+    """Register the planner of operators that have a scalar function but no planner."""
+    _by_element[:] = [planner]
+    return planner
+
+
+def planner_of(operator: Op) -> Planner | None:
+    """The planner of an operator, None if it has no native kernels."""
+    _load_planners_of(operator)
+    return PLANNERS.get(operator) or (_by_element[0] if operator.scalar is not None and _by_element else None)
+
+
+def load_planners() -> None:
+    """Load every module that registers a planner."""
+    registry.load(registry.registering(native, native_by_element))
+
+
+@functools.cache
+def _load_planners_of(operator: Op) -> None:
+    """Load the modules that may register a planner for an operator."""
+    registry.load(registry.registering(native, operator=operator))
+    if operator.scalar is not None:
+        registry.load(registry.registering(native_by_element))
+
+
+def cores() -> int:
+    """Number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

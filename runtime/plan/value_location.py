@@ -1,0 +1,41 @@
+"""Value locations: the arena buffer or Python slot that holds each value of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.graph import Value
+from .kernel_api import Allocation, Buffer
+
+
+class ValueLocations(dict[Value, Buffer | Value]):
+    """The location of each value, and the values that lie in each allocation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._occupants: dict[Allocation, dict[Value, None]] = {}
+
+    def __setitem__(self, value: Value, location: Buffer | Value) -> None:
+        self._leave(value)
+        super().__setitem__(value, location)
+        if isinstance(location, Buffer):
+            self._occupants.setdefault(location.allocation, {})[value] = None
+
+    def __delitem__(self, value: Value) -> None:
+        self._leave(value)
+        super().__delitem__(value)
+
+    def _leave(self, value: Value) -> None:
+        location = self.get(value)
+        if isinstance(location, Buffer):
+            del self._occupants[location.allocation][value]
+
+    def update(self, pairs: Iterable[tuple[Value, Buffer | Value]]) -> None:  # type: ignore[override]
+        """Several values at once."""
+        for value, location in pairs:
+            self[value] = location
+
+    def sole_occupant(self, allocation: Allocation) -> Value | None:
+        """The only value that lies in an allocation; None if there are none or several."""
+        occupants = self._occupants.get(allocation, {})
+        return next(iter(occupants)) if len(occupants) == 1 else None

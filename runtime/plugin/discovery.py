@@ -1,0 +1,143 @@
+"""Plug-in discovery: finds modules of a package by the constant they declare, without importing them.
+
+For example:
+
+    FORMATS.names()                 # ("darknet", "ggml", "gguf", ...): formats/**/NAME.py with a line ``FORMAT = ...``
+    FORMATS.load("gguf")            # that constant
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..base.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from .module_index import Entry
+
+ROOT = __name__.partition(".runtime")[0]
+"""Name of the package that all of this is part of."""
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """The modules below a package that declare a constant.
+
+    Attributes:
+        package: relative to the root of all, such as "formats".
+        constant: what each of them assigns, or defines as a function, at its top level.
+        indexed: whether the package is large, so that what its modules declare is read from the index.
+    """
+
+    package: str
+    constant: str
+    indexed: bool = False
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the modules, without their folders, in alphabetical order."""
+        return tuple(sorted(map(_stem, self._modules)))
+
+    def modules(self) -> tuple[str, ...]:
+        """Names of the modules, with their folders, such as ``models.language.llama``."""
+        return self._modules
+
+    def __contains__(self, name: str) -> bool:
+        return self._named(name) is not None
+
+    def load(self, name: str) -> Any:
+        """The constant of the module of that name; raises KeyError if it does not exist."""
+        module = self._named(name)
+        if module is None:
+            raise KeyError(name)
+        return self._constant(module)
+
+    def all(self) -> tuple[Any, ...]:
+        """The constant of every module."""
+        return tuple(map(self._constant, self._modules))
+
+    def only(self) -> Any:
+        """The constant that a single module declares."""
+        (module,) = self._modules
+        return self._constant(module)
+
+    def mentioning(self, word: str) -> tuple[str, ...]:
+        """Names of the modules whose text has a word in quotes: where to look first for what is known by that name."""
+        files, quoted = module_files(self.package), f'"{word}"'.encode()
+        return tuple(_stem(module) for module in self._modules if quoted in _text(files[module]))
+
+    @functools.cached_property
+    def _modules(self) -> tuple[str, ...]:
+        """In alphabetical order."""
+        return tuple(filter(self._declares, module_files(self.package)))
+
+    def _named(self, name: str) -> str | None:
+        return next(
+            (module for module in module_files(self.package) if _stem(module) == name and self._declares(module)), None
+        )
+
+    def _declares(self, module: str) -> bool:
+        if self.indexed:
+            return self.constant in index(self.package)[module].constants
+        text = _text(module_files(self.package)[module])
+        return any(
+            f"\n{form}".encode() in text
+            for form in (f"{self.constant} = ", f"{self.constant}: ", f"def {self.constant}(")
+        )
+
+    def _constant(self, module: str) -> Any:
+        return getattr(importlib.import_module(f"{ROOT}.{module}"), self.constant)
+
+
+FORMATS = Plugins("formats", "FORMAT")
+ARCHITECTURES = Plugins("models", "ARCHITECTURES")
+COMMANDS = Plugins("convert.commands", "COMMAND")
+OPERATORS = "ops"
+"""The package of operators, and of what is known of them and of block types."""
+BLOCK_CODECS = Plugins(OPERATORS, "CODECS", indexed=True)
+DEVICE_DECODERS = Plugins(OPERATORS, "DEVICE_DECODERS", indexed=True)
+COST_RULES = Plugins(OPERATORS, "COST_RULES", indexed=True)
+OPERAND_TYPES = Plugins(OPERATORS, "OPERAND_TYPES", indexed=True)
+
+
+def below(package: str, constant: str) -> Plugins:
+    """The plug-ins of a sub-package that is given by its ``__name__``."""
+    return Plugins(package.removeprefix(f"{ROOT}."), constant)
+
+
+@functools.cache
+def index(package: str) -> dict[str, Entry]:
+    """What every module below a package declares and registers."""
+    from .module_index import entries
+
+    return entries(module_files(package))
+
+
+@functools.cache
+def module_files(package: str) -> dict[str, str]:
+    """The modules below a package, packages themselves left out, with their files, in alphabetical order; names are
+    relative to the root."""
+    folder = os.path.join(sys.modules[ROOT].__path__[0], *package.split("."))
+    return dict(sorted(_files(package, folder)))
+
+
+def _stem(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def _text(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _files(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    for entry in os.scandir(folder):
+        stem, suffix = os.path.splitext(entry.name)
+        if suffix == ".py" and stem != "__init__":
+            yield f"{package}.{stem}", entry.path
+        elif not suffix and stem != "__pycache__" and entry.is_dir():
+            yield from _files(f"{package}.{stem}", entry.path)

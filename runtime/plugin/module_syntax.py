@@ -1,0 +1,110 @@
+"""Module syntax: reads a module's top-level declarations and registrations from its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+Described = tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]
+"""Constants and calls of a module: see `module_index.Entry`."""
+
+
+def described(source: bytes, module: str) -> Described:
+    """What the source of a module says; the module's name is relative to the root package."""
+    tree = ast.parse(source)
+    imported = dict(_imported(tree.body, module.split(".")[:-1]))
+    constants: list[str] = []
+    calls: list[tuple[str, str, tuple[str, ...]]] = []
+    for statement in _top(tree.body):
+        bound = _bound(statement)
+        constants += [name for name in bound if name.isupper()]
+        public = any(not name.startswith("_") for name in bound)
+        for expression in _expressions(statement):
+            for function, arguments in _applied(expression):
+                origin = _origin(function, imported, module)
+                text = _text(arguments) if public else ""
+                if origin is not None and (text or origin.startswith("runtime.")):
+                    calls.append((origin, text, tuple(_origins(arguments, imported, module))))
+    return tuple(constants), tuple(dict.fromkeys(calls))
+
+
+def _top(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run when the module is loaded, those in loops and conditions included."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ast.For | ast.If | ast.Try | ast.With):
+            yield from _top(statement.body)
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    """Names that a statement defines."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    targets = (
+        statement.targets
+        if isinstance(statement, ast.Assign)
+        else [statement.target]
+        if isinstance(statement, ast.AnnAssign)
+        else []
+    )
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _expressions(statement: ast.stmt) -> list[ast.expr]:
+    """Decorators, what is assigned, and what stands alone."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return statement.decorator_list
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) else None
+    return [] if value is None else [value]
+
+
+def _applied(expression: ast.expr) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
+    """The functions that an expression calls, each on the result of the next, with their arguments; ``f`` for a bare
+    decorator."""
+    if not isinstance(expression, ast.Call):
+        yield expression, []
+    while isinstance(expression, ast.Call):
+        yield expression.func, expression.args
+        expression = expression.func
+
+
+def _text(arguments: list[ast.expr]) -> str:
+    """The first argument, where it is a string that could be a name."""
+    first = arguments[0] if arguments else None
+    return (
+        first.value
+        if isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.isidentifier()
+        else ""
+    )
+
+
+def _imported(statements: Iterable[ast.stmt], package: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Names, and where relative imports of a module of a package bring them from; None for what is not ours."""
+    for statement in statements:
+        if isinstance(statement, ast.ImportFrom) and statement.level:
+            words = [*package[: len(package) - statement.level + 1], *([statement.module] if statement.module else [])]
+            yield from ((alias.asname or alias.name, ".".join((*words, alias.name))) for alias in statement.names)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name.partition(".")[0], None) for alias in statement.names)
+
+
+def _origins(arguments: list[ast.expr], imported: Mapping[str, str | None], module: str) -> Iterator[str]:
+    """Where arguments come from. What a table of the module holds, as in ``*TABLE``, may be anything that the module
+    imports from ours."""
+    for argument in arguments:
+        origin = _origin(argument, imported, module)
+        if isinstance(argument, ast.Starred) and (origin is None or origin.rpartition(".")[0] == module):
+            yield from (item for item in imported.values() if item is not None)
+        elif origin is not None:
+            yield origin
+
+
+def _origin(expression: ast.expr, imported: Mapping[str, str | None], module: str) -> str | None:
+    """Where a name, or an attribute of a module, comes from: the module itself where it is not imported. None for
+    anything else."""
+    if isinstance(expression, ast.Starred):
+        return _origin(expression.value, imported, module)
+    if isinstance(expression, ast.Attribute):
+        owner = _origin(expression.value, imported, module)
+        return None if owner is None else f"{owner}.{expression.attr}"
+    return imported.get(expression.id, f"{module}.{expression.id}") if isinstance(expression, ast.Name) else None

@@ -1,0 +1,28 @@
+"""Lazy package attributes that a package above defines; loaded on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Provided:
+    """The provided names of one package, whose module-level ``__getattr__`` is `get`.
+
+    Args:
+        package: the package's name, for errors.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._loaders: dict[str, Callable[[], Any]] = {}
+
+    def provide(self, name: str, loader: Callable[[], Any]) -> None:
+        """Give the package a name; `loader` returns the object."""
+        self._loaders[name] = loader
+
+    def get(self, name: str) -> Any:
+        """The object of a name. Raises AttributeError for a name that was not provided."""
+        if name not in self._loaders:
+            raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
+        return self._loaders[name]()

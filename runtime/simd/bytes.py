@@ -1,0 +1,145 @@
+"""Masked byte vectors: loads that widen 8-bit lanes, stores that narrow, and 256-entry table lookup."""
+
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from ..jit.isa import features
+from ..jit.numba_lazy import cgutils, intrinsic, types
+from .vector import LANES, kinds
+
+_BYTES, _WORDS, _BITS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (8, 32, 1))
+TABLES, MASKS = "avx512vbmi" in features(), "avx512bw" in features()
+"""Whether one instruction looks up bytes, and whether one loads and stores some of them."""
+_ALIGN = ir.Constant(ir.IntType(32), 1)
+
+
+def _mask(builder: Any, lanes: Any) -> Any:
+    return builder.bitcast(builder.trunc(lanes, ir.IntType(LANES)), _BITS)
+
+
+def _some(builder: Any, address: Any, lanes: Any) -> Any:
+    if MASKS:
+        return _masked(builder, address, lanes)
+    with builder.if_else(_all(builder, lanes)) as (then, otherwise):
+        with then:
+            whole, first = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1), builder.block
+        with otherwise:
+            some, second = _masked(builder, address, lanes), builder.block
+    found = builder.phi(_BYTES)
+    found.add_incoming(whole, first)
+    found.add_incoming(some, second)
+    return found
+
+
+def _all(builder: Any, lanes: Any) -> Any:
+    return builder.icmp_signed("==", builder.trunc(lanes, ir.IntType(LANES)), ir.Constant(ir.IntType(LANES), -1))
+
+
+def _masked(builder: Any, address: Any, lanes: Any) -> Any:
+    kind = ir.FunctionType(_BYTES, [_BYTES.as_pointer(), ir.IntType(32), _BITS, _BYTES])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{LANES}i8.p0")
+    return builder.call(
+        function,
+        [
+            builder.inttoptr(address, _BYTES.as_pointer()),
+            _ALIGN,
+            _mask(builder, lanes),
+            ir.Constant(_BYTES, [0] * LANES),
+        ],
+    )
+
+
+@intrinsic
+def load_u8(typing: Any, address: Any, lanes: Any) -> Any:
+    """Load the u8 lanes whose bits are set in the low 16 of `lanes`; others are zero and not read."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(_some(builder, *args), _WORDS)
+
+    return kinds.I32(types.int64, types.int64), lower
+
+
+@intrinsic
+def load_i8(typing: Any, address: Any, lanes: Any) -> Any:
+    """Like `load_u8` for i8."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.sext(_some(builder, *args), _WORDS)
+
+    return kinds.I32(types.int64, types.int64), lower
+
+
+@intrinsic
+def store_bytes(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+    """Write the lowest bytes of the lanes whose bits are set in the low 16 of `lanes`."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, narrow = builder.inttoptr(args[0], _BYTES.as_pointer()), builder.trunc(args[1], _BYTES)
+        if MASKS:
+            _stored(builder, narrow, place, args[2])
+            return context.get_dummy_value()
+        with builder.if_else(_all(builder, args[2])) as (then, otherwise):
+            with then:
+                builder.store(narrow, place, align=1)
+            with otherwise:
+                _stored(builder, narrow, place, args[2])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.I32, types.int64), lower
+
+
+def _stored(builder: Any, narrow: Any, place: Any, lanes: Any) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _BYTES.as_pointer(), ir.IntType(32), _BITS])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{LANES}i8.p0")
+    builder.call(function, [narrow, place, _ALIGN, _mask(builder, lanes)])
+
+
+@intrinsic
+def load_i32(typing: Any, address: Any) -> Any:
+    """Sixteen i32."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(builder.inttoptr(args[0], _WORDS.as_pointer()))
+        value.align = 4
+        return value
+
+    return kinds.I32(types.int64), lower
+
+
+@intrinsic
+def store_i32(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+    """Write the lanes of i32 whose bits are set in the low 16 of `lanes`."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [_WORDS, _WORDS.as_pointer(), ir.IntType(32), _BITS])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{LANES}i32.p0")
+        builder.call(
+            function, [args[1], builder.inttoptr(args[0], _WORDS.as_pointer()), _ALIGN, _mask(builder, args[2])]
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.I32, types.int64), lower
+
+
+@intrinsic
+def lookup_bytes(typing: Any, table: Any, source: Any, target: Any) -> Any:
+    """Sixty-four bytes by a table of 256."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        many = ir.VectorType(ir.IntType(8), 64)
+        load = lambda address, offset: builder.load(  # noqa: E731
+            builder.inttoptr(builder.add(address, ir.Constant(ir.IntType(64), offset)), many.as_pointer()), align=1
+        )
+        codes, parts = load(args[1], 0), [load(args[0], 64 * part) for part in range(4)]
+        kind = ir.FunctionType(many, [many] * 3)
+        permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
+        low, high = (builder.call(permute, [parts[2 * half], codes, parts[2 * half + 1]]) for half in range(2))
+        found = builder.select(builder.icmp_signed("<", codes, ir.Constant(many, [0] * 64)), high, low)
+        builder.store(found, builder.inttoptr(args[2], many.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), lower

@@ -1,0 +1,400 @@
+"""Vector loads and stores by address: f16 and bf16 widened, masks, prefetch, lane sums, exp and tanh."""
+
+# mypy: disable-error-code="misc, untyped-decorator"
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ..jit.address import f32 as single
+from ..jit.address import u16
+from ..jit.numba_lazy import cgutils, intrinsic, types
+from ..jit.range_kernel import inlined, inner
+from .vector import LANES, bits, from_bits, kinds, select, to_int
+
+f32 = np.float32
+i32 = np.int32
+F32_CODE, F16_CODE, BF16_CODE = 0, 1, 2
+"""Codes of storage dtypes."""
+DTYPE_CODES = {"float32": F32_CODE, "float16": F16_CODE, "bfloat16": BF16_CODE}
+
+_FLOATS, _HALVES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.HalfType()))
+_WORDS, _SHORTS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (32, 16))
+
+
+def _function(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def _constant(kind: Any, value: Any) -> Any:
+    return ir.Constant(kind, [value] * LANES)
+
+
+def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
+    value.align = 1
+    return value
+
+
+def _stored(builder: Any, address: Any, value: Any) -> None:
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=1)
+
+
+@intrinsic
+def load_f32(typing: Any, address: Any) -> Any:
+    """Sixteen f32."""
+    return kinds.F32(types.int64), lambda context, builder, sig, args: _loaded(builder, args[0], _FLOATS)
+
+
+@intrinsic
+def load_even(typing: Any, address: Any) -> Any:
+    """Elements 0, 2, ... 30 of 31 f32."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        ahead = builder.add(args[0], ir.Constant(ir.IntType(64), 4 * (LANES - 1)))
+        low, high = _loaded(builder, args[0], _FLOATS), _loaded(builder, ahead, _FLOATS)
+        places = [2 * lane if 2 * lane < LANES else 2 * lane + 1 for lane in range(LANES)]
+        return builder.shuffle_vector(low, high, ir.Constant(_WORDS, places))
+
+    return kinds.F32(types.int64), lower
+
+
+def _mask(builder: Any, lanes: Any) -> Any:
+    return builder.bitcast(builder.trunc(lanes, ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
+
+
+@intrinsic
+def load_masked(typing: Any, address: Any, lanes: Any) -> Any:
+    """Load the f32 lanes whose bits are set in the low 16 of `lanes`; others are zero and not read."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, align = builder.inttoptr(args[0], _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
+        return _function(
+            builder,
+            "llvm.masked.load.v16f32.p0",
+            _FLOATS,
+            [place, align, _mask(builder, args[1]), _constant(_FLOATS, 0.0)],
+        )
+
+    return kinds.F32(types.int64, types.int64), lower
+
+
+@intrinsic
+def store_masked(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+    """Write the lanes whose bits are set in the low 16 of `lanes`."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, align = builder.inttoptr(args[0], _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
+        _function(
+            builder, "llvm.masked.store.v16f32.p0", ir.VoidType(), [args[1], place, align, _mask(builder, args[2])]
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.F32, types.int64), lower
+
+
+def _prefetch(name: str, text: str, writing: int) -> Any:
+    def prefetch(typing: Any, address: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            place = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [place, *(ir.Constant(ir.IntType(32), number) for number in (writing, 3, 1))])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), lower
+
+    prefetch.__name__, prefetch.__doc__ = name, text
+    return intrinsic(prefetch)
+
+
+prefetch_read = _prefetch("prefetch_read", "Ask for a line of memory that will be read.", 0)
+prefetch_write = _prefetch("prefetch_write", "Ask for a line of memory that will be written.", 1)
+
+
+def _shuffled(name: str, text: str, places: Sequence[int]) -> Any:
+    def shuffled(typing: Any, low: Any, high: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.shuffle_vector(args[0], args[1], ir.Constant(_WORDS, list(places)))
+
+        return kinds.F32(kinds.F32, kinds.F32), lower
+
+    shuffled.__name__, shuffled.__doc__ = name, text
+    return intrinsic(shuffled)
+
+
+evens = _shuffled("evens", "The even lanes of two vectors.", range(0, 2 * LANES, 2))
+odds = _shuffled("odds", "The odd lanes of two vectors.", range(1, 2 * LANES, 2))
+zip_low = _shuffled(
+    "zip_low",
+    "Lanes of two vectors in turn, of their first halves.",
+    [lane // 2 + lane % 2 * LANES for lane in range(LANES)],
+)
+zip_high = _shuffled(
+    "zip_high",
+    "As `zip_low`, of their second halves.",
+    [(lane + LANES) // 2 + lane % 2 * LANES for lane in range(LANES)],
+)
+
+
+@intrinsic
+def load_f16(typing: Any, address: Any) -> Any:
+    """Sixteen f16."""
+    return kinds.F32(types.int64), lambda context, builder, sig, args: builder.fpext(
+        _loaded(builder, args[0], _HALVES), _FLOATS
+    )
+
+
+@intrinsic
+def load_bf16(typing: Any, address: Any) -> Any:
+    """Sixteen bf16."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = builder.zext(_loaded(builder, args[0], _SHORTS), _WORDS)
+        return builder.bitcast(builder.shl(wide, _constant(_WORDS, 16)), _FLOATS)
+
+    return kinds.F32(types.int64), lower
+
+
+@intrinsic
+def store_f32(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen f32."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _stored(builder, args[0], args[1])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.F32), lower
+
+
+@intrinsic
+def store_f16(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen f16, rounded to nearest even."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _stored(builder, args[0], builder.fptrunc(args[1], _HALVES))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.F32), lower
+
+
+@intrinsic
+def store_bf16(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen bf16, rounded to nearest even; NaN stays NaN."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = builder.bitcast(args[1], _WORDS)
+        odd = builder.and_(builder.lshr(word, _constant(_WORDS, 16)), _constant(_WORDS, 1))
+        rounded = builder.lshr(builder.add(builder.add(word, _constant(_WORDS, 0x7FFF)), odd), _constant(_WORDS, 16))
+        chosen = builder.select(builder.fcmp_unordered("uno", args[1], args[1]), _constant(_WORDS, 0x7FC0), rounded)
+        _stored(builder, args[0], builder.trunc(chosen, _SHORTS))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kinds.F32), lower
+
+
+@intrinsic
+def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c``, rounded once."""
+    return kinds.F32(kinds.F32, kinds.F32, kinds.F32), lambda context, builder, sig, args: _function(
+        builder, f"llvm.fma.v{LANES}f32", _FLOATS, args
+    )
+
+
+@intrinsic
+def nearest(typing: Any, x: Any) -> Any:
+    """Lanes rounded to integers, ties to even."""
+    return kinds.F32(kinds.F32), lambda context, builder, sig, args: _function(
+        builder, f"llvm.rint.v{LANES}f32", _FLOATS, args
+    )
+
+
+@intrinsic
+def lane_sum(typing: Any, vector: Any) -> Any:
+    """The sum of all lanes, added pairwise."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[0]
+        width = LANES
+        while width > 1:
+            width //= 2
+            low, high = (
+                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width)))
+                for start in (0, width)
+            )
+            value = builder.fadd(builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high))
+        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(kinds.F32), lower
+
+
+@intrinsic
+def lane_max(typing: Any, vector: Any) -> Any:
+    """The maximum of all lanes; NaN if a lane is NaN."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[0]
+        width = LANES
+        while width > 1:
+            width //= 2
+            low, high = (
+                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width)))
+                for start in (0, width)
+            )
+            value = _maximum(
+                builder, builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high)
+            )
+        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(kinds.F32), lower
+
+
+def _maximum(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.or_(builder.fcmp_unordered("uno", a, a), builder.fcmp_ordered(">", a, b)), a, b)
+
+
+@intrinsic
+def maximum(typing: Any, a: Any, b: Any) -> Any:
+    """The maximum in each lane; NaN if either is NaN."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _maximum(builder, args[0], args[1])
+
+    kind = kinds.F32 if kinds.F32 in (a, b) else types.float32
+    return kind(kind, kind), lower
+
+
+@intrinsic
+def flags(typing: Any, address: Any) -> Any:
+    """Sixteen bytes as a mask: set where they are not zero."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.VectorType(ir.IntType(8), LANES)
+        return builder.icmp_unsigned("!=", _loaded(builder, args[0], kind), _constant(kind, 0))
+
+    return kinds.MASK(types.int64), lower
+
+
+@inlined
+def exp16(x: Any) -> Any:
+    """e to the power of each lane; zero below -87.3, the largest power at 88."""
+    low, high = f32(-87.3), f32(88.0)
+    bounded = select(x > low, select(x < high, x, high), low)
+    n = nearest(bounded * f32(1.44269504088896341))
+    r = fma(n, f32(-0.693359375), bounded)
+    r = fma(n, f32(2.12194440e-4), r)
+    p = fma(r, f32(1.9875691500e-4), f32(1.3981999507e-3))
+    p = fma(p, r, f32(8.3334519073e-3))
+    p = fma(p, r, f32(4.1665795894e-2))
+    p = fma(p, r, f32(1.6666665459e-1))
+    p = fma(p, r, f32(5.0000001201e-1))
+    y = fma(p, r * r, r) + f32(1)
+    y = y * from_bits((to_int(n) + i32(127)) << i32(23))
+    y = select(x > low, y, f32(0))
+    return select(x == x, y, x)
+
+
+@inlined
+def tanh16(x: Any) -> Any:
+    """Hyperbolic tangent of each lane."""
+    size = abs(x)
+    z = x * x
+    p = fma(z, f32(-5.70498872745e-3), f32(2.06390887954e-2))
+    p = fma(p, z, f32(-5.37397155531e-2))
+    p = fma(p, z, f32(1.33314422036e-1))
+    p = fma(p, z, f32(-3.33332819422e-1))
+    near = fma(p * z, size, size)
+    far = f32(1) - f32(2) / (exp16(size + size) + f32(1))
+    y = select(size < f32(0.625), near, far)
+    return select(x < f32(0), -y, y)
+
+
+@inlined
+def sigmoid16(x: Any) -> Any:
+    """1 / (1 + e to the power -x) in each lane."""
+    return f32(1) / (f32(1) + exp16(-x))
+
+
+@intrinsic
+def _half(typing: Any, address: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(builder.inttoptr(args[0], ir.HalfType().as_pointer()))
+        value.align = 2
+        return builder.fpext(value, ir.FloatType())
+
+    return types.float32(types.int64), lower
+
+
+@intrinsic
+def _to_half(typing: Any, address: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(
+            builder.fptrunc(args[1], ir.HalfType()), builder.inttoptr(args[0], ir.HalfType().as_pointer()), align=2
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float32), lower
+
+
+@inner
+def load_one(kind: Any, address: Any) -> Any:
+    """Load one element of a storage dtype as f32."""
+    if kind == F32_CODE:
+        return single(address)[0]
+    if kind == F16_CODE:
+        return _half(address)
+    return from_bits(i32(u16(address)[0]) << i32(16))
+
+
+@inner
+def store_one(kind: Any, address: Any, value: Any) -> None:
+    """Store one f32 in a storage dtype."""
+    if kind == F32_CODE:
+        single(address)[0] = value
+    elif kind == F16_CODE:
+        _to_half(address, value)
+    elif value != value:
+        u16(address)[0] = 0x7FC0
+    else:
+        word = np.int64(bits(f32(value))) & 0xFFFFFFFF
+        u16(address)[0] = (word + 0x7FFF + ((word >> 16) & 1)) >> 16
+
+
+@inner
+def widen(kind: Any, source: Any, target: Any, count: Any, factor: Any) -> None:
+    """Convert `count` elements of a storage dtype to f32, multiplied by `factor`."""
+    whole = count - count % LANES
+    if kind == F32_CODE:
+        for j in range(0, whole, LANES):
+            store_f32(target + 4 * j, load_f32(source + 4 * j) * factor)
+    elif kind == F16_CODE:
+        for j in range(0, whole, LANES):
+            store_f32(target + 4 * j, load_f16(source + 2 * j) * factor)
+    else:
+        for j in range(0, whole, LANES):
+            store_f32(target + 4 * j, load_bf16(source + 2 * j) * factor)
+    width = 4 if kind == F32_CODE else 2
+    for j in range(whole, count):
+        single(target)[j] = load_one(kind, source + width * j) * factor
+
+
+@inner
+def narrow(kind: Any, source: Any, target: Any, count: Any, factor: Any) -> None:
+    """Convert `count` f32, multiplied by `factor`, to a storage dtype."""
+    whole = count - count % LANES
+    if kind == F32_CODE:
+        for j in range(0, whole, LANES):
+            store_f32(target + 4 * j, load_f32(source + 4 * j) * factor)
+    elif kind == F16_CODE:
+        for j in range(0, whole, LANES):
+            store_f16(target + 2 * j, load_f32(source + 4 * j) * factor)
+    else:
+        for j in range(0, whole, LANES):
+            store_bf16(target + 2 * j, load_f32(source + 4 * j) * factor)
+    width = 4 if kind == F32_CODE else 2
+    for j in range(whole, count):
+        store_one(kind, target + width * j, single(source)[j] * factor)
