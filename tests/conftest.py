@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trained_models
-from hostile import Sandbox
+from candle_convert.tests.builders import packaged_models
+from candle_convert.tests.fuzz.sandbox import Sandbox
 from hypothesis import HealthCheck, settings
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep."""
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    settings.register_profile("candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow)
+    settings.register_profile(
+        "candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow
+    )
     settings.load_profile("candle")
 
 
@@ -61,13 +63,13 @@ def sandbox() -> Iterator[Sandbox]:
 def gemma3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A GGUF file of Gemma 3 270M in Q4_K_M, kept in pytest's cache."""
     cache = getattr(request.config, "cache", None)
-    return trained_models.gemma3(cache.mkdir("trained_models") if cache else tmp_path_factory.mktemp("trained_models"))
+    return packaged_models.gemma3(cache.mkdir("trained_models") if cache else tmp_path_factory.mktemp("trained_models"))
 
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The Hugging Face directory of all-MiniLM-L6-v2: BERT, f32 safetensors."""
-    return trained_models.minilm()
+    return packaged_models.minilm()
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +80,8 @@ def full(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def seed(full: bool) -> int:
-    """The seed of random tests, shown when one fails: CANDLE_SEED, always the same otherwise, a new one in exhaustive sweeps."""
+    """The seed of random tests, shown when one fails: CANDLE_SEED, always the same otherwise, a new one in exhaustive
+    sweeps."""
     chosen = int(os.environ.get("CANDLE_SEED", int.from_bytes(os.urandom(4), "little") if full else 1))
     print(f"CANDLE_SEED={chosen}")
     return chosen

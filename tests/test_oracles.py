@@ -3,8 +3,8 @@
 import ctypes
 
 import pytest
-from oracles import libggml, libllama
-from oracles.llama_cpp import LayoutError
+from candle_convert.tests.oracles import libggml, libllama
+from candle_convert.tests.oracles.llama_cpp import LayoutError
 
 GGML = pytest.mark.skipif(libggml.NAME is None, reason="xllamacpp is not installed")
 LLAMA = pytest.mark.skipif(libllama.NAME is None, reason="xllamacpp is not installed")

@@ -1,4 +1,5 @@
-"""The README works as typed: its commands run in order and print what it shows, its Python runs, its figures are those of the registries."""
+"""The README works as typed: its commands run in order and print what it shows, its Python runs, its figures are those
+of the registries."""
 
 import os
 import re
@@ -6,18 +7,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from candle_convert.convert.cli import COMMANDS
-from candle_convert.runtime import registry
-from candle_convert.runtime.binding import architectures
+from candle_convert.runtime.contract.weight_binding import architectures
+from candle_convert.runtime.ir import registry
+from candle_convert.runtime.plugin.discovery import COMMANDS
+from candle_convert.tests.builders.paths import DOCS, EXAMPLES, REPOSITORY
 
-REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SETUP = re.compile(r"^<!-- setup -->\n```sh\n.*?^(candle-convert [^\n]*)\n```\n.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SETUP = re.compile(
+    r"^<!-- setup -->\n```sh\n.*?^(candle-convert [^\n]*)\n```\n.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 FIGURE = re.compile(r"-?\d[\d,.]*(e[+-]\d+)?( ?([KMGT]i?)?B\b| ?m?s\b)?|(?<= )-(?= |$)")
 COMPILING = re.compile(r" compile ")
 """A line that a first run prints."""
@@ -42,13 +44,15 @@ def _skeleton(line):
 
 @pytest.fixture
 def folder(tmp_path):
-    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
     return tmp_path
 
 
 def _run(words, folder):
     environment = {**os.environ, "COLUMNS": "130", "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=800)
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=800
+    )
 
 
 def _try_commands(folder):
@@ -61,7 +65,9 @@ def _try_commands(folder):
             assert done.stdout.strip(), command
             assert shown, command
         else:
-            printed = [_skeleton(line) for line in done.stdout.splitlines() if line.strip() and not COMPILING.match(line)]
+            printed = [
+                _skeleton(line) for line in done.stdout.splitlines() if line.strip() and not COMPILING.match(line)
+            ]
             assert printed == [_skeleton(line) for line in shown if line.strip()], command
 
 
@@ -79,5 +85,5 @@ def test_figures_are_those_of_the_registries():
 
 
 def test_every_command_is_listed():
-    listed = re.findall(r"^\| `([a-z]+)` \|", (REPOSITORY / "docs" / "COMMANDS.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(registry.names(COMMANDS))
+    listed = re.findall(r"^\| `([a-z]+)` \|", (DOCS / "COMMANDS.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS.names())

@@ -1,4 +1,5 @@
-"""Darknet weights: files written in the order of darknet's loader, with and without a configuration; sizes of published files as an oracle."""
+"""Darknet weights: files written in the order of darknet's loader, with and without a configuration; sizes of published
+files as an oracle."""
 
 import math
 import random
@@ -8,7 +9,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.formats.containers.darknet_cfg import parse, weights_of
-from candle_convert.runtime.source import Source
+from candle_convert.runtime.tensor.file import Source
 
 CFG = """
 [net]
@@ -50,12 +51,21 @@ batch_normalize=1
 [softmax]
 """
 SHAPES = {
-    "layers.0.biases": (4,), "layers.0.scales": (4,), "layers.0.rolling_mean": (4,), "layers.0.rolling_variance": (4,),
+    "layers.0.biases": (4,),
+    "layers.0.scales": (4,),
+    "layers.0.rolling_mean": (4,),
+    "layers.0.rolling_variance": (4,),
     "layers.0.weights": (4, 3, 3, 3),
-    "layers.1.biases": (8,), "layers.1.weights": (8, 2, 1, 1),
-    "layers.9.biases": (5,), "layers.9.weights": (5, 256), "layers.9.scales": (5,), "layers.9.rolling_mean": (5,), "layers.9.rolling_variance": (5,),
-}  # fmt: skip
-"""The route joins 8 + 8 channels, the reorganisation makes 256 of them, and pooling leaves one of each for the connected layer."""
+    "layers.1.biases": (8,),
+    "layers.1.weights": (8, 2, 1, 1),
+    "layers.9.biases": (5,),
+    "layers.9.weights": (5, 256),
+    "layers.9.scales": (5,),
+    "layers.9.rolling_mean": (5,),
+    "layers.9.rolling_variance": (5,),
+}
+"""The route joins 8 + 8 channels, the reorganisation makes 256 of them, and pooling leaves one of each for the
+connected layer."""
 COUNT = sum(math.prod(shape) for shape in SHAPES.values())
 VALUES = np.arange(COUNT, dtype="<f4")
 
@@ -76,7 +86,12 @@ def saved(folder, data, cfg=CFG, name="tiny.weights"):
 def test_every_layer_has_its_numbers(minor, tmp_path):
     graph = cc.open(saved(tmp_path, head(minor) + VALUES.tobytes()))
     assert graph.format == "darknet"
-    assert graph.metadata == {"darknet.major": 0, "darknet.minor": minor, "darknet.revision": 0, "darknet.seen": 32013312}
+    assert graph.metadata == {
+        "darknet.major": 0,
+        "darknet.minor": minor,
+        "darknet.revision": 0,
+        "darknet.seen": 32013312,
+    }
     assert {name: tensor.shape for name, tensor in graph.weights.items()} == SHAPES
     at = 0
     for name, shape in SHAPES.items():
@@ -117,12 +132,21 @@ def yolov3_tiny():
     """The published yolov3-tiny network, in our own words."""
 
     def convolution(filters, size, normalized=1):
-        return f"[convolutional]\nbatch_normalize={normalized}\nfilters={filters}\nsize={size}\nstride=1\npad=1\nactivation=leaky\n"
+        return (
+            f"[convolutional]\nbatch_normalize={normalized}\nfilters={filters}\nsize={size}\nstride=1\npad=1\n"
+            "activation=leaky\n"
+        )
 
     text = "[net]\nwidth=416\nheight=416\nchannels=3\n"
     for filters, (kind, size, stride) in zip((16, 32, 64, 128, 256, 512), YOLO_TINY, strict=True):
         text += convolution(filters, 3) + f"[{kind}]\nsize={size}\nstride={stride}\n"
-    text += convolution(1024, 3) + convolution(256, 1) + convolution(512, 3) + convolution(255, 1, 0) + "[yolo]\nmask=3,4,5\n"
+    text += (
+        convolution(1024, 3)
+        + convolution(256, 1)
+        + convolution(512, 3)
+        + convolution(255, 1, 0)
+        + "[yolo]\nmask=3,4,5\n"
+    )
     text += "[route]\nlayers = -4\n" + convolution(128, 1) + "[upsample]\nstride=2\n[route]\nlayers = -1, 8\n"
     return text + convolution(256, 3) + convolution(255, 1, 0) + "[yolo]\nmask=0,1,2\n"
 
@@ -149,7 +173,12 @@ HOSTILE = [
     ("route-to-itself", GOOD, CFG.replace("layers = -1, 1", "layers = 5"), "E-DARKNET-CFG"),
     ("route-before-the-first", GOOD, CFG.replace("layers = -1, 1", "layers = -9"), "E-DARKNET-CFG"),
     ("route-of-nothing", GOOD, CFG.replace("layers = -1, 1", ""), "E-DARKNET-CFG"),
-    ("upsampled-1000-times", GOOD, "[net]\nheight=9\nwidth=9\nchannels=1\n" + "[upsample]\nstride=16777216\n" * 1000, "E-DARKNET-CFG"),
+    (
+        "upsampled-1000-times",
+        GOOD,
+        "[net]\nheight=9\nwidth=9\nchannels=1\n" + "[upsample]\nstride=16777216\n" * 1000,
+        "E-DARKNET-CFG",
+    ),
     ("no-net", GOOD, CFG.replace("[net]", "[yolo]"), "E-DARKNET-CFG"),
     ("empty-cfg", GOOD, "", "E-DARKNET-CFG"),
     ("no-key", GOOD, CFG + "\nwhat is this", "E-DARKNET-CFG"),

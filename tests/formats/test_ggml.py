@@ -1,4 +1,5 @@
-"""GGML before GGUF: files built by the layout of llama.cpp's converters; scalar decoders after the C structures, gguf-py and numpy as oracles."""
+"""GGML before GGUF: files built by the layout of llama.cpp's converters; scalar decoders after the C structures,
+gguf-py and numpy as oracles."""
 
 import random
 import struct
@@ -8,24 +9,41 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.convert.legacy import renamed
-from candle_convert.ops.quants import codec_of, dequantized
-from candle_convert.runtime.dtype import DTYPES, LEGACY_BLOCK_TYPES
-from candle_convert.runtime.quant import decoded
+from candle_convert.convert.load.legacy_llama import renamed
+from candle_convert.runtime.tensor.block_codec import codec_of, decoded
+from candle_convert.runtime.tensor.dtype import DTYPES, LEGACY_BLOCK_TYPES
 
 VOCAB = [b" \xe2\x81\x87 ", b"", b"</s>", b"a", b"\xff"]
 EMBD, FF, HEADS = 64, 128, 2
 MATRICES = {
-    "attention.wq": (EMBD, EMBD), "attention.wk": (EMBD, EMBD), "attention.wv": (EMBD, EMBD), "attention.wo": (EMBD, EMBD),
-    "feed_forward.w1": (FF, EMBD), "feed_forward.w2": (EMBD, FF), "feed_forward.w3": (FF, EMBD),
-}  # fmt: skip
+    "attention.wq": (EMBD, EMBD),
+    "attention.wk": (EMBD, EMBD),
+    "attention.wv": (EMBD, EMBD),
+    "attention.wo": (EMBD, EMBD),
+    "feed_forward.w1": (FF, EMBD),
+    "feed_forward.w2": (EMBD, FF),
+    "feed_forward.w3": (FF, EMBD),
+}
 BY_COLUMNS = ("tok_embeddings", "attention.wo", "feed_forward.w2")
 MAGICS = {"ggml": b"lmgg", "ggmf": b"fmgg", "ggjt": b"tjgg"}
 TYPES = {
-    "f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22), "q5_1": (7, 32, 24), "q8_0": (8, 32, 34),
-    "q4_0_v1": (2, 32, 20), "q4_1_v1": (3, 32, 24), "q4_2": (4, 16, 10), "q4_3": (5, 16, 12), "q5_0_v1": (6, 32, 22), "q5_1_v1": (7, 32, 24),
-    "q8_0_v1": (8, 32, 36), "q4_0_v2": (2, 32, 20), "q4_1_v2": (3, 32, 24),
-}  # fmt: skip
+    "f32": (0, 1, 4),
+    "f16": (1, 1, 2),
+    "q4_0": (2, 32, 18),
+    "q4_1": (3, 32, 20),
+    "q5_0": (6, 32, 22),
+    "q5_1": (7, 32, 24),
+    "q8_0": (8, 32, 34),
+    "q4_0_v1": (2, 32, 20),
+    "q4_1_v1": (3, 32, 24),
+    "q4_2": (4, 16, 10),
+    "q4_3": (5, 16, 12),
+    "q5_0_v1": (6, 32, 22),
+    "q5_1_v1": (7, 32, 24),
+    "q8_0_v1": (8, 32, 36),
+    "q4_0_v2": (2, 32, 20),
+    "q4_1_v2": (3, 32, 24),
+}
 """Number in the file, elements and bytes of a block."""
 VARIANTS = [
     *(("ggml", None, name) for name in ("f32", "f16", "q4_0_v1", "q4_1_v1")),
@@ -37,7 +55,15 @@ VARIANTS = [
 
 
 def hparams(**changes):
-    return {"n_vocab": 5, "n_embd": EMBD, "n_mult": 32, "n_head": HEADS, "n_layer": 1, "n_rot": EMBD // HEADS, "ftype": 2} | changes
+    return {
+        "n_vocab": 5,
+        "n_embd": EMBD,
+        "n_mult": 32,
+        "n_head": HEADS,
+        "n_layer": 1,
+        "n_rot": EMBD // HEADS,
+        "ftype": 2,
+    } | changes
 
 
 def record(name, kind, shape, data, alignment, at, fields=None):
@@ -47,7 +73,11 @@ def record(name, kind, shape, data, alignment, at, fields=None):
 
 def build(magic="ggjt", version=3, values=None, tokens=VOCAB, tensors=()):
     """A file; `tensors` are (name, type, shape, bytes)."""
-    out = MAGICS[magic] + (b"" if version is None else struct.pack("<i", version)) + struct.pack("<7i", *(values or hparams()).values())
+    out = (
+        MAGICS[magic]
+        + (b"" if version is None else struct.pack("<i", version))
+        + struct.pack("<7i", *(values or hparams()).values())
+    )
     for number, token in enumerate(tokens):
         out += struct.pack("<i", len(token)) + token + (b"" if magic == "ggml" else struct.pack("<f", -number))
     for name, kind, shape, data in tensors:
@@ -72,7 +102,9 @@ def quantized(name, shape, seed):
 def llama(name="q4_0"):
     """Tensors of a one-layer llama whose matrices have the type `name`."""
     kind = TYPES[name][0]
-    matrices = {"tok_embeddings.weight": (5, EMBD), "output.weight": (5, EMBD)} | {f"layers.0.{key}.weight": shape for key, shape in MATRICES.items()}
+    matrices = {"tok_embeddings.weight": (5, EMBD), "output.weight": (5, EMBD)} | {
+        f"layers.0.{key}.weight": shape for key, shape in MATRICES.items()
+    }
     found = [(key, kind, shape, quantized(name, shape, seed)) for seed, (key, shape) in enumerate(matrices.items())]
     norms = ("norm.weight", "layers.0.attention_norm.weight", "layers.0.ffn_norm.weight")
     return found + [(key, 0, (EMBD,), np.arange(EMBD, dtype="<f4").tobytes()) for key in norms]
@@ -100,10 +132,15 @@ def test_every_version_and_type(magic, version, name, tmp_path):
     assert list(graph.weights) == [key for key, _, _, _ in tensors]
     for key, kind, shape, data in tensors:
         tensor = graph[key]
-        assert (tensor.dtype.name, tensor.shape, bytes(tensor.raw())) == (name if kind == TYPES[name][0] else "f32", shape, data)
+        assert (tensor.dtype.name, tensor.shape, bytes(tensor.raw())) == (
+            name if kind == TYPES[name][0] else "f32",
+            shape,
+            data,
+        )
 
 
-# Decoders of one block, written after the structures and loops of ggml.c of the time: pairs of nibbles, `d`, `m`, `qh`, `qs`.
+# Decoders of one block, written after the structures and loops of ggml.c of the time: pairs of nibbles, `d`, `m`, `qh`,
+# `qs`.
 
 
 def _q4(block, scale, nibble_order, minimum):
@@ -183,8 +220,12 @@ def test_legacy_blocks_decode_to_known_and_scalar_values(dtype):
 def test_values_of_a_file_match_gguf_py(tmp_path):
     graph = cc.open(saved(tmp_path, build(tensors=llama("q4_1"))))
     for key, kind, shape, data in llama("q4_1"):
-        theirs = gguf.quants.dequantize(np.frombuffer(data, np.uint8), gguf.GGMLQuantizationType(kind)) if kind else np.frombuffer(data, "<f4")
-        assert np.array_equal(dequantized(graph[key]).numpy(), theirs.reshape(shape))
+        theirs = (
+            gguf.quants.dequantize(np.frombuffer(data, np.uint8), gguf.GGMLQuantizationType(kind))
+            if kind
+            else np.frombuffer(data, "<f4")
+        )
+        assert np.array_equal(graph[key].dequantize().numpy(), theirs.reshape(shape))
 
 
 def _split(name, shape, data, count, number):
@@ -199,16 +240,28 @@ def _split(name, shape, data, count, number):
 
 def parts(folder, name, count, magic="ggml", version=None, tensors=None):
     for number in range(count):
-        held = [(key, kind, *_split(key, shape, data, count, number)) for key, kind, shape, data in tensors or embedding_of_four(llama(name))]
-        saved(folder, build(magic, version, hparams(n_vocab=4), VOCAB[:4], held), f"model.bin.{number}" if number else "model.bin")
+        held = [
+            (key, kind, *_split(key, shape, data, count, number))
+            for key, kind, shape, data in tensors or embedding_of_four(llama(name))
+        ]
+        saved(
+            folder,
+            build(magic, version, hparams(n_vocab=4), VOCAB[:4], held),
+            f"model.bin.{number}" if number else "model.bin",
+        )
 
 
 def embedding_of_four(tensors):
     """Matrices of four instead of five tokens, which can be split."""
-    return [(key, kind, (4, EMBD), data[: len(data) * 4 // 5]) if shape[0] == 5 else (key, kind, shape, data) for key, kind, shape, data in tensors]
+    return [
+        (key, kind, (4, EMBD), data[: len(data) * 4 // 5]) if shape[0] == 5 else (key, kind, shape, data)
+        for key, kind, shape, data in tensors
+    ]
 
 
-@pytest.mark.parametrize(("name", "magic", "version"), [("f32", "ggml", None), ("f16", "ggmf", 1), ("q4_0_v1", "ggml", None)])
+@pytest.mark.parametrize(
+    ("name", "magic", "version"), [("f32", "ggml", None), ("f16", "ggmf", 1), ("q4_0_v1", "ggml", None)]
+)
 def test_parts_are_put_together(name, magic, version, tmp_path):
     parts(tmp_path, name, 2, magic, version)
     for opened in ("model.bin", "model.bin.1"):
@@ -218,7 +271,9 @@ def test_parts_are_put_together(name, magic, version, tmp_path):
             assert (graph[key].shape, bytes(graph[key].raw())) == (shape, data)
             rows = np.frombuffer(data, np.uint8).reshape(shape[0], -1)
             assert bytes(graph[key][1:3].raw()) == rows[1:3].tobytes()
-    assert b"".join(bytes(chunk) for chunk in graph["layers.0.attention.wo.weight"].chunks(1)) == bytes(graph["layers.0.attention.wo.weight"].raw())
+    assert b"".join(bytes(chunk) for chunk in graph["layers.0.attention.wo.weight"].chunks(1)) == bytes(
+        graph["layers.0.attention.wo.weight"].raw()
+    )
 
 
 def test_todays_blocks_go_into_gguf_byte_for_byte(tmp_path):
@@ -315,7 +370,11 @@ def _too_many(folder):
 
 
 def _of_another(folder):
-    other = [*embedding_of_four(llama("f32"))[:-1], ("other.weight", 0, (8,), bytes(32)), embedding_of_four(llama("f32"))[-1]]
+    other = [
+        *embedding_of_four(llama("f32"))[:-1],
+        ("other.weight", 0, (8,), bytes(32)),
+        embedding_of_four(llama("f32"))[-1],
+    ]
     held = [(key, kind, *_split(key, shape, data, 2, 1)) for key, kind, shape, data in other]
     saved(folder, build("ggml", None, hparams(n_vocab=4), VOCAB[:4], held), "model.bin.1")
 

@@ -7,16 +7,16 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.formats.containers.gguf_blocks import FIELDS
-from candle_convert.formats.containers.gguf_strings import short_strings
+from candle_convert.formats.containers.gguf.byte_order import FIELDS
+from candle_convert.formats.containers.gguf.strings import short_strings
 from candle_convert.formats.gguf import FORMAT
-from candle_convert.runtime.dtype import BY_GGML, DTYPES, F32, I8
-from candle_convert.runtime.format import ReadOptions
-from candle_convert.runtime.passes.select import Select
-from candle_convert.runtime.source import Source
-from candle_convert.runtime.storage import Held
-from candle_convert.runtime.tensor import Tensor
-from gguf_bytes import BLOCKS, GGML, PLAIN, Maker, random_tensor, same, write
+from candle_convert.runtime.contract.format import ReadOptions
+from candle_convert.runtime.passes.weights.select import Select
+from candle_convert.runtime.tensor.dtype import BY_GGML, DTYPES, F32, I8
+from candle_convert.runtime.tensor.file import Source
+from candle_convert.runtime.tensor.storage import Held
+from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.tests.builders.gguf_files import BLOCKS, GGML, PLAIN, Maker, random_tensor, same, write
 
 VALUES = {
     "u8": np.uint8(255),
@@ -34,15 +34,23 @@ VALUES = {
 }
 OUTDATED = {"Q8_1": 36}
 """Types of which gguf-py has an older size than ggml."""
-IN_GGUF_PY = [dtype for dtype in (*PLAIN, *BLOCKS) if dtype.ggml in set(gguf.GGMLQuantizationType) and dtype.name.upper() not in OUTDATED]
+IN_GGUF_PY = [
+    dtype
+    for dtype in (*PLAIN, *BLOCKS)
+    if dtype.ggml in set(gguf.GGMLQuantizationType) and dtype.name.upper() not in OUTDATED
+]
 
 
 def writer(path, order=gguf.GGUFEndian.LITTLE, **options):
     made = gguf.GGUFWriter(path, "llama", endianess=order, **options)
     for name, value in VALUES.items():
-        kind = gguf.GGUFValueType[{"u": "UINT", "i": "INT", "f": "FLOAT"}[name[0]] + name[1:] if name[1:].isdigit() else name.upper()]
+        kind = gguf.GGUFValueType[
+            {"u": "UINT", "i": "INT", "f": "FLOAT"}[name[0]] + name[1:] if name[1:].isdigit() else name.upper()
+        ]
         made.add_key_value(f"one.{name}", value if name in ("string", "bool") else value.item(), kind)
-        made.add_key_value(f"many.{name}", [value if name in ("string", "bool") else value.item()] * 3, gguf.GGUFValueType.ARRAY, kind)
+        made.add_key_value(
+            f"many.{name}", [value if name in ("string", "bool") else value.item()] * 3, gguf.GGUFValueType.ARRAY, kind
+        )
     made.add_key_value("nested", [[1, 2], [3]], gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.ARRAY)
     return made
 
@@ -67,7 +75,11 @@ def add(made, name, tensor):
 def test_the_type_table_is_that_of_gguf_py():
     for kind, (length, size) in gguf.GGML_QUANT_SIZES.items():
         dtype = BY_GGML[kind.value]
-        assert (dtype.name, dtype.block, dtype.block_nbytes) == (kind.name.lower(), length, OUTDATED.get(kind.name, size))
+        assert (dtype.name, dtype.block, dtype.block_nbytes) == (
+            kind.name.lower(),
+            length,
+            OUTDATED.get(kind.name, size),
+        )
     newer = [dtype for number, dtype in BY_GGML.items() if number not in set(gguf.GGMLQuantizationType)]
     assert all((dtype.name, dtype.ggml, dtype.block, dtype.block_nbytes) == ("q2_0", 42, 64, 18) for dtype in newer)
     assert FIELDS.keys() == {dtype.name for dtype in BLOCKS}
@@ -78,7 +90,11 @@ def test_the_type_table_is_that_of_gguf_py():
 def test_the_type_table_is_that_of_libggml():
     for dtype in (*PLAIN, *BLOCKS):
         traits = GGML.traits(dtype)
-        assert (traits.name.decode().lower(), traits.block, traits.size) == (dtype.name, dtype.block, dtype.block_nbytes)
+        assert (traits.name.decode().lower(), traits.block, traits.size) == (
+            dtype.name,
+            dtype.block,
+            dtype.block_nbytes,
+        )
 
 
 def test_reads_what_gguf_py_writes(tmp_path):
@@ -90,8 +106,14 @@ def test_reads_what_gguf_py_writes(tmp_path):
     graph = cc.open(tmp_path / "a.gguf")
     assert (graph.format, graph.notes, list(graph)) == ("gguf", [], list(tensors))
     for name, tensor in tensors.items():
-        assert (graph[name].dtype, graph[name].shape, bytes(graph[name].raw())) == (tensor.dtype, tensor.shape, tensor.raw())
-    many = {f"many.{name}": [value] * 3 if name == "string" else np.array([value] * 3) for name, value in VALUES.items()}
+        assert (graph[name].dtype, graph[name].shape, bytes(graph[name].raw())) == (
+            tensor.dtype,
+            tensor.shape,
+            tensor.raw(),
+        )
+    many = {
+        f"many.{name}": [value] * 3 if name == "string" else np.array([value] * 3) for name, value in VALUES.items()
+    }
     nested = (np.array([1, 2], np.int32), np.array([3], np.int32))
     expected = {"general.architecture": "llama"}
     for name, value in VALUES.items():
@@ -121,7 +143,9 @@ def test_copies_are_byte_identical(alignment, tmp_path):
 def test_gguf_py_reads_what_we_write(tmp_path):
     tensors = {dtype.name: random_tensor(dtype) for dtype in IN_GGUF_PY}
     tensors |= {"scalar": Tensor.of(np.float32(7)), "empty": Tensor(F32, (0, 4), Held(b""))}
-    arrays = {f"many.{name}": ["x", ""] if name == "string" else np.array([value, value]) for name, value in VALUES.items()}
+    arrays = {
+        f"many.{name}": ["x", ""] if name == "string" else np.array([value, value]) for name, value in VALUES.items()
+    }
     metadata = {"general.architecture": "llama", **VALUES, **arrays}
     (path,) = write(tmp_path / "a.gguf", tensors, metadata)
     reader = gguf.GGUFReader(path)
@@ -140,9 +164,15 @@ def test_gguf_py_reads_what_we_write(tmp_path):
 @pytest.mark.skipif(GGML is None, reason="xllamacpp is not installed")
 def test_libggml_reads_what_we_write(tmp_path):
     tensors = {dtype.name: random_tensor(dtype) for dtype in (*PLAIN, *BLOCKS)}
-    tensors |= {"scalar": Tensor.of(np.float32(7)), "empty": Tensor(F32, (0, 4), Held(b"")), "n" * 63: random_tensor(F32)}
+    tensors |= {
+        "scalar": Tensor.of(np.float32(7)),
+        "empty": Tensor(F32, (0, 4), Held(b"")),
+        "n" * 63: random_tensor(F32),
+    }
     metadata = {"general.alignment": np.uint32(64), **VALUES, "words": ["x", ""], "none": [], "numbers": np.arange(5)}
-    for path in write(tmp_path / "a.gguf", tensors, metadata) + write(tmp_path / "b.gguf", tensors, metadata, shard_tensors=5):
+    for path in write(tmp_path / "a.gguf", tensors, metadata) + write(
+        tmp_path / "b.gguf", tensors, metadata, shard_tensors=5
+    ):
         found, data = GGML.tensors(path), path.read_bytes()
         assert found
         for name, kind, offset, size in found:
@@ -150,7 +180,11 @@ def test_libggml_reads_what_we_write(tmp_path):
 
 
 def test_big_endian_files_of_gguf_py(tmp_path):
-    arrays = {"f": np.arange(6, dtype=np.float32).reshape(2, 3), "h": np.ones((4,), np.float16), "i": np.arange(3, dtype=np.int64)}
+    arrays = {
+        "f": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "h": np.ones((4,), np.float16),
+        "i": np.arange(3, dtype=np.int64),
+    }
     for order, name in ((gguf.GGUFEndian.BIG, "big"), (gguf.GGUFEndian.LITTLE, "little")):
         made = writer(tmp_path / f"{name}.gguf", order)
         for key, array in arrays.items():
@@ -168,7 +202,11 @@ def test_big_endian_files_of_gguf_py(tmp_path):
 @pytest.mark.parametrize("big", [False, True])
 def test_all_versions_and_byte_orders(version, big, tmp_path):
     maker = Maker(version, big)
-    pairs = [maker.pair("s", "string", "text"), maker.array("a", "string", ["x", "yy"]), maker.array("n", "i16", [1, -2])]
+    pairs = [
+        maker.pair("s", "string", "text"),
+        maker.array("a", "string", ["x", "yy"]),
+        maker.array("n", "i16", [1, -2]),
+    ]
     data = np.arange(6, dtype=maker.order + "f4")
     (tmp_path / "a.gguf").write_bytes(maker.file(pairs, [maker.info("x", [3, 2])], data.tobytes()))
     graph = cc.open(tmp_path / "a.gguf")
@@ -194,7 +232,9 @@ def test_shards(tmp_path):
         graph = cc.open(path)
         assert graph.files == [str(each) for each in paths]
         assert same(graph.metadata, metadata)
-        assert {name: bytes(tensor.raw()) for name, tensor in graph.weights.items()} == {name: tensor.raw() for name, tensor in tensors.items()}
+        assert {name: bytes(tensor.raw()) for name, tensor in graph.weights.items()} == {
+            name: tensor.raw() for name, tensor in tensors.items()
+        }
     for number, path in enumerate(paths):
         reader = gguf.GGUFReader(path)
         marks = {key: reader.fields[key] for key in ("split.no", "split.count", "split.tensors.count")}
@@ -207,7 +247,9 @@ def test_shards(tmp_path):
     cc.convert(paths[0], tmp_path / "whole.gguf")
     assert same(cc.open(tmp_path / "whole.gguf").metadata, metadata)
     cc.convert(tmp_path / "whole.gguf", tmp_path / "m.gguf", shard_tensors=3, force=True)
-    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in write(tmp_path / "m.gguf", tensors, metadata, shard_tensors=3)]
+    assert [path.read_bytes() for path in paths] == [
+        path.read_bytes() for path in write(tmp_path / "m.gguf", tensors, metadata, shard_tensors=3)
+    ]
 
 
 def test_shards_of_gguf_py(tmp_path):
@@ -230,7 +272,13 @@ def test_the_marks_of_a_merged_file_stay(tmp_path):
     assert same(cc.open(path).metadata, {"k": "v"})
 
 
-FILES = {"tokenizer.json": b"{}", "chat_template.jinja": "{{ é }}".encode(), "config.json": b'{"a": 1}', "a.model": b"\x80\xff", "empty.txt": b""}
+FILES = {
+    "tokenizer.json": b"{}",
+    "chat_template.jinja": "{{ é }}".encode(),
+    "config.json": b'{"a": 1}',
+    "a.model": b"\x80\xff",
+    "empty.txt": b"",
+}
 
 
 def test_attachments(tmp_path):
@@ -258,8 +306,11 @@ def test_the_newer_of_template_key_and_template_file_wins(tmp_path):
     key_changed.metadata["tokenizer.chat_template"] = "new"
     file_changed.attachments["chat_template.jinja"] = Held(b"new")
     del removed.metadata["tokenizer.chat_template"]
-    for graph, expected in ((key_changed, {"tokenizer.chat_template": "new", "k": "v"}), (file_changed, {"tokenizer.chat_template": "new", "k": "v"}),
-                            (removed, {"k": "v"})):  # fmt: skip
+    for graph, expected in (
+        (key_changed, {"tokenizer.chat_template": "new", "k": "v"}),
+        (file_changed, {"tokenizer.chat_template": "new", "k": "v"}),
+        (removed, {"k": "v"}),
+    ):
         (made,) = write(tmp_path / "b.gguf", {}, graph.metadata, graph.attachments)
         assert cc.open(made).metadata == expected
 
@@ -288,7 +339,12 @@ def test_check_names_tensor_and_place(tmp_path):
     (path,) = write(tmp_path / "a.gguf", tensors)
     (finding,) = FORMAT.check(Source(path), ReadOptions())
     start = path.stat().st_size - 4 * 34 - (-4 * 34 % 32)
-    assert (finding.code, finding.severity, finding.offset, finding.member) == ("E-GGUF-SCALE", "error", start + 2 * 34, "w")
+    assert (finding.code, finding.severity, finding.offset, finding.member) == (
+        "E-GGUF-SCALE",
+        "error",
+        start + 2 * 34,
+        "w",
+    )
 
 
 def test_bytes_behind_the_last_tensor_are_noted(tmp_path):
@@ -300,9 +356,11 @@ def test_bytes_behind_the_last_tensor_are_noted(tmp_path):
 
 
 def test_inspect_shows_a_gguf_file(tmp_path, capsys):
-    from candle_convert.convert.cli import run
+    from candle_convert.convert.cli.main import run
 
-    (path,) = write(tmp_path / "a.gguf", {"a": random_tensor(DTYPES["q4_k"])}, {"general.name": "n", "ids": np.arange(3)})
+    (path,) = write(
+        tmp_path / "a.gguf", {"a": random_tensor(DTYPES["q4_k"])}, {"general.name": "n", "ids": np.arange(3)}
+    )
     assert run(["inspect", str(path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["format"], shown["tensors"][0]["dtype"], shown["metadata"]["general.name"]) == ("gguf", "q4_k", "n")
@@ -327,18 +385,24 @@ def test_many_strings_are_read_as_one_by_one(order, strange):
 
 @pytest.mark.parametrize("strange", [None, "x" * 300, ""])
 def test_many_strings_of_a_file_are_equal_to_a_list_and_are_written_as_one(strange, tmp_path):
-    from candle_convert.convert.metadata_values import kind_of, readable
-    from candle_convert.runtime.metadata import to_json
-    from candle_convert.runtime.texts import Texts
+    from candle_convert.convert.translate.metadata_value import kind_of, readable
+    from candle_convert.runtime.base.string_array import StringArray
+    from candle_convert.runtime.contract.metadata import to_json
 
     texts = [f"token {i} \u6587" for i in range(9000)]
     texts[7000:7000] = [] if strange is None else [strange]
     (path,) = write(tmp_path / "a.gguf", {}, {"texts": texts, "after": "x"})
     found = cc.open(path).metadata["texts"]
-    assert isinstance(found, Texts) == (strange is None)
+    assert isinstance(found, StringArray) == (strange is None)
     assert found == texts
     assert list(found) == texts
-    assert (len(found), found[0], found[-1], found[8998], found[3:6]) == (len(texts), texts[0], texts[-1], texts[8998], texts[3:6])
+    assert (len(found), found[0], found[-1], found[8998], found[3:6]) == (
+        len(texts),
+        texts[0],
+        texts[-1],
+        texts[8998],
+        texts[3:6],
+    )
     assert found != texts[:-1]
     assert (to_json(found), readable(found), kind_of(found), repr(found)) == (texts, texts, "str[]", repr(texts))
     (again,) = write(tmp_path / "b.gguf", {}, cc.open(path).metadata)

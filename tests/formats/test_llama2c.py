@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from candle_convert.formats import darknet, ggml, llama2c, whisper
-from candle_convert.runtime.source import Source
+from candle_convert.runtime.tensor.file import Source
 
 DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, SEQ = 16, 24, 2, 4, 2, 10, 6
 KV = DIM // HEADS * KV_HEADS
@@ -24,7 +24,9 @@ TABLES = ("freq_cis_real", "freq_cis_imag")
 def weights(shared):
     """Every weight by name."""
     rng = np.random.default_rng(1)
-    shapes = {"tok_embeddings.weight": (VOCAB, DIM), "norm.weight": (DIM,)} | ({} if shared else {"output.weight": (VOCAB, DIM)})
+    shapes = {"tok_embeddings.weight": (VOCAB, DIM), "norm.weight": (DIM,)} | (
+        {} if shared else {"output.weight": (VOCAB, DIM)}
+    )
     for layer in range(LAYERS):
         shapes |= {f"layers.{layer}.{name}.weight": shape for name, shape in MATRICES.items()}
         shapes |= {f"layers.{layer}.{name}.weight": (DIM,) for name in ("attention_norm", "ffn_norm")}
@@ -37,14 +39,27 @@ def each_layer(*names):
 
 
 def sizes(vocab=VOCAB, **changes):
-    values = {"dim": DIM, "hidden_dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV_HEADS, "vocab_size": vocab, "seq_len": SEQ}
+    values = {
+        "dim": DIM,
+        "hidden_dim": HIDDEN,
+        "n_layers": LAYERS,
+        "n_heads": HEADS,
+        "n_kv_heads": KV_HEADS,
+        "vocab_size": vocab,
+        "seq_len": SEQ,
+    }
     return struct.pack("<7i", *(values | changes).values())
 
 
 def version_0(shared):
     arrays = weights(shared)
     attention, forward = list(MATRICES)[:4], list(MATRICES)[4:]
-    order = ["tok_embeddings.weight", *each_layer("attention_norm", *attention, "ffn_norm", *forward), "norm.weight", *TABLES]
+    order = [
+        "tok_embeddings.weight",
+        *each_layer("attention_norm", *attention, "ffn_norm", *forward),
+        "norm.weight",
+        *TABLES,
+    ]
     order += [] if shared else ["output.weight"]
     return sizes(VOCAB if shared else -VOCAB) + b"".join(arrays[name].tobytes() for name in order)
 
@@ -56,7 +71,9 @@ def order_of_1(shared):
 def version_1(shared):
     arrays = weights(shared)
     head = b"24ka" + struct.pack("<i", 1) + sizes() + bytes([shared])
-    return head.ljust(256, b"\0") + b"".join(arrays[name].tobytes() for name in [*each_layer("attention_norm", "ffn_norm"), *order_of_1(shared)])
+    return head.ljust(256, b"\0") + b"".join(
+        arrays[name].tobytes() for name in [*each_layer("attention_norm", "ffn_norm"), *order_of_1(shared)]
+    )
 
 
 def quantized(array, group):
@@ -71,7 +88,11 @@ def version_2(shared, group=8, apart=False):
     head = b"24ka" + struct.pack("<i", 2) + sizes() + bytes([shared]) + struct.pack("<i", group)
     norms = [arrays[name].tobytes() for name in [*each_layer("attention_norm", "ffn_norm"), "norm.weight"]]
     pairs = [quantized(arrays[name], group) for name in order_of_1(shared)[1:]]
-    data = [q.tobytes() for q, _ in pairs] + [s.tobytes() for _, s in pairs] if apart else [q.tobytes() + s.tobytes() for q, s in pairs]
+    data = (
+        [q.tobytes() for q, _ in pairs] + [s.tobytes() for _, s in pairs]
+        if apart
+        else [q.tobytes() + s.tobytes() for q, s in pairs]
+    )
     return head.ljust(256, b"\0") + b"".join(norms + data)
 
 
@@ -85,15 +106,24 @@ def saved(folder, data):
 @pytest.mark.parametrize("version", [0, 1])
 def test_float_versions(version, shared, tmp_path):
     graph = cc.open(saved(tmp_path, (version_0, version_1)[version](shared)))
-    expected = {name: array for name, array in weights(shared).items() if version == 0 or not name.startswith("freq_cis")}
+    expected = {
+        name: array for name, array in weights(shared).items() if version == 0 or not name.startswith("freq_cis")
+    }
     assert graph.format == "llama2c"
     assert graph.weights.keys() == expected.keys()
     for name, array in expected.items():
         assert np.array_equal(graph[name].numpy(), array)
     assert {key.removeprefix("llama2c."): value for key, value in graph.metadata.items()} == {
-        "version": version, "dim": DIM, "hidden_dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV_HEADS,
-        "vocab_size": VOCAB, "seq_len": SEQ, "shared_classifier": shared,
-    }  # fmt: skip
+        "version": version,
+        "dim": DIM,
+        "hidden_dim": HIDDEN,
+        "n_layers": LAYERS,
+        "n_heads": HEADS,
+        "n_kv_heads": KV_HEADS,
+        "vocab_size": VOCAB,
+        "seq_len": SEQ,
+        "shared_classifier": shared,
+    }
 
 
 @pytest.mark.parametrize(("shared", "group"), [(True, 8), (False, 4), (True, 16)])
@@ -127,7 +157,11 @@ HOSTILE = [
     ("heads-do-not-divide", _size(2, 3, 3), "E-LLAMA2C-SIZES"),
     ("layers-2^31-1", _size(1, 2, (1 << 31) - 1), "E-LLAMA2C-SIZES"),
     ("layers-2^24", _size(2, 2, 1 << 24), "E-LLAMA2C-TRUNCATED"),
-    ("all-2^24", b"24ka" + struct.pack("<8i", 1, *[1 << 24] * 2, 1, 1, 1, *[1 << 24] * 2) + bytes(220), "E-LLAMA2C-TRUNCATED"),
+    (
+        "all-2^24",
+        b"24ka" + struct.pack("<8i", 1, *[1 << 24] * 2, 1, 1, 1, *[1 << 24] * 2) + bytes(220),
+        "E-LLAMA2C-TRUNCATED",
+    ),
     ("version-3", _with(1, 4, struct.pack("<i", 3)), "E-LLAMA2C-VERSION"),
     ("group-0", _with(2, 37, struct.pack("<i", 0)), "E-LLAMA2C-HEADER"),
     ("group-7", _with(2, 37, struct.pack("<i", 7)), "E-LLAMA2C-SIZES"),
@@ -196,6 +230,8 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("format", [darknet.FORMAT, ggml.FORMAT, llama2c.FORMAT, whisper.FORMAT], ids=lambda format: format.name)
+@pytest.mark.parametrize(
+    "format", [darknet.FORMAT, ggml.FORMAT, llama2c.FORMAT, whisper.FORMAT], ids=lambda format: format.name
+)
 def test_nothing_else_is_taken(format, name, tmp_path):
     assert not format.sniff(Source(saved(tmp_path, OTHERS[name])))

@@ -10,14 +10,23 @@ import candle_convert as cc
 import ml_dtypes
 import numpy as np
 import pytest
-from candle_convert.convert.cli import run
+from candle_convert.convert.cli.main import run
 from candle_convert.formats.containers.npy import header_bytes
 from candle_convert.formats.npz import FORMAT
-from candle_convert.runtime.dtype import DTYPES, U8
-from candle_convert.runtime.format import ReadOptions
-from candle_convert.runtime.source import Source
-from candle_convert.runtime.storage import Region
-from npy_files import NESTED, OBJECTS, STRUCTURE, assert_same, npy, patterns, saved, zipped
+from candle_convert.runtime.contract.format import ReadOptions
+from candle_convert.runtime.tensor.dtype import DTYPES, U8
+from candle_convert.runtime.tensor.file import Source
+from candle_convert.runtime.tensor.storage import Region
+from candle_convert.tests.builders.npy_files import (
+    NESTED,
+    OBJECTS,
+    STRUCTURE,
+    assert_same,
+    npy,
+    patterns,
+    saved,
+    zipped,
+)
 
 GIB = 1 << 30
 NUMERIC = ["?", *"bBhHiIlLqQ", "e", "f", "d", "F", "D"]
@@ -118,7 +127,9 @@ def whole_byte_tensors():
     found = {}
     for dtype in sorted(FORMAT.dtypes, key=lambda dtype: dtype.name):
         for lengths in LENGTHS:
-            plain = patterns(bool if dtype.name == "bool" else f"u{max(1, dtype.bits // 8)}" if dtype.bits <= 64 else "D", *lengths)
+            plain = patterns(
+                bool if dtype.name == "bool" else f"u{max(1, dtype.bits // 8)}" if dtype.bits <= 64 else "D", *lengths
+            )
             found[f"{dtype.name}/{lengths}"] = plain.view(dtype.as_numpy()).reshape(lengths)
     return found
 
@@ -222,12 +233,16 @@ def test_scan_and_check(tmp_path):
     data[data.find(b"\x93NUMPY") + 130] ^= 1
     path.write_bytes(data)
     cc.open(path)
-    assert [(finding.code, finding.member) for finding in FORMAT.check(Source(path), ReadOptions())] == [("E-ZIP-CRC", "x.npy")]
+    assert [(finding.code, finding.member) for finding in FORMAT.check(Source(path), ReadOptions())] == [
+        ("E-ZIP-CRC", "x.npy")
+    ]
 
 
 def test_a_note_on_what_is_left_out(tmp_path):
     (tmp_path / "x.npz").write_bytes(zipped({"x.npy": saved(np.zeros(3)), "readme.txt": b"text"}))
-    assert [(note.code, "readme.txt" in note.message) for note in cc.open(tmp_path / "x.npz").notes] == [("W-NPZ-MEMBER", True)]
+    assert [(note.code, "readme.txt" in note.message) for note in cc.open(tmp_path / "x.npz").notes] == [
+        ("W-NPZ-MEMBER", True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -255,10 +270,14 @@ def test_large_files_are_only_looked_at(tmp_path):
     extra = struct.pack("<HHQQ", 1, 16, size, size)
     full = 0xFFFFFFFF
     local = struct.pack("<4s5H3I2H5s20s", b"PK\3\4", 45, 0, 0, 0, 33, crc, full, full, 5, 20, b"x.npy", extra)
-    central = struct.pack("<4s6H3I5H2I5s20s", b"PK\1\2", 45, 45, 0, 0, 0, 33, crc, full, full, 5, 20, 0, 0, 0, 0, 0, b"x.npy", extra)
+    central = struct.pack(
+        "<4s6H3I5H2I5s20s", b"PK\1\2", 45, 45, 0, 0, 0, 33, crc, full, full, 5, 20, 0, 0, 0, 0, 0, b"x.npy", extra
+    )
     start = len(local) + size
     end = struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, len(central), start)
-    end += struct.pack("<4sIQI", b"PK\6\7", 0, start + len(central), 1) + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, len(central), full, 0)
+    end += struct.pack("<4sIQI", b"PK\6\7", 0, start + len(central), 1) + struct.pack(
+        "<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, len(central), full, 0
+    )
     with open(tmp_path / "x.npz", "wb") as file:
         file.write(local + header)
         file.seek(start)

@@ -7,9 +7,19 @@ import zipfile
 import candle_convert as cc
 import numpy as np
 import pytest
+from candle_convert.tests.builders.npy_files import (
+    NESTED,
+    OBJECTS,
+    RIGHT,
+    STRUCTURE,
+    assert_same,
+    npy,
+    patterns,
+    saved,
+    zipped,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from npy_files import NESTED, OBJECTS, RIGHT, STRUCTURE, assert_same, npy, patterns, saved, zipped
 
 GIB = 1 << 30
 
@@ -115,7 +125,12 @@ BAD_ARCHIVES = [
     (74, "one-name-twice", zipped({"x.npy": saved(np.zeros(3)), "x": saved(np.zeros(3))}), "E-NPZ-TWICE"),
     (71, "objects-without-suffix", zipped({"x.npy": saved(np.zeros(3)), "y": OBJECTS}), "E-NPZ-PICKLE"),
     (72, "metadata-no-json", zipped({"x.npy": saved(np.zeros(3)), "__metadata__.json": b"{"}), "E-NPZ-METADATA"),
-    (72, "metadata-no-strings", zipped({"x.npy": saved(np.zeros(3)), "__metadata__.json": b'{"a": 1}'}), "E-NPZ-METADATA"),
+    (
+        72,
+        "metadata-no-strings",
+        zipped({"x.npy": saved(np.zeros(3)), "__metadata__.json": b'{"a": 1}'}),
+        "E-NPZ-METADATA",
+    ),
     (72, "metadata-nested", zipped({"__metadata__.json": b"[" * 100_000}), "E-LIMIT-DEPTH"),
     (77, "bomb", zipped({"x.npy": saved(np.zeros(1 << 20))}, zipfile.ZIP_DEFLATED), "E-ZIP-RATIO"),
     (20, "empty-archive", zipped({}), ""),
@@ -123,7 +138,9 @@ BAD_ARCHIVES = [
 ]
 
 
-@pytest.mark.parametrize(("number", "name", "data", "code"), BAD_ARCHIVES, ids=[f"{row[0]}-{row[1]}" for row in BAD_ARCHIVES])
+@pytest.mark.parametrize(
+    ("number", "name", "data", "code"), BAD_ARCHIVES, ids=[f"{row[0]}-{row[1]}" for row in BAD_ARCHIVES]
+)
 def test_hostile_archives(number, name, data, code, tmp_path, sandbox):
     path = tmp_path / "x.npz"
     path.write_bytes(data)
@@ -165,13 +182,53 @@ def test_truncated_and_changed_anywhere(number, tmp_path):
         opened(path)
 
 
-WORDS = ["{", "}", "(", ")", "[", "]", ",", ":", " ", "\n", "'", '"', "-", "1", "2", "2L", "03", "True", "False", "None", "'descr'", "'shape'"]
-WORDS += ["'fortran_order'", "'<f8'", "'>f8'", "'|b1'", "'O'", "'<U4'", "(2,)", "(1, 2)", "()", "(2)", "'descr': '<f8'", "'shape': (2,)"]
+WORDS = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    ":",
+    " ",
+    "\n",
+    "'",
+    '"',
+    "-",
+    "1",
+    "2",
+    "2L",
+    "03",
+    "True",
+    "False",
+    "None",
+    "'descr'",
+    "'shape'",
+]
+WORDS += [
+    "'fortran_order'",
+    "'<f8'",
+    "'>f8'",
+    "'|b1'",
+    "'O'",
+    "'<U4'",
+    "(2,)",
+    "(1, 2)",
+    "()",
+    "(2)",
+    "'descr': '<f8'",
+    "'shape': (2,)",
+]
 WORDS += ["\\", "é", "#"]
 HEADERS = st.one_of(
     st.lists(st.sampled_from(WORDS), max_size=12).map("".join),
-    st.permutations(["'descr': '<f8'", "'fortran_order': False", "'shape': (2,)"]).map(lambda items: "{" + ", ".join(items) + "}"),
-    st.builds(lambda where, what: RIGHT[:where] + what + RIGHT[where:], st.integers(0, len(RIGHT)), st.sampled_from(WORDS)),
+    st.permutations(["'descr': '<f8'", "'fortran_order': False", "'shape': (2,)"]).map(
+        lambda items: "{" + ", ".join(items) + "}"
+    ),
+    st.builds(
+        lambda where, what: RIGHT[:where] + what + RIGHT[where:], st.integers(0, len(RIGHT)), st.sampled_from(WORDS)
+    ),
     st.builds(lambda where, size: RIGHT[:where] + RIGHT[where + size :], st.integers(0, len(RIGHT)), st.integers(1, 9)),
 )
 

@@ -8,26 +8,40 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from candle_convert.convert.cli import run
-from candle_convert.formats.containers.onnx_graph import NEWEST, graph_of, read_graph
-from candle_convert.formats.containers.onnx_schema import MESSAGES
-from candle_convert.formats.containers.onnx_wire import Memory, decode, encode
-from candle_convert.runtime.dtype import BY_ONNX
-from candle_convert.runtime.functions import inline
-from candle_convert.runtime.infer import infer
-from candle_convert.runtime.storage import Region
+from candle_convert.convert.cli.main import run
+from candle_convert.formats.containers.onnx.protobuf import Memory, decode, encode
+from candle_convert.formats.containers.onnx.reader import NEWEST, graph_of, read_graph
+from candle_convert.formats.containers.onnx.schema import MESSAGES
+from candle_convert.runtime.ir.function import inline
+from candle_convert.runtime.ir.shape_inference import infer
+from candle_convert.runtime.tensor.dtype import BY_ONNX
+from candle_convert.runtime.tensor.storage import Region
+from candle_convert.tests.oracles.cpu_time import within
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
-from timing import within
 
 F32 = TensorProto.FLOAT
 NAMES = {
-    "Opset": "OperatorSetIdProto", "Entry": "StringStringEntryProto", "Sparse": "SparseTensorProto", "Info": "ValueInfoProto",
-    "TensorType": "TypeProto.Tensor", "Shape": "TensorShapeProto", "Dim": "TensorShapeProto.Dimension", "Wrapped": "TypeProto.Sequence",
-    "MapType": "TypeProto.Map", "Opaque": "TypeProto.Opaque", "Annotation": "TensorAnnotation", "Training": "TrainingInfoProto",
-    "Device": "DeviceConfigurationProto", "NodeDevice": "NodeDeviceConfigurationProto", "Sharding": "ShardingSpecProto",
-    "IntList": "IntIntListEntryProto", "ShardedDim": "ShardedDimProto", "SimpleSharding": "SimpleShardedDimProto", "Segment": "TensorProto.Segment",
-}  # fmt: skip
+    "Opset": "OperatorSetIdProto",
+    "Entry": "StringStringEntryProto",
+    "Sparse": "SparseTensorProto",
+    "Info": "ValueInfoProto",
+    "TensorType": "TypeProto.Tensor",
+    "Shape": "TensorShapeProto",
+    "Dim": "TensorShapeProto.Dimension",
+    "Wrapped": "TypeProto.Sequence",
+    "MapType": "TypeProto.Map",
+    "Opaque": "TypeProto.Opaque",
+    "Annotation": "TensorAnnotation",
+    "Training": "TrainingInfoProto",
+    "Device": "DeviceConfigurationProto",
+    "NodeDevice": "NodeDeviceConfigurationProto",
+    "Sharding": "ShardingSpecProto",
+    "IntList": "IntIntListEntryProto",
+    "ShardedDim": "ShardedDimProto",
+    "SimpleSharding": "SimpleShardedDimProto",
+    "Segment": "TensorProto.Segment",
+}
 
 
 def descriptors():
@@ -45,17 +59,25 @@ def descriptors():
 def test_the_schema_is_that_of_the_onnx_package(kind):
     message = descriptors()[NAMES.get(kind, f"{kind}Proto")]
     theirs = {field.number: (field.name, field.is_repeated) for field in message.fields}
-    many = {number: (field.name, field.many or (field.kind == "data" and field.name != "raw_data")) for number, field in MESSAGES[kind].items()}
+    many = {
+        number: (field.name, field.many or (field.kind == "data" and field.name != "raw_data"))
+        for number, field in MESSAGES[kind].items()
+    }
     assert many == theirs
 
 
 def test_every_message_is_known_and_the_newest_opsets_are_those_of_the_package():
-    assert {NAMES.get(kind, f"{kind}Proto") for kind in MESSAGES} | {"TypeProto.Optional", "TypeProto.SparseTensor"} == set(descriptors())
+    assert {NAMES.get(kind, f"{kind}Proto") for kind in MESSAGES} | {
+        "TypeProto.Optional",
+        "TypeProto.SparseTensor",
+    } == set(descriptors())
     newest = {}
     for schema in onnx.defs.get_all_schemas():
         newest[schema.domain] = max(newest.get(schema.domain, 1), schema.since_version)
     assert NEWEST[""] == onnx.defs.onnx_opset_version()
-    assert {domain: NEWEST[domain] for domain in newest if domain} == {domain: version for domain, version in newest.items() if domain}
+    assert {domain: NEWEST[domain] for domain in newest if domain} == {
+        domain: version for domain, version in newest.items() if domain
+    }
 
 
 def info(name, kind=F32, shape=None):
@@ -87,7 +109,9 @@ def test_every_dtype_in_every_field(number, raw, shape, tmp_path):
     if raw or BY_ONNX[number].bits < 8 or BY_ONNX[number].name == "f8_e8m0":
         made = numpy_helper.from_array(array, "w")
     else:
-        made = helper.make_tensor("w", number, shape, array.reshape(-1).astype(np.float32 if BY_ONNX[number].kind == "float" else array.dtype))
+        made = helper.make_tensor(
+            "w", number, shape, array.reshape(-1).astype(np.float32 if BY_ONNX[number].kind == "float" else array.dtype)
+        )
     assert raw or BY_ONNX[number].bits < 8 or BY_ONNX[number].name == "f8_e8m0" or not made.HasField("raw_data")
     tensor = opened(holding(made), tmp_path)["w"]
     assert (tensor.dtype, tensor.shape) == (BY_ONNX[number], shape)
@@ -102,7 +126,10 @@ def test_sub_byte_values_in_typed_fields(tmp_path):
 
 def test_texts_sparse_tensors_and_constants(tmp_path):
     words = helper.make_tensor("words", TensorProto.STRING, (2, 1), ["ünï".encode(), b"\xff"])
-    values, indices = numpy_helper.from_array(np.float32([1, 2]), "sparse"), numpy_helper.from_array(np.int64([[0, 1], [1, 0]]))
+    values, indices = (
+        numpy_helper.from_array(np.float32([1, 2]), "sparse"),
+        numpy_helper.from_array(np.int64([[0, 1], [1, 0]])),
+    )
     made = holding(words, sparse_initializer=[onnx.SparseTensorProto(values=values, indices=indices, dims=(2, 2))])
     made.graph.node.append(helper.make_node("Constant", [], ["k"], value_floats=[1.5, 2.5], name="the constant"))
     graph = opened(made, tmp_path)
@@ -115,7 +142,15 @@ def test_texts_sparse_tensors_and_constants(tmp_path):
 
 def test_unpacked_numbers_and_split_fields(tmp_path):
     """Protocol Buffers let writers give packed fields one by one, or in several runs."""
-    tensor = b"\x08\x04\x10\x01" + b"\x25" + np.float32(1).tobytes() + b"\x22\x08" + np.float32([2, 3]).tobytes() + b"\x25" + np.float32(4).tobytes()
+    tensor = (
+        b"\x08\x04\x10\x01"
+        + b"\x25"
+        + np.float32(1).tobytes()
+        + b"\x22\x08"
+        + np.float32([2, 3]).tobytes()
+        + b"\x25"
+        + np.float32(4).tobytes()
+    )
     tensor += b"\x42\x01w"
     ints = b"\x0a\x02\x02\x01\x10\x07" + b"\x38\x05" + b"\x3a\x0a" + b"\xff" * 9 + b"\x01" + b"\x42\x01i"
     graph = b"".join(b"\x2a" + bytes([len(part)]) + part for part in (tensor, ints))
@@ -125,8 +160,13 @@ def test_unpacked_numbers_and_split_fields(tmp_path):
 
 
 def test_old_models_whose_weights_are_inputs_and_whose_attributes_have_no_type(tmp_path):
-    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"], axis=2)], "g", [info("x", shape=[2, -1, 4]), info("w", shape=[2])],
-                              [info("y")], [numpy_helper.from_array(np.ones(2, np.float32), "w")])  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["y"], axis=2)],
+        "g",
+        [info("x", shape=[2, -1, 4]), info("w", shape=[2])],
+        [info("y")],
+        [numpy_helper.from_array(np.ones(2, np.float32), "w")],
+    )
     made = helper.make_model(graph, ir_version=3, opset_imports=[helper.make_opsetid("", 6)])
     made.graph.node[0].attribute[0].ClearField("type")
     graph = opened(made, tmp_path)
@@ -138,8 +178,16 @@ def test_old_models_whose_weights_are_inputs_and_whose_attributes_have_no_type(t
 
 
 def test_nodes_out_of_order_are_put_in_order(tmp_path):
-    nodes = [helper.make_node("Relu", ["b"], ["c"]), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Relu", ["x"], ["a"])]
-    made = helper.make_model(helper.make_graph(nodes, "g", [info("x")], [info("c")]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    nodes = [
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Relu", ["x"], ["a"]),
+    ]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [info("x")], [info("c")]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
     assert [node.outputs[0].name for node in opened(made, tmp_path).nodes] == ["a", "b", "c"]
 
 
@@ -176,7 +224,9 @@ def test_messages_come_back_byte_for_byte():
     for made in suite()[::7]:
         data = made.SerializeToString(deterministic=True)
         message = decode(Memory(data))
-        again = onnx.load_from_string(b"".join(part if isinstance(part, bytes) else bytes(part.raw()) for part in encode(filled(message, data))))
+        again = onnx.load_from_string(
+            b"".join(part if isinstance(part, bytes) else bytes(part.raw()) for part in encode(filled(message, data)))
+        )
         assert again == made
 
 
@@ -196,13 +246,26 @@ def test_functions_become_their_bodies():
     body[0].attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
     leaky = helper.make_function("own", "Leaky", ["a"], ["b"], body, [helper.make_opsetid("", 17)], ["slope"])
     twice = helper.make_function(
-        "own", "Twice", ["a"], ["b"],
-        [helper.make_node("Leaky", ["a"], ["c"], domain="own", slope=0.5), helper.make_node("Leaky", ["c"], ["b"], domain="own", slope=2.0)],
+        "own",
+        "Twice",
+        ["a"],
+        ["b"],
+        [
+            helper.make_node("Leaky", ["a"], ["c"], domain="own", slope=0.5),
+            helper.make_node("Leaky", ["c"], ["b"], domain="own", slope=2.0),
+        ],
         [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
-    )  # fmt: skip
-    nodes = [helper.make_node("Twice", ["x"], ["y"], domain="own"), helper.make_node("Twice", ["y"], ["z"], domain="own")]
-    made = helper.make_model(helper.make_graph(nodes, "g", [info("x", shape=[2])], [info("z")]), functions=[leaky, twice], ir_version=8,
-                             opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)])  # fmt: skip
+    )
+    nodes = [
+        helper.make_node("Twice", ["x"], ["y"], domain="own"),
+        helper.make_node("Twice", ["y"], ["z"], domain="own"),
+    ]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [info("x", shape=[2])], [info("z")]),
+        functions=[leaky, twice],
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
+    )
     graph = graph_of(made)
     assert inline(graph)
     assert [node.op.name for node in graph.nodes] == ["LeakyRelu", "Add"] * 4
@@ -216,8 +279,12 @@ def test_functions_of_older_opsets_are_expanded_where_only_a_call_knows_their_at
     body[0].attribute.append(onnx.AttributeProto(name="axes", ref_attr_name="over", type=onnx.AttributeProto.INTS))
     mean = helper.make_function("own", "Mean", ["a"], ["b"], body, [helper.make_opsetid("", 13)], ["over"])
     call = helper.make_node("Mean", ["x"], ["y"], domain="own", over=[1])
-    made = helper.make_model(helper.make_graph([call], "g", [info("x", shape=[2, 3])], [info("y")]),
-                             functions=[mean], ir_version=8, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid("own", 1)])  # fmt: skip
+    made = helper.make_model(
+        helper.make_graph([call], "g", [info("x", shape=[2, 3])], [info("y")]),
+        functions=[mean],
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid("own", 1)],
+    )
     graph = graph_of(made)
     infer(graph)
     assert [(node.op.name, len(node.inputs)) for node in graph.nodes] == [("ReduceMean", 2)]
@@ -227,10 +294,16 @@ def test_functions_of_older_opsets_are_expanded_where_only_a_call_knows_their_at
 
 @pytest.fixture
 def two(tmp_path):
-    nodes = [helper.make_node("Relu", ["x"], ["h"], name="first"), helper.make_node("LeakyRelu", ["h"], ["y"], alpha=0.1, name="second")]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], name="first"),
+        helper.make_node("LeakyRelu", ["h"], ["y"], alpha=0.1, name="second"),
+    ]
     weights = [numpy_helper.from_array(np.arange(3, dtype=np.float32), "spare")]
-    made = helper.make_model(helper.make_graph(nodes, "g", [info("x", shape=["n", 3])], [info("y", shape=["n", 3])], weights), ir_version=8,
-                             opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [info("x", shape=["n", 3])], [info("y", shape=["n", 3])], weights),
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
     onnx.save(made, tmp_path / "a.onnx")
     made.graph.node[1].attribute[0].f = 0.2
     onnx.save(made, tmp_path / "b.onnx")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.formats.pytorch import FORMAT
-from candle_convert.runtime.format import ReadOptions
-from candle_convert.runtime.source import Source
-from torch_files import (
+from candle_convert.runtime.contract.format import ReadOptions
+from candle_convert.runtime.tensor.file import Source
+from candle_convert.tests.builders.torch_files import (
     METADATA,
     archive,
     assert_same,
@@ -100,7 +100,10 @@ def test_shared_storages_are_known_to_be_shared(save, tmp_path):
 def test_tensors_are_regions_of_the_file(save, tmp_path):
     weight = torch.randn(4, 4)
     save({"w": weight, "rows": weight[1:3]}, tmp_path / "a.pth")
-    assert [type(tensor.storage).__name__ for tensor in cc.open(tmp_path / "a.pth").weights.values()] == ["Region", "Region"]
+    assert [type(tensor.storage).__name__ for tensor in cc.open(tmp_path / "a.pth").weights.values()] == [
+        "Region",
+        "Region",
+    ]
 
 
 class Net(torch.nn.Module):
@@ -117,7 +120,9 @@ class Net(torch.nn.Module):
         return self.blocks[0](self.model(self.linear(x))) + torch.tensor([1.0, 2.0])
 
 
-@pytest.mark.parametrize("make", [torch.jit.script, lambda net: torch.jit.trace(net.eval(), torch.zeros(1, 3))], ids=["script", "trace"])
+@pytest.mark.parametrize(
+    "make", [torch.jit.script, lambda net: torch.jit.trace(net.eval(), torch.zeros(1, 3))], ids=["script", "trace"]
+)
 def test_torchscript_parameters(make, tmp_path):
     module = make(Net())
     torch.jit.save(module, tmp_path / "s.pt")
@@ -215,7 +220,12 @@ def test_plain_pickles_of_arrays(protocol, tmp_path):
         "empty": np.zeros((0, 3)),
         "scalar": np.array(3, "u2"),
     }
-    others = {"number": np.float64(2.5), "objects": np.array(["x", None], object), "texts": np.array(["ab"]), "note": "hello"}
+    others = {
+        "number": np.float64(2.5),
+        "objects": np.array(["x", None], object),
+        "texts": np.array(["ab"]),
+        "note": "hello",
+    }
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(arrays | others, protocol))
     graph = cc.open(tmp_path / "a.pkl")
     assert list(graph.weights) == list(arrays)
@@ -246,7 +256,9 @@ def as_python_2(data):
 
 def test_files_of_python_2(tmp_path):
     stream = io.BytesIO()
-    torch.save(collections.OrderedDict([("w", torch.arange(3.0)), ("name", "x")]), stream, _use_new_zipfile_serialization=False)
+    torch.save(
+        collections.OrderedDict([("w", torch.arange(3.0)), ("name", "x")]), stream, _use_new_zipfile_serialization=False
+    )
     data = stream.getvalue()
     start = data.index(b"\x80\x02ccollections")
     stop = start + 1 + max(place for _, _, place in pickletools.genops(data[start:]))
@@ -267,17 +279,37 @@ def test_archives_without_byte_order_version_or_usual_folder(tmp_path):
     assert_same(values, cc.open(path))
 
 
-SWAPPED = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128")
+SWAPPED = (
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex128",
+)
 
 
 def test_big_endian_archives(tmp_path):
     values = {name: patterns(getattr(torch, name), 4, 6) for name in SWAPPED}
-    values |= {f"{name}.T": value.T for name, value in values.items()} | {f"{name}.row": value[1] for name, value in values.items()}
+    values |= {f"{name}.T": value.T for name, value in values.items()} | {
+        f"{name}.row": value[1] for name, value in values.items()
+    }
     with zipfile.ZipFile(io.BytesIO(saved(values))) as file:
         width = dict(zip(map(str, range(len(SWAPPED))), (8, 4, 2, 2, 8, 4, 2, 1, 1, 1, 4, 8), strict=True))
-        data = {key: np.frombuffer(file.read(f"archive/data/{key}"), f"<u{size}").byteswap().tobytes() for key, size in width.items()}
+        data = {
+            key: np.frombuffer(file.read(f"archive/data/{key}"), f"<u{size}").byteswap().tobytes()
+            for key, size in width.items()
+        }
     path = tmp_path / "big.pth"
-    path.write_bytes(rewritten(saved(values), byteorder=b"big", **{f"data_{key}": content for key, content in data.items()}))
+    path.write_bytes(
+        rewritten(saved(values), byteorder=b"big", **{f"data_{key}": content for key, content in data.items()})
+    )
     assert_same(torch.load(path), cc.open(path))
     assert_same(values, cc.open(path))
 

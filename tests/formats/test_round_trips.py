@@ -6,19 +6,39 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.convert.legacy import TABLES, renamed
-from candle_convert.convert.recognise import formats
-from candle_convert.runtime.dtype import BlockType
-from candle_convert.runtime.passes.select import Select
-from candle_convert.runtime.storage import Held
-from candle_convert.runtime.tensor import Tensor, exact_nbytes
-from samples import SAMPLES, rows
+from candle_convert.convert.load.legacy_llama import TABLES, renamed
+from candle_convert.convert.open.detect_format import formats
+from candle_convert.runtime.passes.weights.select import Select
+from candle_convert.runtime.tensor.dtype import BlockType
+from candle_convert.runtime.tensor.element_packing import exact_nbytes
+from candle_convert.runtime.tensor.storage import Held
+from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.tests.builders.sample_files import SAMPLES, rows
 
 WRITTEN = [format for format in formats() if format.layout is not None and not format.graphs]
 PAIRS = [(first, second) for first, second in itertools.product(WRITTEN, WRITTEN)]
 SHAPES = [(), (0,), (1,), (3, 0, 2), (8,), (4, 6), (1, 1, 4), (61, 7, 12), (2, 1, 3, 2)]
-NAMES = ("plain", "model.layers.0.weight", "ünï/cødé", "日本語", "with space", "a" * 60, ".hidden", "x.npy", "data.pkl", "0")
-METADATA = {"format": "pt", "emoji 🕯": "zünden\n\t", "empty": "", "number": "7", "true": "true", "null": "null", "json": '{"a": [1]}'}
+NAMES = (
+    "plain",
+    "model.layers.0.weight",
+    "ünï/cødé",
+    "日本語",
+    "with space",
+    "a" * 60,
+    ".hidden",
+    "x.npy",
+    "data.pkl",
+    "0",
+)
+METADATA = {
+    "format": "pt",
+    "emoji 🕯": "zünden\n\t",
+    "empty": "",
+    "number": "7",
+    "true": "true",
+    "null": "null",
+    "json": '{"a": [1]}',
+}
 FILES = {"config.json": b'{"model_type": "none"}', "tokenizer.model": bytes(range(256)), "empty.txt": b""}
 
 
@@ -48,9 +68,17 @@ def _path(folder, stem, format):
 def test_every_dtype_and_shape_there_and_back(pair, tmp_path):
     first, second = pair
     dims = min(format.max_dims or 99 for format in pair)
-    made = {f"{dtype} {shape}": _tensor(dtype, shape, dims) for dtype in first.dtypes & second.dtypes for shape in SHAPES}
-    weights = {name: tensor for name, tensor in made.items() if tensor is not None and (tensor.shape or not _pairs_only(tensor, pair))}
-    there, over, back, again = (_path(tmp_path, f"{number}", format) for number, format in enumerate((first, second, first, first)))
+    made = {
+        f"{dtype} {shape}": _tensor(dtype, shape, dims) for dtype in first.dtypes & second.dtypes for shape in SHAPES
+    }
+    weights = {
+        name: tensor
+        for name, tensor in made.items()
+        if tensor is not None and (tensor.shape or not _pairs_only(tensor, pair))
+    }
+    there, over, back, again = (
+        _path(tmp_path, f"{number}", format) for number, format in enumerate((first, second, first, first))
+    )
     cc.save_file(weights, there)
     cc.convert(there, over, verify="full")
     cc.convert(over, back, verify="full")
@@ -92,7 +120,9 @@ def test_files_of_the_model_there_and_back(pair, tmp_path):
     cc.convert(there, over, weights_only=True)
     cc.convert(over, tmp_path / "out", to=pair[0].name, weights_only=True)
     for path in (there, over, tmp_path / "out"):
-        assert {name: bytes(storage.read(0, storage.nbytes)) for name, storage in cc.open(path).attachments.items()} == FILES
+        assert {
+            name: bytes(storage.read(0, storage.nbytes)) for name, storage in cc.open(path).attachments.items()
+        } == FILES
     assert {name: (tmp_path / "out" / name).read_bytes() for name in FILES} == FILES
 
 
@@ -118,7 +148,11 @@ def test_every_sample_into_every_format(format, name, target, tmp_path):
 
 def _fields(path):
     own = ("GGUF.", "general.alignment")
-    return {key: (field.types, field.contents()) for key, field in gguf.GGUFReader(path).fields.items() if not key.startswith(own)}
+    return {
+        key: (field.types, field.contents())
+        for key, field in gguf.GGUFReader(path).fields.items()
+        if not key.startswith(own)
+    }
 
 
 @pytest.mark.parametrize("second", WRITTEN, ids=lambda format: format.name)

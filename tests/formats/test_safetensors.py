@@ -8,9 +8,9 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import safetensors
-from candle_convert.runtime.dtype import BY_SAFETENSORS, DTYPES
-from candle_convert.runtime.storage import Held
-from candle_convert.runtime.tensor import Tensor
+from candle_convert.runtime.tensor.dtype import BY_SAFETENSORS, DTYPES
+from candle_convert.runtime.tensor.storage import Held
+from candle_convert.runtime.tensor.tensor import Tensor
 from safetensors import safe_open
 
 
@@ -58,7 +58,12 @@ HOSTILE = [
     (5, "two-values", _text("{} {}", b""), "E-ST-JSON"),
     (5, "comma-at-the-end", _text('{"a":{' + A + "},}"), "E-ST-JSON"),
     (5, "control-character", _text('{"\n":{' + A + "}}"), "E-ST-JSON"),
-    (5, "number-of-5000-digits", _text('{"a":{"dtype":"F32","shape":[' + "1" * 5000 + '],"data_offsets":[0,8]}}'), "E-ST-JSON"),
+    (
+        5,
+        "number-of-5000-digits",
+        _text('{"a":{"dtype":"F32","shape":[' + "1" * 5000 + '],"data_offsets":[0,8]}}'),
+        "E-ST-JSON",
+    ),
     (5, "string-without-end", _text('{"' + '\\"' * 200_000 + "}", b""), "E-ST-JSON"),
     (6, "leading-space", _text(" " + PLAIN), "E-ST-JSON"),
     (6, "leading-newline", _text("\n" + PLAIN), "E-ST-JSON"),
@@ -77,7 +82,12 @@ HOSTILE = [
     (9, "overlap", _file({"a": _entry(), "b": _entry(offsets=(4, 12))}, bytes(12)), "E-ST-OVERLAP"),
     (9, "same-range", _file({"a": _entry(), "b": _entry()}, bytes(8)), "E-ST-OVERLAP"),
     (9, "inside-another", _file({"a": _entry((4,), (0, 16)), "b": _entry((1,), (4, 8))}, bytes(16)), "E-ST-OVERLAP"),
-    (9, "empty-inside-another", _file({"a": _entry((4,), (0, 16)), "b": _entry((0,), (4, 4))}, bytes(16)), "E-ST-OVERLAP"),
+    (
+        9,
+        "empty-inside-another",
+        _file({"a": _entry((4,), (0, 16)), "b": _entry((0,), (4, 4))}, bytes(16)),
+        "E-ST-OVERLAP",
+    ),
     (10, "hole", _file({"a": _entry(), "b": _entry(offsets=(12, 20))}, bytes(20)), "E-ST-HOLE"),
     (10, "hole-at-the-start", _one(bytes(12), data_offsets=[4, 12]), "E-ST-HOLE"),
     (11, "trailing-bytes", _one(bytes(9)), "E-ST-TRAILING"),
@@ -128,7 +138,12 @@ HOSTILE = [
     (18, "metadata-is-a-string", _file({"__metadata__": "x", "a": _entry()}, bytes(8)), "E-ST-METADATA"),
     (20, "scalar", _one(shape=[], data_offsets=[0, 4], data=bytes(4)), ""),
     (20, "zero-size", _one(shape=[3, 0, 2], data_offsets=[0, 0], data=b""), ""),
-    (20, "zero-size-between", _file({"a": _entry(), "b": _entry((0,), (8, 8)), "c": _entry(offsets=(8, 16))}, bytes(16)), ""),
+    (
+        20,
+        "zero-size-between",
+        _file({"a": _entry(), "b": _entry((0,), (8, 8)), "c": _entry(offsets=(8, 16))}, bytes(16)),
+        "",
+    ),
     (20, "no-tensors", _file({}), ""),
     (20, "only-metadata", _file({"__metadata__": {"k": "v"}}), ""),
     (20, "empty-name", _file({"": _entry()}, bytes(8)), ""),
@@ -136,6 +151,7 @@ HOSTILE = [
     (20, "header-length-unaligned", _text(PLAIN + " "), ""),
     (20, "64-dimensions", _one(shape=[1] * 63 + [2]), ""),
 ]
+
 
 @pytest.mark.parametrize(("number", "name", "data", "code"), HOSTILE, ids=[f"{row[0]}-{row[1]}" for row in HOSTILE])
 def test_hostile(number, name, data, code, tmp_path, sandbox):
@@ -293,7 +309,9 @@ def test_same_bytes_whatever_the_order_and_as_the_library(tmp_path):
     weights = {f"{dtype} {name}": _values(dtype, (4, 6)) for dtype in SERIALIZED for name in "ba" if dtype.bits >= 8}
     arrays = {name: np.frombuffer(tensor.raw(), np.uint8) for name, tensor in weights.items()}
     specs = {
-        name: safetensors.TensorSpec(dtype=tensor.dtype.torch, shape=(4, 6), data_ptr=arrays[name].ctypes.data, data_len=tensor.nbytes)
+        name: safetensors.TensorSpec(
+            dtype=tensor.dtype.torch, shape=(4, 6), data_ptr=arrays[name].ctypes.data, data_len=tensor.nbytes
+        )
         for name, tensor in weights.items()
     }
     safetensors.serialize_file(specs, tmp_path / "0.safetensors", {"x": "1"})

@@ -1,13 +1,14 @@
-"""Valid files of every format cut at every byte: only errors of ours come out, and a download that was cut short is called that."""
+"""Valid files of every format cut at every byte: only errors of ours come out, and a download that was cut short is
+called that."""
 
 import random
 import re
 
 import candle_convert as cc
 import pytest
-from candle_convert.convert.recognise import formats
-from hostile import attempt
-from samples import SAMPLES, rows
+from candle_convert.convert.open.detect_format import formats
+from candle_convert.tests.builders.sample_files import SAMPLES, rows
+from candle_convert.tests.fuzz.sandbox import attempt
 
 CUTS = 60
 SANDBOXED = 20
@@ -31,12 +32,18 @@ def test_every_format_has_a_sample():
 def test_cut_at_every_byte(format, name, tmp_path, sandbox, full, seed):
     path = SAMPLES[format][name](tmp_path)
     data, whole = path.read_bytes(), _values(path)
-    cuts = range(len(data)) if full else {0, 1, 3, 4, 7, 8, len(data) - 1, *random.Random(seed).sample(range(len(data)), min(len(data), CUTS))}
+    cuts = (
+        range(len(data))
+        if full
+        else {0, 1, 3, 4, 7, 8, len(data) - 1, *random.Random(seed).sample(range(len(data)), min(len(data), CUTS))}
+    )
     for number, cut in enumerate(cuts):
         path.write_bytes(data[:cut])
         error = attempt(path)
         if error is None:
-            assert f"{format} {name}" in SIZELESS or _values(path) == whole, f"{cut} of {len(data)} bytes are taken for all"
+            assert f"{format} {name}" in SIZELESS or _values(path) == whole, (
+                f"{cut} of {len(data)} bytes are taken for all"
+            )
         if number % SANDBOXED == 0:
             outcome = sandbox.outcome(path, "read")
             assert (outcome.code, outcome.quick) == ("" if error is None else error.code, True), outcome

@@ -7,7 +7,6 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.ops.quants import dequantized
 
 VOCAB = [b"!", b" the", b"\xf0\x9f", b""]
 STATE = 32
@@ -16,13 +15,25 @@ HPARAMS = {
     "n_text_ctx": 5, "n_text_state": STATE, "n_text_head": 4, "n_text_layer": 1, "n_mels": 3, "ftype": 1,
 }  # fmt: skip
 FILTERS = np.arange(12, dtype="<f4").reshape(3, 4)
-ATTENTION = {"query.weight": 2, "query.bias": 1, "key.weight": 2, "value.weight": 2, "value.bias": 1, "out.weight": 2, "out.bias": 1}
+ATTENTION = {
+    "query.weight": 2,
+    "query.bias": 1,
+    "key.weight": 2,
+    "value.weight": 2,
+    "value.bias": 1,
+    "out.weight": 2,
+    "out.bias": 1,
+}
 F16, Q5_0 = 1, 6
 
 
 def shapes():
     """Names and shapes of a model of one encoder and one decoder layer."""
-    found = {"encoder.positional_embedding": (6, STATE), "encoder.conv1.weight": (STATE, 3, 3), "encoder.conv1.bias": (STATE, 1)}
+    found = {
+        "encoder.positional_embedding": (6, STATE),
+        "encoder.conv1.weight": (STATE, 3, 3),
+        "encoder.conv1.bias": (STATE, 1),
+    }
     found |= {"encoder.conv2.weight": (STATE, STATE, 3), "encoder.conv2.bias": (STATE, 1)}
     found |= {"decoder.positional_embedding": (5, STATE), "decoder.token_embedding.weight": (7, STATE)}
     for side, final, kinds in (("encoder", "ln_post", ("attn",)), ("decoder", "ln", ("attn", "cross_attn"))):
@@ -53,7 +64,9 @@ def model(kind=F16):
 
 def build(tensors=(), hparams=HPARAMS, filters=FILTERS, tokens=VOCAB, count=None):
     out = b"lmgg" + struct.pack("<11i", *hparams.values()) + struct.pack("<2i", *filters.shape) + filters.tobytes()
-    out += struct.pack("<i", len(tokens) if count is None else count) + b"".join(struct.pack("<i", len(token)) + token for token in tokens)
+    out += struct.pack("<i", len(tokens) if count is None else count) + b"".join(
+        struct.pack("<i", len(token)) + token for token in tokens
+    )
     for name, kind, shape, data in tensors:
         out += struct.pack(f"<{3 + len(shape)}i", len(shape), len(name), kind, *shape[::-1]) + name.encode() + data
     return out
@@ -84,7 +97,7 @@ def test_quantized_blocks_of_the_last_version_are_todays(tmp_path):
     for name, kind, shape, data in tensors:
         if kind == Q5_0:
             theirs = gguf.quants.dequantize(np.frombuffer(data, np.uint8), gguf.GGMLQuantizationType.Q5_0)
-            assert np.array_equal(dequantized(graph[name]).numpy(), theirs.reshape(shape))
+            assert np.array_equal(graph[name].dequantize().numpy(), theirs.reshape(shape))
 
 
 @pytest.mark.parametrize(("version", "dtype"), [(0, "q5_0_v1"), (1, "q5_0"), (2, "q5_0")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-LOGITS = "fuzz.actions:logits"
+LOGITS = "candle_convert.tests.fuzz.actions:logits"
 
 
 def logits(path: str) -> int:
@@ -20,8 +20,15 @@ def logits(path: str) -> int:
 def chosen(path: str, draw: random.Random, count: int = 2) -> list[tuple[str, ...]]:
     """Some actions on the model at a path, logits always among them."""
     others = (
-        ("inspect", path), ("models", "show", path), ("check", path), ("convert", path, "{out}/hf", "-t", "safetensors"),
-        ("convert", path, "{out}/m.gguf"), ("convert", path, "{out}/onnx", "-t", "onnx"), ("quantize", path, "{out}/q.gguf", "Q8_0"),
-        ("generate", path, "-p", "ab", "--max-tokens", "3", "--threads", "1"), ("verify", path, path), ("hash", path),
-    )  # fmt: skip
+        ("inspect", path),
+        ("models", "show", path),
+        ("check", path),
+        ("convert", path, "{out}/hf", "-t", "safetensors"),
+        ("convert", path, "{out}/m.gguf"),
+        ("convert", path, "{out}/onnx", "-t", "onnx"),
+        ("quantize", path, "{out}/q.gguf", "Q8_0"),
+        ("generate", path, "-p", "ab", "--max-tokens", "3", "--threads", "1"),
+        ("verify", path, path),
+        ("hash", path),
+    )
     return [(LOGITS, path), *draw.sample(others, count)]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from candle_convert.runtime.tensor import Tensor
-from fuzz.values import WORDS, mutated
-from gguf_bytes import FORMS, NAMES, Maker
+from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.tests.builders.gguf_files import FORMS, NAMES, Maker
+from candle_convert.tests.fuzz.values import WORDS, mutated
 
 LOWEST, HIGHEST = {"u": 0, "i": -1}, {"u": 1, "i": 1}
 KINDS = {np.dtype(form): name for name, form in FORMS.items() if name != "bool"}
@@ -62,9 +62,18 @@ def encoded(pairs: list[Field], tensors: list[Info], data: bytes) -> bytes:
     """The file."""
     make = Maker()
     return make.file(
-        [_pair(make, each) for each in pairs], [make.info(each.name, [_bounded(length, "u64") for length in each.dims], each.kind & 0xFFFFFFFF,
-                                                          _bounded(each.offset, "u64")) for each in tensors], data,
-    )  # fmt: skip
+        [_pair(make, each) for each in pairs],
+        [
+            make.info(
+                each.name,
+                [_bounded(length, "u64") for length in each.dims],
+                each.kind & 0xFFFFFFFF,
+                _bounded(each.offset, "u64"),
+            )
+            for each in tensors
+        ],
+        data,
+    )
 
 
 def _pair(make: Maker, field: Field) -> bytes:
@@ -91,7 +100,8 @@ def _bounded(value: int, kind: str) -> int:
 
 
 def changed_field(pairs: list[Field], draw: random.Random) -> None:
-    """Change one key: its value, type, name, or whether it is there; those of the model more often than those of its tokenizer."""
+    """Change one key: its value, type, name, or whether it is there; those of the model more often than those of its
+    tokenizer."""
     places = [place for place, each in enumerate(pairs) if not each.key.startswith("tokenizer.") or draw.random() < 0.2]
     place = draw.choice(places)
     field, how = pairs[place], draw.randrange(12)
@@ -107,7 +117,12 @@ def changed_field(pairs: list[Field], draw: random.Random) -> None:
         pairs[place] = Field(field.key, field.kind, [field.value] * draw.choice((0, 1, 2, 3, 1000)))
     else:
         value = mutated(field.value, draw)
-        kinds = {bool: "bool", int: draw.choice(("u32", "i32", "u64", "i64")), float: draw.choice(("f32", "f64")), str: "string"}
+        kinds = {
+            bool: "bool",
+            int: draw.choice(("u32", "i32", "u64", "i64")),
+            float: draw.choice(("f32", "f64")),
+            str: "string",
+        }
         kind = field.kind if type(value) is type(field.value) else kinds.get(type(value), field.kind)
         pairs[place] = Field(field.key, kind, value if not isinstance(value, dict | type(None)) else str(value))
 
@@ -127,10 +142,14 @@ def changed_tensor(tensors: list[Info], draw: random.Random) -> None:
     elif how == 4:
         info.offset = draw.choice((0, 1, 32, info.offset + 32, 2**40, 2**63))
     elif how == 5:
-        info.dims = draw.choice((info.dims[::-1], info.dims[1:], [1, *info.dims], [*info.dims, 1], [0, *info.dims[1:]], [1] * 9))
+        info.dims = draw.choice(
+            (info.dims[::-1], info.dims[1:], [1, *info.dims], [*info.dims, 1], [0, *info.dims[1:]], [1] * 9)
+        )
     else:
         axis = draw.randrange(len(info.dims))
-        info.dims[axis] = draw.choice((0, 1, info.dims[axis] - 1, info.dims[axis] + 1, info.dims[axis] // 2, 2**31, 2**40, 2**63))
+        info.dims[axis] = draw.choice(
+            (0, 1, info.dims[axis] - 1, info.dims[axis] + 1, info.dims[axis] // 2, 2**31, 2**40, 2**63)
+        )
 
 
 __all__ = ["NAMES", "Field", "Info", "changed_field", "changed_tensor", "encoded", "fields", "infos"]

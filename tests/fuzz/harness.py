@@ -1,8 +1,9 @@
-"""Fuzzing: mutated files handed to command lines, each in a memory-limited process forked for it, and what is wrong with how they end.
+"""Fuzzing: mutated files handed to command lines, each in a memory-limited process forked for it, and what is wrong
+with how they end.
 
-A suite says how to make a case of a seed and calls `sweep`. CI tries `SAMPLED` seeds, or as many as the suite asks for; with CANDLE_FULL=1
-(or ``-m slow``) a sweep lasts CANDLE_FUZZ_SECONDS, an hour by default, and begins at CANDLE_SEED. Cases that fail are kept in
-CANDLE_FUZZ_KEEP, a folder, where that is set, so that each can be tried again by hand.
+A suite says how to make a case of a seed and calls `sweep`. CI tries `SAMPLED` seeds, or as many as the suite asks for;
+with CANDLE_FULL=1 (or ``-m slow``) a sweep lasts CANDLE_FUZZ_SECONDS, an hour by default, and begins at CANDLE_SEED.
+Cases that fail are kept in CANDLE_FUZZ_KEEP, a folder, where that is set, so that each can be tried again by hand.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ HANG = 300
 """Seconds on the clock after which a command that does not end is killed; wide, for busy machines."""
 ALLOWED = (0, 1, 2, 3, 4, 5, 6, 7)
 """Exit codes of commands that handle bad input: 70 is a bug of ours, a signal is worse."""
-TRACES = re.compile(r"Traceback \(most recent call last\)|^thread '.*' panicked|RUST_BACKTRACE|Exception ignored in", re.MULTILINE)
+TRACES = re.compile(
+    r"Traceback \(most recent call last\)|^thread '.*' panicked|RUST_BACKTRACE|Exception ignored in", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,9 @@ class Case:
 
     Attributes:
         files: content by name; names may have folders.
-        actions: command lines without the program's name, in which ``{dir}`` is the folder of the files and ``{out}`` an empty folder. The first
-            word ``module:function`` calls a function of a module in tests/ with the other words instead.
+        actions: command lines without the program's name, in which ``{dir}`` is the folder of the files and ``{out}``
+            an empty folder. The first word ``module:function`` calls a function of a module with the other words
+            instead.
     """
 
     files: Mapping[str, bytes]
@@ -93,7 +97,7 @@ class Forkserver:
     """
 
     def __init__(self, memory: int = MEMORY, seconds: int = 4 * SECONDS) -> None:
-        self._arguments = [sys.executable, str(SERVER), str(memory), str(seconds)]
+        self._arguments = [sys.executable, "-P", str(SERVER), str(memory), str(seconds)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Forkserver:
@@ -110,7 +114,10 @@ class Forkserver:
             for name, content in case.files.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content)
-            return [self._outcome(tuple(word.replace("{dir}", str(folder)).replace("{out}", str(out)) for word in words)) for words in case.actions]
+            return [
+                self._outcome(tuple(word.replace("{dir}", str(folder)).replace("{out}", str(out)) for word in words))
+                for words in case.actions
+            ]
 
     def _outcome(self, words: tuple[str, ...]) -> Outcome:
         process = self._started()
@@ -126,8 +133,10 @@ class Forkserver:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             # One malloc arena: every thread's own would reserve address space that nothing uses.
-            environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(SERVER.parents[1])}
-            self._process = subprocess.Popen(self._arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+            self._process = subprocess.Popen(
+                self._arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            )
             assert self._line(self._process) == b"ready\n"
         return self._process
 

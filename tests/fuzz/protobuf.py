@@ -1,4 +1,5 @@
-"""Mutations of Protocol Buffers messages: of any field, by reflection over descriptors, and of their bytes as they are encoded."""
+"""Mutations of Protocol Buffers messages: of any field, by reflection over descriptors, and of their bytes as they are
+encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +11,21 @@ from google.protobuf.descriptor import FieldDescriptor
 
 EXTREME = (0, 1, -1, 2, 3, 7, 255, 65536, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1, -(2**63))
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"), 2.0**31)
-TEXTS = ("", "x", "y", "ai.onnx", "com.microsoft", "../../etc/passwd", "\x1b[31m", "a" * 1000, "\u202e", "Loop", "If", "Add", "Constant")
+TEXTS = (
+    "",
+    "x",
+    "y",
+    "ai.onnx",
+    "com.microsoft",
+    "../../etc/passwd",
+    "\x1b[31m",
+    "a" * 1000,
+    "\u202e",
+    "Loop",
+    "If",
+    "Add",
+    "Constant",
+)
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21, 23, 24, 26, 99)
 """Numbers of dtypes and attribute types."""
 INT32_KINDS = (FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_SINT32)
@@ -116,12 +131,18 @@ def _scalar(field: FieldDescriptor, value: Any, message: Any, draw: random.Rando
     if field.type == FieldDescriptor.TYPE_BYTES:
         return _bytes(value, draw)
     if field.type == FieldDescriptor.TYPE_STRING:
-        names = [each for inner, other in places(message) if other.type == FieldDescriptor.TYPE_STRING
-                 for each in (getattr(inner, other.name) if other.is_repeated else [getattr(inner, other.name)])]
+        names = [
+            each
+            for inner, other in places(message)
+            if other.type == FieldDescriptor.TYPE_STRING
+            for each in (getattr(inner, other.name) if other.is_repeated else [getattr(inner, other.name)])
+        ]
         return draw.choice(names) if names and draw.random() < 0.6 else draw.choice(TEXTS)
     if field.type in FLOAT_KINDS:
         return draw.choice(FLOATS)
-    number = draw.choice((value + 1, value - 1, value * 2, draw.choice(CODES), draw.choice(EXTREME), draw.choice(EXTREME)))
+    number = draw.choice(
+        (value + 1, value - 1, value * 2, draw.choice(CODES), draw.choice(EXTREME), draw.choice(EXTREME))
+    )
     low, high = (-(2**31), 2**31 - 1) if field.type in INT32_KINDS else (-(2**63), 2**63 - 1)
     if field.type in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_UINT32):
         low, high = 0, 2**64 - 1 if field.type == FieldDescriptor.TYPE_UINT64 else 2**32 - 1
@@ -155,11 +176,24 @@ def varint(value: int) -> bytes:
 
 
 WIRE = (
-    b"\x0b\x0c", b"\x3b\x3c", b"\x08" + b"\xff" * 9 + b"\x01", b"\x08" + b"\x80" * 20 + b"\x00", b"\x08\x80\x80\x80\x00", b"\x0a\xff\xff\xff\xff\x0f",
-    varint(99 << 3) + b"\x05", varint(99 << 3 | 2) + b"\x03abc", varint(536870911 << 3 | 5) + b"abcd", varint(99 << 3 | 1) + b"12345678",
-    b"\x00\x00", b"\x0f", b"\x38\x01", b"\x3a\x00", b"\x42\x02\x10\x11",
-)  # fmt: skip
-"""Groups, overlong and overflowing varints, unknown fields of every wire type, field 0, wire type 7, known fields of wrong types and twice."""
+    b"\x0b\x0c",
+    b"\x3b\x3c",
+    b"\x08" + b"\xff" * 9 + b"\x01",
+    b"\x08" + b"\x80" * 20 + b"\x00",
+    b"\x08\x80\x80\x80\x00",
+    b"\x0a\xff\xff\xff\xff\x0f",
+    varint(99 << 3) + b"\x05",
+    varint(99 << 3 | 2) + b"\x03abc",
+    varint(536870911 << 3 | 5) + b"abcd",
+    varint(99 << 3 | 1) + b"12345678",
+    b"\x00\x00",
+    b"\x0f",
+    b"\x38\x01",
+    b"\x3a\x00",
+    b"\x42\x02\x10\x11",
+)
+"""Groups, overlong and overflowing varints, unknown fields of every wire type, field 0, wire type 7, known fields of
+wrong types and twice."""
 
 
 def garbled(data: bytes, draw: random.Random) -> bytes:

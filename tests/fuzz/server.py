@@ -1,4 +1,5 @@
-"""The process behind `harness.Forkserver`: a command line a line as JSON, how it ended as one line of JSON, after one that says it is ready."""
+"""The process behind `harness.Forkserver`: a command line a line as JSON, how it ended as one line of JSON, after one
+that says it is ready."""
 
 import importlib
 import json
@@ -16,22 +17,24 @@ import jinja2.sandbox  # noqa: F401 (loaded before the fork, as the others are)
 import numpy  # noqa: F401
 import onnx  # noqa: F401
 import tokenizers  # noqa: F401
-from candle_convert.convert import cli
-from candle_convert.convert.recognise import formats
-from candle_convert.runtime import registry
-from candle_convert.runtime.dtype import DTYPES
-from harness import HANG
+from candle_convert.convert.cli import main as cli
+from candle_convert.convert.open.detect_format import formats
+from candle_convert.runtime.ir import registry
+from candle_convert.runtime.plugin.discovery import COMMANDS
+from candle_convert.runtime.tensor.dtype import DTYPES
+from candle_convert.tests.fuzz.harness import HANG
 
 SHOWN = 20_000
 """Characters of an output that are told."""
 
 
 def warm() -> None:
-    """Load what commands load, so that limits count what a file makes us take; no thread is started, which a fork would lose."""
+    """Load what commands load, so that limits count what a file makes us take; no thread is started, which a fork would
+    lose."""
     formats()
     registry.operators()
-    for name in registry.names(cli.COMMANDS):
-        registry.load(cli.COMMANDS, name, "COMMAND")
+    for name in COMMANDS.names():
+        COMMANDS.load(name)
     for dtype in DTYPES.values():
         if dtype.numpy is not None:
             dtype.as_numpy()
@@ -95,7 +98,9 @@ def answer(words: list[str], memory: int, seconds: int) -> dict[str, object]:
         if process == 0:
             child(words, memory, seconds, folder)
         code, used = watched(process)
-        outputs = {name: (folder / name).read_bytes()[:SHOWN].decode("utf-8", "replace") for name in ("stdout", "stderr")}
+        outputs = {
+            name: (folder / name).read_bytes()[:SHOWN].decode("utf-8", "replace") for name in ("stdout", "stderr")
+        }
         report = "".join(path.read_text(errors="replace") for path in folder.glob("candle-convert-*.txt"))
     peak = max(0, used.ru_maxrss * 1024 - base)
     return {"code": code, "seconds": used.ru_utime + used.ru_stime, "peak": peak, **outputs, "report": report[-SHOWN:]}

@@ -2,11 +2,11 @@
 
 import random
 
-from candle_convert.runtime.arch import GGUF
-from fuzz.actions import chosen
-from fuzz.gguf_fields import changed_field, changed_tensor, encoded, fields, infos
-from fuzz.harness import Case, sweep
-from fuzz.synthetic import NAMES, synthetic
+from candle_convert.runtime.contract.architecture import GGUF
+from candle_convert.tests.fuzz.actions import chosen
+from candle_convert.tests.fuzz.gguf_fields import changed_field, changed_tensor, encoded, fields, infos
+from candle_convert.tests.fuzz.harness import Case, sweep
+from candle_convert.tests.fuzz.synthetic import NAMES, synthetic
 
 PRESENT = [name for name in NAMES if synthetic(name, GGUF) is not None]
 

@@ -4,8 +4,9 @@ import random
 import sys
 
 import pytest
-from fuzz.harness import Case, Forkserver, sweep
+from candle_convert.tests.fuzz.harness import Case, Forkserver, sweep
 
+HERE = "candle_convert.tests.fuzz.test_harness"
 ENDINGS = {
     "fails": "ends with 70",
     "dies": "ends with -11",
@@ -52,7 +53,7 @@ def passes():
 
 def test_every_wrong_ending_is_told():
     with Forkserver(seconds=1) as server:
-        outcomes = server.run(Case({"a/b.txt": b"x"}, [(f"fuzz.test_harness:{name}",) for name in ENDINGS]))
+        outcomes = server.run(Case({"a/b.txt": b"x"}, [(f"{HERE}:{name}",) for name in ENDINGS]))
         for (name, wanted), outcome in zip(ENDINGS.items(), outcomes, strict=True):
             fault = outcome.fault()
             assert (fault is None) if wanted is None else (fault or "").startswith(wanted), (name, outcome)
@@ -60,13 +61,16 @@ def test_every_wrong_ending_is_told():
 
 def test_commands_run_on_the_files_of_a_case():
     with Forkserver() as server:
-        case = Case({"a.npy": b"x" * 100}, [("inspect", "{dir}/a.npy"), ("scan", "{dir}"), ("convert", "{dir}/a.npy", "{out}/a.gguf")])
+        case = Case(
+            {"a.npy": b"x" * 100},
+            [("inspect", "{dir}/a.npy"), ("scan", "{dir}"), ("convert", "{dir}/a.npy", "{out}/a.gguf")],
+        )
         assert [outcome.code for outcome in server.run(case)] == [3, 3, 3]
 
 
 def test_a_sweep_names_the_seed_and_the_line():
     def make(draw: random.Random) -> Case:
-        return Case({}, [("fuzz.test_harness:fails" if draw.random() < 0.5 else "fuzz.test_harness:passes",)])
+        return Case({}, [(f"{HERE}:fails" if draw.random() < 0.5 else f"{HERE}:passes",)])
 
     with pytest.raises(AssertionError, match=r"seed \d+: .*ends with 70(?s:.*)KeyError"):
         sweep(make, False, count=6)

@@ -6,25 +6,40 @@ import random
 
 import numpy as np
 import pytest
-from candle_convert.convert.cli import run
-from fuzz import onnx_corpus
-from fuzz.harness import Case, sweep
-from fuzz.protobuf import garbled, mutate
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.fuzz import onnx_corpus
+from candle_convert.tests.fuzz.harness import Case, sweep
+from candle_convert.tests.fuzz.protobuf import garbled, mutate
 
 SEEDS = 40
 MODEL = "{dir}/m.onnx"
 ACTIONS = (
-    ("inspect", MODEL, "--nodes"), ("inspect", MODEL, "--html", "{out}/page.html"), ("check", MODEL), ("scan", MODEL), ("ops", MODEL),
-    ("hash", MODEL), ("run", MODEL, "--threads", "1"), ("bench", MODEL, "--runs", "1", "--warmup", "0", "--threads", "1"),
+    ("inspect", MODEL, "--nodes"),
+    ("inspect", MODEL, "--html", "{out}/page.html"),
+    ("check", MODEL),
+    ("scan", MODEL),
+    ("ops", MODEL),
+    ("hash", MODEL),
+    ("run", MODEL, "--threads", "1"),
+    ("bench", MODEL, "--runs", "1", "--warmup", "0", "--threads", "1"),
     ("profile", MODEL, "-o", "{out}/trace.json"),
-    ("graph", "simplify", MODEL, "{out}/simple.onnx"), ("graph", "opset", MODEL, "{out}/opset.onnx", "--opset", "23"),
-    ("graph", "shapes", MODEL, "{out}/shapes.onnx"), ("graph", "extract", MODEL, "{out}/part.onnx", "--outputs", "y"),
+    ("graph", "simplify", MODEL, "{out}/simple.onnx"),
+    ("graph", "opset", MODEL, "{out}/opset.onnx", "--opset", "23"),
+    ("graph", "shapes", MODEL, "{out}/shapes.onnx"),
+    ("graph", "extract", MODEL, "{out}/part.onnx", "--outputs", "y"),
     ("graph", "rename", MODEL, "{out}/renamed.onnx", "--value", "x=image"),
-    ("quantize", MODEL, "{out}/q.onnx", "--weight-type", "int8"), ("quantize", MODEL, "{out}/q4.onnx", "--weight-type", "int4"),
-    ("convert", MODEL, "{out}/w.safetensors"), ("convert", MODEL, "{out}/w.npz"), ("convert", MODEL, "{out}/m.onnx"),
-    ("convert", MODEL, "{out}/half.onnx", "--dtype", "f16"), ("convert", MODEL, "{out}/outside.onnx", "--external-data", "always"),
-    ("verify", MODEL, MODEL), ("diff", MODEL, MODEL), ("metadata", "show", MODEL), ("metadata", "set", MODEL, "k", "v"),
-)  # fmt: skip
+    ("quantize", MODEL, "{out}/q.onnx", "--weight-type", "int8"),
+    ("quantize", MODEL, "{out}/q4.onnx", "--weight-type", "int4"),
+    ("convert", MODEL, "{out}/w.safetensors"),
+    ("convert", MODEL, "{out}/w.npz"),
+    ("convert", MODEL, "{out}/m.onnx"),
+    ("convert", MODEL, "{out}/half.onnx", "--dtype", "f16"),
+    ("convert", MODEL, "{out}/outside.onnx", "--external-data", "always"),
+    ("verify", MODEL, MODEL),
+    ("diff", MODEL, MODEL),
+    ("metadata", "show", MODEL),
+    ("metadata", "set", MODEL, "k", "v"),
+)
 BESIDE = np.arange(64, dtype=np.float32).tobytes()
 EACH = 4
 """Commands that are tried on one model."""

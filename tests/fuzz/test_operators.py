@@ -1,11 +1,13 @@
-"""Every operator with extreme attributes, values and shapes: results or errors of ours, in little memory and time, in a limited process."""
+"""Every operator with extreme attributes, values and shapes: results or errors of ours, in little memory and time, in a
+limited process."""
 
 from __future__ import annotations
 
 import pytest
-from fuzz.extremes import KEYS
-from fuzz.harness import Case, Forkserver, seeds
+from candle_convert.tests.fuzz.extreme_operators import KEYS
+from candle_convert.tests.fuzz.harness import Case, Forkserver, seeds
 
+ATTEMPT = "candle_convert.tests.fuzz.extreme_operators:attempt"
 EACH = 3
 """Changed examples of an operator in CI, and of each seed in an exhaustive sweep."""
 TOGETHER = 16
@@ -17,7 +19,7 @@ NATIVE = 3 << 30
 def attempts(first: int, how: str) -> Case:
     """All operators, from some example on."""
     starts = range(0, len(KEYS), TOGETHER)
-    return Case({}, [("fuzz.extremes:attempt", str(start), str(start + TOGETHER), str(first), str(EACH), how) for start in starts])
+    return Case({}, [(ATTEMPT, str(start), str(start + TOGETHER), str(first), str(EACH), how) for start in starts])
 
 
 @pytest.mark.parametrize("how", ["numpy", "native"])

@@ -4,18 +4,38 @@ import json
 import random
 import struct
 
-from fuzz.harness import Case, sweep
-from fuzz.values import mutated
+from candle_convert.tests.fuzz.harness import Case, sweep
+from candle_convert.tests.fuzz.values import mutated
 
 FILE = "{dir}/m.safetensors"
 INDEX = "model.safetensors.index.json"
 ACTIONS = (
-    ("inspect", FILE), ("check", FILE), ("scan", FILE), ("hash", FILE), ("print", FILE, "a"), ("diff", FILE, FILE), ("verify", FILE, FILE),
-    ("convert", FILE, "{out}/m.npz"), ("convert", FILE, "{out}/m.gguf"), ("convert", FILE, "{out}/m.pth", "--dtype", "f16"),
-    ("quantize", FILE, "{out}/q.gguf", "Q8_0"), ("metadata", "set", FILE, "key", "value", "-o", "{out}/n.safetensors"),
-)  # fmt: skip
-SHARDED = (("inspect", "{dir}"), ("check", "{dir}"), ("convert", "{dir}", "{out}/m.npz"), ("merge", f"{{dir}}/{INDEX}", "{out}/m.safetensors"))
-TENSORS = {"a": ("F32", [4, 32], 512), "b.weight": ("BF16", [2, 32], 128), "c": ("I64", [3], 24), "d": ("F8_E4M3", [8], 8), "e": ("BOOL", [], 1)}
+    ("inspect", FILE),
+    ("check", FILE),
+    ("scan", FILE),
+    ("hash", FILE),
+    ("print", FILE, "a"),
+    ("diff", FILE, FILE),
+    ("verify", FILE, FILE),
+    ("convert", FILE, "{out}/m.npz"),
+    ("convert", FILE, "{out}/m.gguf"),
+    ("convert", FILE, "{out}/m.pth", "--dtype", "f16"),
+    ("quantize", FILE, "{out}/q.gguf", "Q8_0"),
+    ("metadata", "set", FILE, "key", "value", "-o", "{out}/n.safetensors"),
+)
+SHARDED = (
+    ("inspect", "{dir}"),
+    ("check", "{dir}"),
+    ("convert", "{dir}", "{out}/m.npz"),
+    ("merge", f"{{dir}}/{INDEX}", "{out}/m.safetensors"),
+)
+TENSORS = {
+    "a": ("F32", [4, 32], 512),
+    "b.weight": ("BF16", [2, 32], 128),
+    "c": ("I64", [3], 24),
+    "d": ("F8_E4M3", [8], 8),
+    "e": ("BOOL", [], 1),
+}
 
 
 def header():
@@ -51,10 +71,16 @@ def mutant(draw: random.Random) -> Case:
 def sharded(draw: random.Random) -> Case:
     """Two shards whose index is changed."""
     said, data = header()
-    index = {"metadata": {"total_size": len(data)}, "weight_map": dict.fromkeys(TENSORS, "model-00001-of-00002.safetensors")}
+    index = {
+        "metadata": {"total_size": len(data)},
+        "weight_map": dict.fromkeys(TENSORS, "model-00001-of-00002.safetensors"),
+    }
     index["weight_map"]["f"] = "model-00002-of-00002.safetensors"
     second = {"f": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
-    files = {"model-00001-of-00002.safetensors": encoded(said, data), "model-00002-of-00002.safetensors": encoded(second, bytes(4))}
+    files = {
+        "model-00001-of-00002.safetensors": encoded(said, data),
+        "model-00002-of-00002.safetensors": encoded(second, bytes(4)),
+    }
     return Case({**files, INDEX: json.dumps(mutated(index, draw)).encode()}, draw.sample(SHARDED, 2))
 
 

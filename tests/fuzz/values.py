@@ -1,4 +1,5 @@
-"""Values that parameters should not have: extremes of every type, neighbours of what is there, other types, nested and long ones."""
+"""Values that parameters should not have: extremes of every type, neighbours of what is there, other types, nested and
+long ones."""
 
 from __future__ import annotations
 
@@ -6,9 +7,45 @@ import math
 import random
 from typing import Any
 
-INTEGERS = (0, 1, 2, 3, 5, 7, -1, -2, 31, 255, 1024, 65535, 2**20, 2**31 - 1, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, 2**64 - 1, 10**30)
+INTEGERS = (
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    -1,
+    -2,
+    31,
+    255,
+    1024,
+    65535,
+    2**20,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**53 + 1,
+    2**63 - 1,
+    2**64 - 1,
+    10**30,
+)
 REALS = (math.nan, math.inf, -math.inf, 0.0, -0.0, -1.0, 0.5, 1.0, 1.5, 1e-45, 1e-300, 65504.0, 3.5e38, 1e308)
-WORDS = ("", "x", "auto", "none", "linear", "yarn", "llama3", "longrope", "dynamic", "2", "NaN", "\u202e\x1b[31m", "é" * 300, "a" * 10_000)
+WORDS = (
+    "",
+    "x",
+    "auto",
+    "none",
+    "linear",
+    "yarn",
+    "llama3",
+    "longrope",
+    "dynamic",
+    "2",
+    "NaN",
+    "\u202e\x1b[31m",
+    "é" * 300,
+    "a" * 10_000,
+)
 
 
 def mutated(value: Any, draw: random.Random) -> Any:
@@ -33,9 +70,22 @@ def mutated(value: Any, draw: random.Random) -> Any:
 def other(value: Any, draw: random.Random) -> Any:
     """A value of another type."""
     kinds = (
-        None, True, False, draw.choice(INTEGERS), draw.choice(REALS), draw.choice(WORDS), [], [value], {}, {"a": value}, [value] * 100,
-        [[value]], {"type": value, "factor": value}, str(value), nested(draw.choice((5, 60))),
-    )  # fmt: skip
+        None,
+        True,
+        False,
+        draw.choice(INTEGERS),
+        draw.choice(REALS),
+        draw.choice(WORDS),
+        [],
+        [value],
+        {},
+        {"a": value},
+        [value] * 100,
+        [[value]],
+        {"type": value, "factor": value},
+        str(value),
+        nested(draw.choice((5, 60))),
+    )
     return draw.choice(kinds)
 
 

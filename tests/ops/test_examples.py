@@ -1,23 +1,38 @@
-"""Every operator's examples: results against onnxruntime and the ONNX reference evaluator, inference against the results."""
+"""Every operator's examples: results against onnxruntime and the ONNX reference evaluator, inference against the
+results."""
 
-import candle_convert.formats.containers.onnx_graph as onnx_graph
+import candle_convert.formats.containers.onnx.reader as onnx_graph
 import ml_dtypes
 import numpy as np
 import pytest
-from candle_convert.runtime.dtype import STRING, of_numpy
-from candle_convert.runtime.infer import infer
-from candle_convert.runtime.registry import operators
+from candle_convert.runtime.ir.registry import operators
+from candle_convert.runtime.ir.shape_inference import infer
 from candle_convert.runtime.session import Session
-from single_node import model, with_onnxruntime, with_reference
+from candle_convert.runtime.tensor.dtype import STRING, of_numpy
+from candle_convert.tests.builders.single_node import model, with_onnxruntime, with_reference
 
 WITHOUT_ORACLE = {
-    "com.microsoft.NhwcConv": (0, 1), "com.microsoft.GatherBlockQuantized": (2,), "com.microsoft.GroupQueryAttention": (0, 1, 2, 3),
-    "com.microsoft.CausalConvWithState": (3,), "com.microsoft.MatMulNBits": (5,), "com.microsoft.MultiHeadAttention": (2, 3),
-    "com.microsoft.PagedAttention": (0, 1), "com.microsoft.MRotaryEmbedding": (0, 1), "com.microsoft.SparseAttention": (0,),
-    "SoftmaxCrossEntropyLoss": (6,), "CastLike": (5,), "GlobalLpPool": (0, 1, 2, 3, 4), "GroupNormalization": (2,), "MaxRoiPool": (0, 1, 2),
-    "OneHot": (1, 4), "Range": (4,), "Scatter": (0, 1), "Unique": (3,),
-}  # fmt: skip
-"""Examples that neither onnxruntime nor the reference evaluator runs, nor any of our own domain; tests of the operators compute them otherwise."""
+    "com.microsoft.NhwcConv": (0, 1),
+    "com.microsoft.GatherBlockQuantized": (2,),
+    "com.microsoft.GroupQueryAttention": (0, 1, 2, 3),
+    "com.microsoft.CausalConvWithState": (3,),
+    "com.microsoft.MatMulNBits": (5,),
+    "com.microsoft.MultiHeadAttention": (2, 3),
+    "com.microsoft.PagedAttention": (0, 1),
+    "com.microsoft.MRotaryEmbedding": (0, 1),
+    "com.microsoft.SparseAttention": (0,),
+    "SoftmaxCrossEntropyLoss": (6,),
+    "CastLike": (5,),
+    "GlobalLpPool": (0, 1, 2, 3, 4),
+    "GroupNormalization": (2,),
+    "MaxRoiPool": (0, 1, 2),
+    "OneHot": (1, 4),
+    "Range": (4,),
+    "Scatter": (0, 1),
+    "Unique": (3,),
+}
+"""Examples that neither onnxruntime nor the reference evaluator runs, nor any of our own domain; tests of the operators
+compute them otherwise."""
 CASES = [
     pytest.param(operator, example, id=f"{operator.domain}{'.' if operator.domain else ''}{operator.name}-{index}")
     for operator in operators().values()
@@ -82,4 +97,6 @@ def test_inference(operator, example, constant):
             continue  # several axes that are not known might name the same one twice
         assert value.shape is not None
         assert len(value.shape) == result.ndim
-        assert all(not isinstance(dim, int) or dim == length for dim, length in zip(value.shape, result.shape, strict=True))
+        assert all(
+            not isinstance(dim, int) or dim == length for dim, length in zip(value.shape, result.shape, strict=True)
+        )

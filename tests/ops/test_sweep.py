@@ -1,42 +1,51 @@
-"""Every operator on its examples changed at random: dtypes, lengths down to zero, axes that broadcast, special values, strides of all kinds.
+"""Every operator on its examples changed at random: dtypes, lengths down to zero, axes that broadcast, special values,
+strides of all kinds.
 
-Results are compared with onnxruntime and the ONNX reference evaluator, dtypes and shapes with what inference says. An oracle that refuses is no
-oracle; neither is one whose result contradicts the standard's own shape inference. CANDLE_SEED chooses the changes, CANDLE_FULL=1 makes many.
+Results are compared with onnxruntime and the ONNX reference evaluator, dtypes and shapes with what inference says. An
+oracle that refuses is no oracle; neither is one whose result contradicts the standard's own shape inference.
+CANDLE_SEED chooses the changes, CANDLE_FULL=1 makes many.
 """
 
 import re
 
 import candle_convert as cc
-import candle_convert.formats.containers.onnx_graph as onnx_graph
+import candle_convert.formats.containers.onnx.reader as onnx_graph
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from candle_convert.runtime.dtype import STRING, of_numpy
-from candle_convert.runtime.infer import infer
-from candle_convert.runtime.op import Example
-from candle_convert.runtime.registry import operators
+from candle_convert.runtime.ir.op import Example
+from candle_convert.runtime.ir.registry import operators
+from candle_convert.runtime.ir.shape_inference import infer
 from candle_convert.runtime.session import Session
+from candle_convert.runtime.tensor.dtype import STRING, of_numpy
+from candle_convert.tests.builders.random_examples import laid_out, mutated
+from candle_convert.tests.builders.single_node import model, with_onnxruntime, with_reference
 from hypothesis import HealthCheck, given, settings, strategies
 from hypothesis import seed as seeded
-from mutations import laid_out, mutated
-from single_node import model, with_onnxruntime, with_reference
 
 SAMPLED, FULL = 5, 200
 """Changed examples of each operator."""
 OPERATORS = [
-    pytest.param(operator, id=f"{domain}{'.' if domain else ''}{name}") for (domain, name), operator in operators().items() if operator.examples
+    pytest.param(operator, id=f"{domain}{'.' if domain else ''}{name}")
+    for (domain, name), operator in operators().items()
+    if operator.examples
 ]
 ROUGH = {np.dtype(np.float16): 4e-3, np.dtype(ml_dtypes.bfloat16): 3e-2}
 WIDE = (np.float16, np.float64, ml_dtypes.bfloat16)
 
 CRASHES = re.compile(r"com\.microsoft\.|ai\.onnx\.ml\.|\.Attention$")
-"""Operators of onnxruntime that divide by a length of zero, call abort or give memory that nothing was written to; they are not asked about
-empty arrays."""
+"""Operators of onnxruntime that divide by a length of zero, call abort or give memory that nothing was written to; they
+are not asked about empty arrays."""
 
 
 def empty(example):
-    return any(array.size == 0 for value in example.inputs if value is not None for array in (value if isinstance(value, list) else [value]))
+    return any(
+        array.size == 0
+        for value in example.inputs
+        if value is not None
+        for array in (value if isinstance(value, list) else [value])
+    )
 
 
 def always(example):
@@ -84,7 +93,11 @@ def infinite(example):
 
 def repeated(example):
     """Whether an axis is named twice, of an array without elements."""
-    axes = [] if len(example.inputs) < 2 or example.inputs[1] is None else (example.inputs[1] % max(1, example.inputs[0].ndim)).tolist()
+    axes = (
+        []
+        if len(example.inputs) < 2 or example.inputs[1] is None
+        else (example.inputs[1] % max(1, example.inputs[0].ndim)).tolist()
+    )
     return not example.inputs[0].size and len(set(axes)) < len(axes)
 
 
@@ -101,45 +114,89 @@ WRONG = {
     ("ArgMin", empty): ("onnxruntime", "as ArgMax"),
     ("ReduceMean", empty): ("onnxruntime", "says 0 where NumPy and PyTorch say NaN; the standard leaves it open"),
     ("DFT", empty): ("onnxruntime", "transforms signals of no samples"),
-    ("QuantizeLinear", always): ("reference", "casts infinite values to integers, which is what the processor makes of them"),
-    ("DequantizeLinear", small): ("reference", "leaves the zero point out, for which the formula remains the same, as the definition says"),
-    ("Cast", small): ("reference", "makes another integer of NaN than the processor does; the definition leaves it open"),
+    ("QuantizeLinear", always): (
+        "reference",
+        "casts infinite values to integers, which is what the processor makes of them",
+    ),
+    ("DequantizeLinear", small): (
+        "reference",
+        "leaves the zero point out, for which the formula remains the same, as the definition says",
+    ),
+    ("Cast", small): (
+        "reference",
+        "makes another integer of NaN than the processor does; the definition leaves it open",
+    ),
     ("ReduceLogSumExp", infinite): ("reference", "subtracts infinite values from themselves"),
-    ("LayerNormalization", infinite): ("onnxruntime", "has running means, which subtract infinite values from themselves"),
+    ("LayerNormalization", infinite): (
+        "onnxruntime",
+        "has running means, which subtract infinite values from themselves",
+    ),
     ("MeanVarianceNormalization", always): ("onnxruntime", "has less than zero as the variance of equal values"),
-    **{(f"Reduce{name}", repeated): ("onnxruntime", "takes away an axis for each time that it is named")
-       for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")},
+    **{
+        (f"Reduce{name}", repeated): ("onnxruntime", "takes away an axis for each time that it is named")
+        for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
     ("RMSNormalization", half): ("reference", "gives the dtype of the input, not that of the scale"),
-    ("ConvTranspose", always): ("reference", "pads by less than zero where an output_shape is longer than the taps reach; onnxruntime refuses"),
-    **{(name, timeless): ("onnxruntime", "forgets the initial state of a sequence of no elements") for name in ("RNN", "GRU", "LSTM")},
+    ("ConvTranspose", always): (
+        "reference",
+        "pads by less than zero where an output_shape is longer than the taps reach; onnxruntime refuses",
+    ),
+    **{
+        (name, timeless): ("onnxruntime", "forgets the initial state of a sequence of no elements")
+        for name in ("RNN", "GRU", "LSTM")
+    },
     ("Unique", unsorted): ("reference", "gives as many lines as there are, those that are repeated among them"),
     ("StringNormalizer", blank): ("reference", "leaves empty strings out"),
     ("Conv", always): ("reference", "multiplies infinite values with the zeros between the taps of a dilated kernel"),
     ("OneHot", always): ("reference", "multiplies the off value with zero"),
     ("Pad", always): ("reference", "has NaN for the zero of f8e8m0, whose smallest number ml_dtypes and we take"),
-    ("TreeEnsemble", always): ("reference", "gives the largest number where a least or greatest leaf is asked for and there is none"),
+    ("TreeEnsemble", always): (
+        "reference",
+        "gives the largest number where a least or greatest leaf is asked for and there is none",
+    ),
     ("GridSample", always): ("reference", "rounds each of the neighbours of integers before it adds them"),
     ("QLinearSoftmax", single): ("onnxruntime", "has tables for rows of several elements"),
     ("RotaryEmbedding", odd): ("onnxruntime", "reads heads of odd sizes beyond their end"),
     ("MoE", half): ("onnxruntime", "computes SwiGLU in f16 with values of other elements; in f32 it is right"),
-    ("TreeEnsembleRegressor", averaged): ("onnxruntime", "leaves the base value out where a target has no leaf; the reference evaluator has it"),
+    ("TreeEnsembleRegressor", averaged): (
+        "onnxruntime",
+        "leaves the base value out where a target has no leaf; the reference evaluator has it",
+    ),
     ("TreeEnsembleRegressor", extreme): ("reference", "leaves targets without a leaf at the largest number"),
     ("TreeEnsembleRegressor", whole): ("reference", "keeps integers where the definition says float"),
-    **{(name, always): ("reference", "keeps the input's dtype where the definition says f32") for name in
-       ("FeatureVectorizer", "LinearRegressor", "SVMClassifier", "SVMRegressor", "Scaler", "Normalizer", "Imputer")},
-}  # fmt: skip
+    **{
+        (name, always): ("reference", "keeps the input's dtype where the definition says f32")
+        for name in (
+            "FeatureVectorizer",
+            "LinearRegressor",
+            "SVMClassifier",
+            "SVMRegressor",
+            "Scaler",
+            "Normalizer",
+            "Imputer",
+        )
+    },
+}
 """Oracles that are not asked about an operator, or about its empty arrays, and why."""
 ROUNDED = ("Resize", "Upsample")
 """Operators that cut real numbers to integers, like those with a Q in their names."""
 LENIENT = {
     "SkipLayerNormalization": "a skip with more batches than the input is read as far as it fits",
-    "BitCast": "a cast between widths, where onnxruntime is asked in f32", "Imputer": "values beyond the features are passed over",
-    "LinearClassifier": "coefficients beyond the features are passed over", "LinearRegressor": "as LinearClassifier",
-    "GatherND": "tuples of no indices, which the definition excludes", "Squeeze": "an axis that is named twice",
-    "Split": "no lengths where there are outputs", "SplitToSequence": "no lengths where there are elements",
-    "SequenceInsert": "a tensor of another dtype, where onnxruntime is asked in f32", "MaxUnpool": "indices beyond the tensor that was pooled",
-    "DFT": "a half of a spectrum whose signal has no samples", "NhwcMaxPool": "as MaxPool",
-    "MaxPool": "windows larger than the input, with a result of no elements", "AveragePool": "as MaxPool", "LpPool": "as MaxPool",
+    "BitCast": "a cast between widths, where onnxruntime is asked in f32",
+    "Imputer": "values beyond the features are passed over",
+    "LinearClassifier": "coefficients beyond the features are passed over",
+    "LinearRegressor": "as LinearClassifier",
+    "GatherND": "tuples of no indices, which the definition excludes",
+    "Squeeze": "an axis that is named twice",
+    "Split": "no lengths where there are outputs",
+    "SplitToSequence": "no lengths where there are elements",
+    "SequenceInsert": "a tensor of another dtype, where onnxruntime is asked in f32",
+    "MaxUnpool": "indices beyond the tensor that was pooled",
+    "DFT": "a half of a spectrum whose signal has no samples",
+    "NhwcMaxPool": "as MaxPool",
+    "MaxPool": "windows larger than the input, with a result of no elements",
+    "AveragePool": "as MaxPool",
+    "LpPool": "as MaxPool",
     "MatMulBnb4": "scales beyond the blocks are passed over",
     "NonMaxSuppression": "limits of no elements where there are no boxes",
     "CenterCropPad": "a scalar as the list of lengths",
@@ -148,12 +205,15 @@ LENIENT = {
 
 
 def widened(example):
-    """The example with f16, bf16 and f64 data as f32, which onnxruntime always has kernels for; None where there is none."""
+    """The example with f16, bf16 and f64 data as f32, which onnxruntime always has kernels for; None where there is
+    none."""
 
     def wide(item):
         return item.astype(np.float32) if isinstance(item, np.ndarray) and item.dtype in WIDE else item
 
-    inputs = tuple([wide(item) for item in value] if isinstance(value, list) else wide(value) for value in example.inputs)
+    inputs = tuple(
+        [wide(item) for item in value] if isinstance(value, list) else wide(value) for value in example.inputs
+    )
     same = all(a is b for a, b in zip(inputs, example.inputs, strict=True) if not isinstance(a, list))
     return None if same else Example(inputs, example.attributes, example.outputs)
 
@@ -168,7 +228,11 @@ def standard(made):
     for value in found:
         kind = value.type.tensor_type
         known = value.type.WhichOneof("value") == "tensor_type" and kind.elem_type
-        rows.append((kind.elem_type, [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]) if known else None)
+        rows.append(
+            (kind.elem_type, [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim])
+            if known
+            else None
+        )
         if known and not kind.HasField("shape"):
             rows[-1] = (kind.elem_type, None)
     return rows
@@ -183,7 +247,9 @@ def contradicts(results, rows):
         number = onnx.TensorProto.STRING if array.dtype.kind in "OUT" else of_numpy(array.dtype).onnx
         if number != row[0] or (row[1] is not None and len(row[1]) != array.ndim):
             return True
-        if row[1] is not None and any(dim is not None and dim != length for dim, length in zip(row[1], array.shape, strict=True)):
+        if row[1] is not None and any(
+            dim is not None and dim != length for dim, length in zip(row[1], array.shape, strict=True)
+        ):
             return True
     return False
 
@@ -202,7 +268,9 @@ def oracles(operator, example, made):
     if "reference" not in skipped:
         found["reference"] = with_reference(operator, example)
     right = {name: answer for name, answer in found.items() if not isinstance(answer, str)}
-    return {name: answer for name, answer in right.items() if name == "onnxruntime in f32" or not contradicts(answer, rows)}
+    return {
+        name: answer for name, answer in right.items() if name == "onnxruntime in f32" or not contradicts(answer, rows)
+    }
 
 
 def spelled(text):
@@ -231,7 +299,9 @@ def same(got, expected, tolerance, *, wide, rounds):
         got, expected = got.astype(np.float64), expected.astype(np.float64)
     step = 0 if not rounds else 1 if got.dtype.kind in "iu" else 2e-2
     plain = got.astype(np.int64) if step == 1 else got
-    np.testing.assert_allclose(plain, expected, rtol=max(tolerance.rtol, rough, 1e-4), atol=max(tolerance.atol, rough, 1e-5, step))
+    np.testing.assert_allclose(
+        plain, expected, rtol=max(tolerance.rtol, rough, 1e-4), atol=max(tolerance.atol, rough, 1e-5, step)
+    )
 
 
 def judge(operator, example, chooser):
@@ -242,7 +312,8 @@ def judge(operator, example, chooser):
         return None  # values that the file format does not hold
     right = oracles(operator, example, made)
     fed = {
-        name: [laid_out(item, chooser) for item in value] if isinstance(value, list) else laid_out(value, chooser) for name, value in feeds.items()
+        name: [laid_out(item, chooser) for item in value] if isinstance(value, list) else laid_out(value, chooser)
+        for name, value in feeds.items()
     }
     try:
         got = Session(onnx_graph.graph_of(made)).run(None, fed)
@@ -260,7 +331,10 @@ def judge(operator, example, chooser):
                 return ("inferred", f"{value.name} of {value.dtype} is {dtype}")
             if value.shape is not None and (
                 len(value.shape) != result.ndim
-                or any(isinstance(dim, int) and dim != length for dim, length in zip(value.shape, result.shape, strict=True))
+                or any(
+                    isinstance(dim, int) and dim != length
+                    for dim, length in zip(value.shape, result.shape, strict=True)
+                )
             ):
                 return ("inferred", f"{value.name} of {value.shape} is {result.shape}")
     if not operator.repeatable:
@@ -268,7 +342,13 @@ def judge(operator, example, chooser):
     failures = []
     for name, answer in right.items():
         try:
-            same(got, list(answer), operator.tolerance, wide=name.endswith("f32"), rounds="Q" in operator.name or operator.name in ROUNDED)
+            same(
+                got,
+                list(answer),
+                operator.tolerance,
+                wide=name.endswith("f32"),
+                rounds="Q" in operator.name or operator.name in ROUNDED,
+            )
         except AssertionError as error:
             failures.append(f"{name}: {error}")
     return ("differs", "\n".join(failures)) if len(failures) == len(right) else None

@@ -1,1 +1,1 @@
-"""Other implementations, which results are compared with."""
+"""Reference implementations to compare results with, and limits of processor time."""

@@ -1,8 +1,8 @@
 """Gemma 3 in NumPy, the oracle for logits: the exact ones in f64, and how far rounding activations moves them.
 
-Written after the definition of the architecture (norms before and behind both halves of a layer; a sliding window in five layers of six; rotary
-positions of two bases), with the weights as libggml dequantizes them. Errors of rounding are drawn: a program that rounds in the same positions
-is as far from the exact logits as a draw is.
+Written after the definition of the architecture (norms before and behind both halves of a layer; a sliding window in
+five layers of six; rotary positions of two bases), with the weights as libggml dequantizes them. Errors of rounding are
+drawn: a program that rounds in the same positions is as far from the exact logits as a draw is.
 """
 
 import gguf
@@ -26,14 +26,19 @@ class Gemma3:
         for name, number, offset, size in library.tensors(path):
             name = name.removesuffix(".weight")
             part = name.rpartition(".")[2]
-            values = library.floats(number, data[offset : offset + size]) if number else data[offset : offset + size].view(np.float32)
+            values = (
+                library.floats(number, data[offset : offset + size])
+                if number
+                else data[offset : offset + size].view(np.float32)
+            )
             if not part.endswith("norm"):
                 values = values.reshape(-1, {"attn_output": HEADS * SIZE, "ffn_down": INNER}.get(part, WIDTH))
             self.weights[name] = values
             self.kinds[name] = gguf.GGMLQuantizationType(number).name
 
     def hidden(self, sequences, rounding=None):
-        """What the output matrix multiplies, [tokens of all sequences, width]. `rounding`: None or what draws errors."""
+        """What the output matrix multiplies, [tokens of all sequences, width]. `rounding`: None or what draws
+        errors."""
         rounding = rounding or Exact()
         dtype = rounding.dtype
         ids = np.concatenate(sequences)
@@ -111,8 +116,9 @@ class Rounded:
     """Errors of rounding, drawn evenly from half a step down to half a step up, in f32 where the step is of 8 bits.
 
     Args:
-        columns: the number of neighbouring activations that share a step, 1/127 of their largest, by the type of weights that they meet; None
-            for f32, where a sum of n products is off as if each factor were by 2 ** -24 * sqrt(n) of itself (Higham and Mary 2019).
+        columns: the number of neighbouring activations that share a step, 1/127 of their largest, by the type of
+            weights that they meet; None for f32, where a sum of n products is off as if each factor were by 2 ** -24 *
+            sqrt(n) of itself (Higham and Mary 2019).
     """
 
     def __init__(self, seed, columns):

@@ -1,6 +1,7 @@
 """libggml through ctypes, the oracle for block types.
 
-CANDLE_LIBGGML names the directory of libggml-base.so and libggml-cpu.so, or the first; without it the library is the wheel's (`llama_cpp`).
+CANDLE_LIBGGML names the directory of libggml-base.so and libggml-cpu.so, or the first; without it the library is the
+wheel's (`llama_cpp`).
 """
 
 import ctypes
@@ -45,7 +46,13 @@ class Libggml:
         path = Path(path)
         self._base = ctypes.CDLL(str(path / "libggml-base.so" if path.is_dir() else path))
         self._base.ggml_quantize_chunk.restype = ctypes.c_size_t
-        self._base.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
+        self._base.ggml_quantize_chunk.argtypes = [
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            *[ctypes.c_int64] * 3,
+            ctypes.c_void_p,
+        ]
         self._base.ggml_validate_row_data.restype = ctypes.c_bool
         self._base.ggml_validate_row_data.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
         self._base.ggml_get_type_traits.restype = ctypes.POINTER(Traits)
@@ -56,7 +63,12 @@ class Libggml:
         base = self._base
         base.ggml_type_name.restype, base.ggml_type_size.restype = ctypes.c_char_p, ctypes.c_size_t
         base.ggml_blck_size.restype, base.ggml_is_quantized.restype = ctypes.c_int64, ctypes.c_bool
-        said = base.ggml_type_name(Q4_K), base.ggml_blck_size(Q4_K), base.ggml_type_size(Q4_K), base.ggml_is_quantized(Q4_K)
+        said = (
+            base.ggml_type_name(Q4_K),
+            base.ggml_blck_size(Q4_K),
+            base.ggml_type_size(Q4_K),
+            base.ggml_is_quantized(Q4_K),
+        )
         traits = base.ggml_get_type_traits(Q4_K).contents
         decoder = ctypes.cast(base.dequantize_row_q4_K, ctypes.c_void_p).value
         numbers = traits.block, traits.size, traits.quantized, ctypes.cast(traits.to_float, ctypes.c_void_p).value
@@ -70,7 +82,9 @@ class Libggml:
             file.flush()
             for no_alloc in (True, False):
                 context = ctypes.c_void_p()
-                held = self._gguf("init_from_file", ctypes.c_void_p)(os.fsencode(file.name), GgufParams(no_alloc, ctypes.pointer(context)))
+                held = self._gguf("init_from_file", ctypes.c_void_p)(
+                    os.fsencode(file.name), GgufParams(no_alloc, ctypes.pointer(context))
+                )
                 found = bool(context) and self._base.ggml_get_no_alloc(context)
                 fits(path, "gguf_init_params", (bool(held), bool(context), found), (True, True, no_alloc))
                 self._base.ggml_free(context)
@@ -100,7 +114,12 @@ class Libggml:
             return out
         weights = None if importance is None else np.ascontiguousarray(importance, np.float32)
         self._base.ggml_quantize_chunk(
-            dtype.ggml, rows.ctypes.data, out.ctypes.data, 0, *rows.shape, None if weights is None else weights.ctypes.data
+            dtype.ggml,
+            rows.ctypes.data,
+            out.ctypes.data,
+            0,
+            *rows.shape,
+            None if weights is None else weights.ctypes.data,
         )
         return out
 
@@ -109,7 +128,8 @@ class Libggml:
         return self._base.ggml_validate_row_data(dtype.ggml, blocks.ctypes.data, blocks.nbytes)
 
     def tensors(self, path):
-        """(name, type, offset from the start of the file, bytes) of a GGUF file's tensors; None where libggml refuses it."""
+        """(name, type, offset from the start of the file, bytes) of a GGUF file's tensors; None where libggml refuses
+        it."""
         file = self._gguf("init_from_file", ctypes.c_void_p)(os.fsencode(path), GgufParams(True, None))
         if not file:
             return None
@@ -118,7 +138,10 @@ class Libggml:
         offset, size = self._gguf("get_tensor_offset", ctypes.c_size_t), self._gguf("get_tensor_size", ctypes.c_size_t)
         count = self._gguf("get_n_tensors", ctypes.c_int64)(handle)
         numbers = [ctypes.c_int64(number) for number in range(count)]
-        found = [(name(handle, each).decode(), kind(handle, each), start + offset(handle, each), size(handle, each)) for each in numbers]
+        found = [
+            (name(handle, each).decode(), kind(handle, each), start + offset(handle, each), size(handle, each))
+            for each in numbers
+        ]
         self._gguf("free", None)(handle)
         return found
 

@@ -1,6 +1,8 @@
-"""libllama through ctypes, the oracle for whole models. CANDLE_LIBLLAMA names libllama.so; without it the library is the wheel's (`llama_cpp`).
+"""libllama through ctypes, the oracle for whole models. CANDLE_LIBLLAMA names libllama.so; without it the library is
+the wheel's (`llama_cpp`).
 
-Parameters grow from version to version: they come and go as memory that is large enough, of which only the length of the context is touched.
+Parameters grow from version to version: they come and go as memory that is large enough, of which only the length of
+the context is touched.
 """
 
 import ctypes
@@ -26,12 +28,16 @@ class Memory(ctypes.Structure):
 class Batch(ctypes.Structure):
     """llama_batch."""
 
-    _fields_ = [("count", ctypes.c_int32), *[(name, ctypes.c_void_p) for name in ("tokens", "embeddings", "places", "counts", "sequences", "logits")]]
+    _fields_ = [
+        ("count", ctypes.c_int32),
+        *[(name, ctypes.c_void_p) for name in ("tokens", "embeddings", "places", "counts", "sequences", "logits")],
+    ]
 
 
 @functools.cache
 def loaded():
-    """The library, whose structures have the declared sizes; those are known where a function gets the result's address as its first argument."""
+    """The library, whose structures have the declared sizes; those are known where a function gets the result's address
+    as its first argument."""
     library = ctypes.CDLL(str(NAME))
     if platform.machine() == "x86_64":
         for name in ("llama_model_default_params", "llama_context_default_params"):
@@ -43,7 +49,8 @@ def loaded():
 
 
 def _written(library, name):
-    """The bytes of the structure that a function returns. A batch is asked for two tokens at an address, which is not read."""
+    """The bytes of the structure that a function returns. A batch is asked for two tokens at an address, which is not
+    read."""
     unwritten = 0xA5
     memory = (ctypes.c_ubyte * 4096)(*[unwritten] * 4096)
     function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)((name, library))
@@ -58,20 +65,29 @@ class Libllama:
         self._library = loaded()
         address, number = ctypes.c_void_p, ctypes.c_int
         kinds = {
-            "llama_model_default_params": (Memory, []), "llama_context_default_params": (Memory, []), "llama_log_set": (None, [_LOG, address]),
-            "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]), "llama_init_from_model": (address, [address, Memory]),
-            "llama_free": (None, [address]), "llama_model_free": (None, [address]),
-            "llama_get_memory": (address, [address]), "llama_memory_clear": (None, [address, ctypes.c_bool]),
-            "llama_set_n_threads": (None, [address, number, number]), "llama_model_get_vocab": (address, [address]),
-            "llama_vocab_n_tokens": (number, [address]), "llama_batch_get_one": (Batch, [address, number]),
+            "llama_model_default_params": (Memory, []),
+            "llama_context_default_params": (Memory, []),
+            "llama_log_set": (None, [_LOG, address]),
+            "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]),
+            "llama_init_from_model": (address, [address, Memory]),
+            "llama_free": (None, [address]),
+            "llama_model_free": (None, [address]),
+            "llama_get_memory": (address, [address]),
+            "llama_memory_clear": (None, [address, ctypes.c_bool]),
+            "llama_set_n_threads": (None, [address, number, number]),
+            "llama_model_get_vocab": (address, [address]),
+            "llama_vocab_n_tokens": (number, [address]),
+            "llama_batch_get_one": (Batch, [address, number]),
             "llama_decode": (number, [address, Batch]),
             "llama_get_logits_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
-        }  # fmt: skip
+        }
         for name, (result, arguments) in kinds.items():
             function = getattr(self._library, name)
             function.restype, function.argtypes = result, arguments
         self._library.llama_log_set(_SILENT, None)
-        self._model = self._library.llama_model_load_from_file(os.fsencode(path), self._library.llama_model_default_params())
+        self._model = self._library.llama_model_load_from_file(
+            os.fsencode(path), self._library.llama_model_default_params()
+        )
         assert self._model, "libllama does not load it"
         params = self._library.llama_context_default_params()
         params.context = context
@@ -91,5 +107,8 @@ class Libllama:
     def advance(self, tokens):
         """The logits behind some more tokens, f32 [vocabulary]."""
         held = np.array(tokens, np.int32)
-        assert self._library.llama_decode(self._context, self._library.llama_batch_get_one(held.ctypes.data, len(held))) == 0
+        assert (
+            self._library.llama_decode(self._context, self._library.llama_batch_get_one(held.ctypes.data, len(held)))
+            == 0
+        )
         return np.ctypeslib.as_array(self._library.llama_get_logits_ith(self._context, -1), (self.vocabulary,)).copy()

@@ -1,4 +1,5 @@
-"""llama-quantize, the oracle for whole quantized files: the program that CANDLE_LLAMA_QUANTIZE names, or else the same function in cyllama's wheel.
+"""llama-quantize, the oracle for whole quantized files: the program that CANDLE_LLAMA_QUANTIZE names, or else the same
+function in cyllama's wheel.
 
 The wheel's binding takes no importance matrix, and its release does not know the newest types.
 """
@@ -14,7 +15,8 @@ LATER = ("Q2_0",)
 
 
 def quantized(source, target, file_type, *options):
-    """Write a GGUF file as a file type such as Q4_K_M, on one thread. `options`: of the program, which alone takes any."""
+    """Write a GGUF file as a file type such as Q4_K_M, on one thread. `options`: of the program, which alone takes
+    any."""
     if TOOL:
         subprocess.run([TOOL, *options, str(source), str(target), file_type, "1"], check=True, capture_output=True)
         return

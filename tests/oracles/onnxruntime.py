@@ -1,15 +1,15 @@
-"""Single nodes at any opset under onnxruntime and under ours, fed with every element type."""
+"""Compares single nodes at any opset with onnxruntime, fed with every element type."""
 
 import ctypes
 
-import candle_convert.formats.containers.onnx_graph as onnx_graph
+import candle_convert.formats.containers.onnx.reader as onnx_graph
 import numpy as np
 import onnxruntime
-from candle_convert.runtime.dtype import BY_ONNX
-from candle_convert.runtime.op import Example
-from candle_convert.runtime.registry import operator
+from candle_convert.runtime.ir.op import Example
+from candle_convert.runtime.ir.registry import operator
 from candle_convert.runtime.session import Session
-from single_node import element, model
+from candle_convert.runtime.tensor.dtype import BY_ONNX
+from candle_convert.tests.builders.single_node import element, model
 
 onnxruntime.set_default_logger_severity(4)
 RAW = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
@@ -26,7 +26,8 @@ def ours(made, feeds):
 
 
 def theirs(made, feeds):
-    """Outputs of onnxruntime on one thread without optimizations; element types that numpy lacks go in and out as raw memory."""
+    """Outputs of onnxruntime on one thread without optimizations; element types that numpy lacks go in and out as raw
+    memory."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -39,7 +40,10 @@ def theirs(made, feeds):
             values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(held, element(array))
         else:
             values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
-    return [as_array(value) for value in session.run_with_ort_values([output.name for output in session.get_outputs()], values)]
+    return [
+        as_array(value)
+        for value in session.run_with_ort_values([output.name for output in session.get_outputs()], values)
+    ]
 
 
 def as_array(value):

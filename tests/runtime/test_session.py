@@ -1,6 +1,8 @@
-"""Sessions: results against onnxruntime and NumPy for several shapes and thread counts, feeds that do not fit, threads, taps, memory."""
+"""Sessions: results against onnxruntime and NumPy for several shapes and thread counts, feeds that do not fit, threads,
+taps, memory."""
 
 import concurrent.futures
+import dataclasses
 import gc
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from candle_convert.formats.containers.onnx_graph import graph_of
-from candle_convert.runtime.kernel import RangeKernel
+from candle_convert.formats.containers.onnx.reader import graph_of
+from candle_convert.runtime.jit.range_kernel import RangeKernel
 from candle_convert.runtime.session import Session
+from candle_convert.runtime.session_options import SessionKeywords, SessionOptions
 from onnx import TensorProto, helper, numpy_helper
 
 RNG = np.random.default_rng(7)
@@ -29,7 +32,9 @@ def made(nodes, inputs, outputs, weights=(), opset=17, functions=()):
 def expected(model, feeds):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(
+        None, feeds
+    )
 
 
 def normal(*shape):
@@ -59,8 +64,15 @@ def network():
         helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], transB=1),
     ]
     weights = {
-        "w1": normal(13, 3, 3, 3), "b1": normal(13), "s": normal(13), "b": normal(13), "m": normal(13), "v": np.abs(normal(13)) + 0.5,
-        "w2": normal(13, 1, 1, 1), "w3": normal(37, 26), "b3": normal(37),
+        "w1": normal(13, 3, 3, 3),
+        "b1": normal(13),
+        "s": normal(13),
+        "b": normal(13),
+        "m": normal(13),
+        "v": np.abs(normal(13)) + 0.5,
+        "w2": normal(13, 1, 1, 1),
+        "w3": normal(37, 26),
+        "b3": normal(37),
     }
     return made(nodes, [("x", F, ["n", 3, "h", "w"])], ["y", "p"], weights)
 
@@ -113,7 +125,14 @@ def test_shapes_share_the_kernels_of_the_first():
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("a", "b"), [((1, 2048), (2048, 40)), ((70, 33), (33, 65)), ((3, 2, 50, 64), (3, 2, 64, 31)), ((4, 17, 9), (9, 100)), ((2, 5, 7), (1, 7, 96))]
+    ("a", "b"),
+    [
+        ((1, 2048), (2048, 40)),
+        ((70, 33), (33, 65)),
+        ((3, 2, 50, 64), (3, 2, 64, 31)),
+        ((4, 17, 9), (9, 100)),
+        ((2, 5, 7), (1, 7, 96)),
+    ],
 )
 @pytest.mark.parametrize("constant", [False, True])
 def test_products(a, b, constant, threads):
@@ -167,9 +186,15 @@ def test_a_chain_with_broadcasting(threads):
 
 def test_shapes_that_depend_on_data():
     nodes = [
-        helper.make_node("NonZero", ["x"], ["where"]), helper.make_node("Cast", ["where"], ["f"], to=F), helper.make_node("Shape", ["f"], ["s"]),
-        helper.make_node("Expand", ["one", "s"], ["ones"]), helper.make_node("Add", ["f", "ones"], ["a"]), helper.make_node("Exp", ["a"], ["e"]),
-        helper.make_node("Neg", ["e"], ["n"]), helper.make_node("Transpose", ["n"], ["t"]), helper.make_node("Relu", ["t"], ["r"]),
+        helper.make_node("NonZero", ["x"], ["where"]),
+        helper.make_node("Cast", ["where"], ["f"], to=F),
+        helper.make_node("Shape", ["f"], ["s"]),
+        helper.make_node("Expand", ["one", "s"], ["ones"]),
+        helper.make_node("Add", ["f", "ones"], ["a"]),
+        helper.make_node("Exp", ["a"], ["e"]),
+        helper.make_node("Neg", ["e"], ["n"]),
+        helper.make_node("Transpose", ["n"], ["t"]),
+        helper.make_node("Relu", ["t"], ["r"]),
         helper.make_node("Sub", ["r", "t"], ["y"]),
     ]
     model = made(nodes, [("x", F, [4, 5])], ["y"], {"one": np.ones(1, np.float32)})
@@ -204,8 +229,11 @@ def test_results_are_the_callers():
 
 
 WRONG = [
-    ({}, "E-RUN-INPUT"), ({"y": np.zeros((90, 70), np.float32)}, "E-RUN-INPUT"), ({"x": np.zeros((90, 70))}, "E-RUN-DTYPE"),
-    ({"x": np.zeros(70, np.float32)}, "E-RUN-SHAPE"), ({"x": np.array([["a"]])}, "E-RUN-DTYPE"),
+    ({}, "E-RUN-INPUT"),
+    ({"y": np.zeros((90, 70), np.float32)}, "E-RUN-INPUT"),
+    ({"x": np.zeros((90, 70))}, "E-RUN-DTYPE"),
+    ({"x": np.zeros(70, np.float32)}, "E-RUN-SHAPE"),
+    ({"x": np.array([["a"]])}, "E-RUN-DTYPE"),
 ]
 
 
@@ -252,26 +280,30 @@ def test_what_a_session_says_of_itself():
         session.run(["z"], {"x": normal(1, 3, 9, 8)})
 
 
-def test_lent_inputs_are_written_in_place_and_others_are_not():
-    nodes = [helper.make_node("TensorScatter", ["past", "new", "place"], ["whole"], axis=1), helper.make_node("Identity", ["whole"], ["present"]),
-             helper.make_node("ReduceSum", ["whole"], ["total"], keepdims=0)]
+def test_inplace_inputs_are_overwritten_and_others_are_not():
+    nodes = [
+        helper.make_node("TensorScatter", ["past", "new", "place"], ["whole"], axis=1),
+        helper.make_node("Identity", ["whole"], ["present"]),
+        helper.make_node("ReduceSum", ["whole"], ["total"], keepdims=0),
+    ]
     inputs = [("past", F, [1, 6, 4]), ("new", F, [1, 1, 4]), ("place", TensorProto.INT64, [1])]
     model = made(nodes, inputs, ["present", "total"], opset=24)
     new, place = normal(1, 1, 4), np.array([2], np.int64)
-    for lent in ((), ("past",)):
+    for inplace_inputs in ((), ("past",)):
         past = normal(1, 6, 4)
         want = past.copy()
         want[:, 2] = new[:, 0]
-        session = Session(graph_of(model), native=True, threads=1, lent=lent)
+        session = Session(graph_of(model), native=True, threads=1, inplace_inputs=inplace_inputs)
         present, total = session.run(None, {"past": past, "new": new, "place": place})
         np.testing.assert_array_equal(present, want)
         np.testing.assert_allclose(total, want.sum(), rtol=1e-5)
-        assert (present is past) == bool(lent)
-        assert (past == want).all() == bool(lent)
+        assert (present is past) == bool(inplace_inputs)
+        assert (past == want).all() == bool(inplace_inputs)
 
 
 DEFAULTED = """
-<ir_version: 9, opset_import: ["" : 18]> g (float[n,4] x, float[4] w) => (float[n,4] y) <float[4] w = {1.0, 2.0, 3.0, 4.0}> { y = Mul (x, w) }
+<ir_version: 9, opset_import: ["" : 18]> g (float[n,4] x, float[4] w) => (float[n,4] y)
+<float[4] w = {1.0, 2.0, 3.0, 4.0}> { y = Mul (x, w) }
 """
 
 
@@ -287,12 +319,27 @@ def test_inputs_with_defaults_are_fed_or_not():
 
 
 def test_new_shapes_pack_no_weight_again():
-    weights = {"one": RNG.normal(size=(64, 96)).astype(np.float32), "other": RNG.normal(size=(96, 32)).astype(np.float32)}
+    weights = {
+        "one": RNG.normal(size=(64, 96)).astype(np.float32),
+        "other": RNG.normal(size=(96, 32)).astype(np.float32),
+    }
     steps = ("MatMul", ["x", "one"], ["a"]), ("Relu", ["a"], ["b"]), ("MatMul", ["b", "other"], ["y"])
     nodes = [helper.make_node(*step) for step in steps]
     session = Session(graph_of(made(nodes, [("x", TensorProto.FLOAT, ["rows", 64])], ["y"], weights)), native=True)
     counts = []
     for rows in (20, 30, 40):
         session.run(None, {"x": np.ones((rows, 64), np.float32)})
-        counts.append(len(session._packed))
+        counts.append(len(session.packed))
     assert len(set(counts)) == 1
+
+
+def test_keywords_for_type_checkers_are_the_options():
+    fields = {field.name: field.type for field in dataclasses.fields(SessionOptions)}
+    assert {"threads": "int | None", **SessionKeywords.__annotations__}.keys() == fields.keys()
+    for name, declared in SessionKeywords.__annotations__.items():
+        assert declared.__forward_arg__ == fields[name]
+
+
+def test_a_keyword_that_there_is_not_is_refused():
+    with pytest.raises(TypeError, match="threds"):
+        Session(graph_of(chain()), threds=1)

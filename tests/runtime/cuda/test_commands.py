@@ -1,15 +1,21 @@
-"""Commands with ``--device``: the same on the device as on the CPU, and one clear line where there is none."""
-
-from pathlib import Path
+"""Commands with ``--device``: same results as on the CPU, and one clear error line without a GPU."""
 
 import pytest
-from candle_convert.convert.cli import run
-from on_device import said
-from onnx_files import perceptron
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders.onnx_files import perceptron
+from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
+from candle_convert.tests.device_scripts.runner import run_script
 
 COMMANDS = {
-    "calibrate": ["-d", "{folder}", "-o", "{folder}/out.json"], "verify": ["{model}"], "profile": [], "eval": ["-d", "{folder}"],
-    "imatrix": ["-d", "{model}", "-o", "{folder}/out.gguf"], "graph reduce": ["{folder}/out.onnx"], "generate": ["-p", "a"], "run": [], "bench": [],
+    "calibrate": ["-d", "{folder}", "-o", "{folder}/out.json"],
+    "verify": ["{model}"],
+    "profile": [],
+    "eval": ["-d", "{folder}"],
+    "imatrix": ["-d", "{model}", "-o", "{folder}/out.gguf"],
+    "graph reduce": ["{folder}/out.onnx"],
+    "generate": ["-p", "a"],
+    "run": [],
+    "bench": [],
 }
 
 
@@ -17,7 +23,13 @@ def test_commands_say_the_same_on_the_device(tmp_path):
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     for name in ("onnx", "onnxruntime"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-    assert said(Path(__file__).parent / "commands_on_device.py", tmp_path).splitlines() == ["calibrate", "verify", "profile", "eval", "reduce"]
+    assert run_script(DEVICE_SCRIPTS / "commands_on_device.py", tmp_path).splitlines() == [
+        "calibrate",
+        "verify",
+        "profile",
+        "eval",
+        "reduce",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

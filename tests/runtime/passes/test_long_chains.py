@@ -1,18 +1,20 @@
-"""Passes on long chains and wide trees: no recursion on what a file holds, and no search that grows without bound."""
+"""Passes on long chains and wide trees: no recursion over file contents, and bounded search."""
 
 import numpy as np
 import pytest
-from candle_convert.formats.containers.onnx_graph import graph_of
-from candle_convert.runtime.passes.simplify import Simplify
+from candle_convert.formats.containers.onnx.reader import graph_of
+from candle_convert.runtime.passes.simplification import Simplify
 from candle_convert.runtime.session import Session
-from rewriting import Net
-from timing import within
+from candle_convert.tests.oracles.before_and_after_pass import Net
+from candle_convert.tests.oracles.cpu_time import within
 
 LENGTH = 1200
 FEEDS = {"x": np.linspace(0.5, 1.5, 24, dtype=np.float32).reshape(2, 3, 4)}
 LINKS = {
-    "factors": lambda net, x, index: net.add("Mul", x, 1.0001), "squares": lambda net, x, index: net.add("Mul", x, x),
-    "sums": lambda net, x, index: net.add("Add", x, 0.001), "gates": lambda net, x, index: net.add("Mul", x, net.add("Sigmoid", x)),
+    "factors": lambda net, x, index: net.add("Mul", x, 1.0001),
+    "squares": lambda net, x, index: net.add("Mul", x, x),
+    "sums": lambda net, x, index: net.add("Add", x, 0.001),
+    "gates": lambda net, x, index: net.add("Mul", x, net.add("Sigmoid", x)),
     "shapes": lambda net, x, index: net.add("Reshape", x, net.integers(*((6, 4), (2, 3, 4))[index % 2])),
     "transpositions": lambda net, x, index: net.add("Transpose", x, perm=[2, 0, 1]),
     "joins": lambda net, x, index: net.add("Concat", x, net.constant(np.ones((2, 3, 1))), axis=2),

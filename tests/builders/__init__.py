@@ -1,0 +1,1 @@
+"""Files, models and networks made for tests."""

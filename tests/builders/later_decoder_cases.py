@@ -1,0 +1,184 @@
+"""Configurations of later decoders that transformers builds, and a checkpoint as ChatGLM names it."""
+
+import json
+
+import numpy as np
+from candle_convert.tests.oracles.transformers import cases, made
+
+GLM = {"partial_rotary_factor": 0.5, "attention_bias": (True, False), "head_dim": 16}
+YARN = {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1}
+EXPERTS = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 48, "first_k_dense_replace": 1}
+DEEPSEEK = {
+    **EXPERTS,
+    "n_shared_experts": (1, 2),
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": (8, 16),
+    "v_head_dim": 24,
+    "num_key_value_heads": 4,
+    "rms_norm_eps": 1e-6,
+    "num_nextn_predict_layers": 0,
+}
+OSS = {
+    "attention_bias": True,
+    "head_dim": 32,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "sliding_window": 8,
+    "num_local_experts": (4, 6),
+    "num_experts_per_tok": 2,
+    "rope_theta": 150000,
+}
+LATER_DECODERS = [
+    *cases("GlmForCausalLM", "glm", glm=GLM),
+    *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
+    *cases(
+        "Glm4MoeForCausalLM",
+        "glm4_moe",
+        glm4_moe={
+            **GLM,
+            **EXPERTS,
+            "n_shared_experts": 1,
+            "n_group": 1,
+            "topk_group": 1,
+            "routed_scaling_factor": 1.5,
+            "norm_topk_prob": True,
+            "use_qk_norm": (True, False),
+            "num_nextn_predict_layers": 0,
+        },
+    ),
+    *cases(
+        "DeepseekV2ForCausalLM",
+        "deepseek_v2",
+        deepseek_v2_lite={
+            **DEEPSEEK,
+            "q_lora_rank": None,
+            "topk_method": "greedy",
+            "rope_scaling": {**YARN, "mscale": 0.707, "mscale_all_dim": 0.707},
+        },
+        deepseek_v2={
+            **DEEPSEEK,
+            "q_lora_rank": 24,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 16.0,
+        },
+    ),
+    *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
+    *cases("ArceeForCausalLM", "arcee", arcee={"hidden_act": "relu2", "head_dim": 32}),
+    *cases(
+        "SeedOssForCausalLM", "seed_oss", seed_oss={"attention_bias": True, "attention_out_bias": False, "head_dim": 32}
+    ),
+    *cases(
+        "GPTNeoXForCausalLM",
+        "gpt_neox",
+        gpt_neox={"rotary_pct": 0.25, "use_parallel_residual": (True, False), "tie_word_embeddings": False},
+    ),
+    *cases(
+        "CohereForCausalLM",
+        "cohere",
+        cohere={"use_qk_norm": (True, False), "logit_scale": 0.25, "tie_word_embeddings": True},
+    ),
+    *cases(
+        "Cohere2ForCausalLM",
+        "cohere2",
+        cohere2={
+            "sliding_window": 8,
+            "sliding_window_pattern": 4,
+            "logit_scale": 0.25,
+            "tie_word_embeddings": True,
+            "head_dim": 16,
+            "num_hidden_layers": 4,
+        },
+    ),
+    *cases(
+        "Ministral3ForCausalLM",
+        "ministral3",
+        ministral3={
+            "head_dim": 32,
+            "sliding_window": None,
+            "rope_parameters": {
+                **YARN,
+                "rope_type": "yarn",
+                "rope_theta": 1e6,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.1,
+            },
+        },
+    ),
+    *cases(
+        "DeepseekV3ForCausalLM",
+        "deepseek_v3",
+        deepseek_v3={
+            **DEEPSEEK,
+            "q_lora_rank": 24,
+            "scoring_func": "sigmoid",
+            "topk_method": "noaux_tc",
+            "n_group": 4,
+            "topk_group": 2,
+            "norm_topk_prob": True,
+            "routed_scaling_factor": 2.5,
+            "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+        },
+    ),
+]
+CLAMPED = cases(
+    "GptOssForCausalLM", "gpt_oss", clamped={**OSS, "rope_scaling": {**YARN, "truncate": False}, "swiglu_limit": 0.7}
+)
+
+
+def written_chatglm(folder):
+    """Write a GLM in the layout of ChatGLM's own files; the case and the model of transformers."""
+    from safetensors.numpy import load_file, save_file
+
+    case = cases(
+        "GlmForCausalLM", "glm", chatglm={**GLM, "attention_bias": True, "rope_theta": 500000.0, "rms_norm_eps": 1e-5}
+    )[0]
+    reference = made(case, 0, folder)
+    theirs = load_file(folder / "model.safetensors")
+    renamed = {
+        "embed_tokens": "embedding.word_embeddings",
+        "norm": "encoder.final_layernorm",
+        "o_proj": "self_attention.dense",
+        "gate_up_proj": "mlp.dense_h_to_4h",
+        "down_proj": "mlp.dense_4h_to_h",
+        "lm_head": "output_layer",
+    }
+    files = {}
+    for name, array in theirs.items():
+        *path, part, kind = name.removeprefix("model.").split(".")
+        place = f"encoder.layers.{path[1]}." if path else ""
+        if part in ("q_proj", "k_proj", "v_proj"):
+            files.setdefault(f"transformer.{place}self_attention.query_key_value.{kind}", {})[part] = array
+        else:
+            files[f"transformer.{place}{renamed.get(part, part)}.{kind}"] = array
+    whole = {
+        name: np.concatenate([value[part] for part in ("q_proj", "k_proj", "v_proj")])
+        if isinstance(value, dict)
+        else value
+        for name, value in files.items()
+    }
+    save_file(whole, folder / "model.safetensors")
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "chatglm",
+                "architectures": ["ChatGLMModel"],
+                "add_qkv_bias": True,
+                "ffn_hidden_size": 96,
+                "hidden_size": 64,
+                "kv_channels": 16,
+                "layernorm_epsilon": 1e-5,
+                "multi_query_attention": True,
+                "multi_query_group_num": 2,
+                "num_attention_heads": 4,
+                "num_layers": 3,
+                "padded_vocab_size": 96,
+                "rope_ratio": 50,
+                "seq_length": 64,
+                "rmsnorm": True,
+            }
+        )
+    )
+    return case, reference

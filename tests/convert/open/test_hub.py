@@ -1,0 +1,162 @@
+"""hf:// addresses against a cache of huggingface_hub's that the test lays out by hand; no network."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert.convert.open import hub
+from safetensors.numpy import save
+
+MAIN, OLD = "1" * 40, "2" * 40
+REPO = "models--own.er--re-po_1"
+
+
+def _shard(number):
+    return f"model-{number:05d}-of-00002.safetensors"
+
+
+def _weights(value):
+    return save({"w": np.full(3, value, np.float32)})
+
+
+SHARDS = {_shard(number): save({f"w{number}": np.full(2, number, np.float32)}) for number in (1, 2)}
+INDEX = {
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {f"w{number}": _shard(number) for number in (1, 2)}}
+    ).encode()
+}
+TEXTS = {"config.json": b'{"model_type": "none"}', "tokenizer.json": b"{}"}
+SNAPSHOTS = {
+    (REPO, MAIN): {"model.safetensors": _weights(7), **TEXTS},
+    (REPO, OLD): {"model.safetensors": _weights(5)},
+    ("models--own.er--sharded", MAIN): {**SHARDS, **INDEX, **TEXTS},
+    ("models--own.er--half", MAIN): {_shard(1): SHARDS[_shard(1)], **INDEX},
+    ("models--own.er--texts", MAIN): TEXTS,
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """HF_HOME with a cache: blobs named by their hash, snapshots of links to them, refs."""
+    home = tmp_path_factory.mktemp("home")
+    for (repo, revision), files in SNAPSHOTS.items():
+        root = home / "hub" / repo
+        for folder in ("blobs", "refs", f"snapshots/{revision}"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            blob = hashlib.sha256(data).hexdigest()
+            (root / "blobs" / blob).write_bytes(data)
+            (root / "snapshots" / revision / name).symlink_to(f"../../blobs/{blob}")
+        if revision == MAIN:
+            (root / "refs" / "main").write_text(revision)
+    (home / "hub" / REPO / "refs" / "v1.0").write_text(OLD)
+    return home
+
+
+def run(home, *words, variable="HF_HOME", **more):
+    """A command of ours with that cache, in a process of its own, since huggingface_hub reads the environment when it
+    is loaded."""
+    keep = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    place = home if variable == "HF_HOME" else home / "hub"
+    command = [sys.executable, "-m", "candle_convert.convert", *map(str, words), "--json"]
+    done = subprocess.run(command, env={**keep, variable: str(place), **more}, capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout)
+
+
+OPENED = [
+    ("repository", "hf://own.er/re-po_1", [], 7),
+    ("file", "hf://own.er/re-po_1/model.safetensors", [], 7),
+    ("tag", "hf://own.er/re-po_1@v1.0", [], 5),
+    ("commit", f"hf://own.er/re-po_1@{OLD}/model.safetensors", [], 5),
+    ("revision-option", "hf://own.er/re-po_1", ["--revision", "v1.0"], 5),
+    ("address-before-option", "hf://own.er/re-po_1@main", ["--revision", "v1.0"], 7),
+]
+
+
+@pytest.mark.parametrize(("name", "uri", "options", "value"), OPENED, ids=[row[0] for row in OPENED])
+def test_a_cached_model_is_found_without_a_network(name, uri, options, value, home, tmp_path):
+    code, answer = run(home, "convert", uri, tmp_path / "out.safetensors", "--offline", *options)
+    assert code == 0, answer
+    assert cc.open(tmp_path / "out.safetensors")["w"].numpy().tolist() == [value] * 3
+
+
+@pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE"])
+def test_the_environment_names_the_cache_and_switches_the_network_off(variable, home, tmp_path):
+    code, answer = run(
+        home,
+        "convert",
+        "hf://own.er/re-po_1",
+        tmp_path / "out",
+        "-t",
+        "safetensors",
+        variable=variable,
+        HF_HUB_OFFLINE="1",
+    )
+    assert code == 0, answer
+    assert sorted(os.listdir(tmp_path / "out")) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert (tmp_path / "out" / "config.json").read_bytes() == TEXTS["config.json"]
+    assert not (tmp_path / "out" / "model.safetensors").is_symlink()
+
+
+@pytest.mark.parametrize("file", ["", "/model.safetensors.index.json"])
+def test_shards_are_found_with_their_index(file, home, tmp_path):
+    code, answer = run(home, "convert", f"hf://own.er/sharded{file}", tmp_path / "out.npz", "--offline")
+    assert code == 0, answer
+    assert set(cc.open(tmp_path / "out.npz")) == {"w1", "w2"}
+
+
+MISSING = [
+    ("repository", "hf://own.er/nothing", [], "E-HUB-FETCH"),
+    ("file", "hf://own.er/re-po_1/other.safetensors", [], "E-HUB-FETCH"),
+    ("revision", "hf://own.er/re-po_1@v2", [], "E-HUB-FETCH"),
+    ("revision-option", "hf://own.er/re-po_1", ["--revision", "3" * 40], "E-HUB-FETCH"),
+    ("shard", "hf://own.er/half", [], "E-SHARD-MISSING"),
+]
+
+
+@pytest.mark.parametrize(("name", "uri", "options", "code"), MISSING, ids=[row[0] for row in MISSING])
+def test_what_is_not_cached_is_exit_7_with_a_hint(name, uri, options, code, home):
+    exit_code, answer = run(home, "inspect", uri, "--offline", *options)
+    assert (exit_code, answer["error"]["code"]) == (7, code), answer
+    assert "ownload" in answer["error"]["hint"]
+
+
+def test_a_repository_whose_weights_are_not_cached(home):
+    exit_code, answer = run(home, "inspect", "hf://own.er/texts", "--offline")
+    assert (exit_code, answer["error"]["code"]) == (7, "E-HUB-FETCH"), answer
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "hf://",
+        "hf://one",
+        "hf://a/b/",
+        "hf://a/b@",
+        "hf://a b/c",
+        "hf://a/b/../../../etc/passwd",
+        "hf:///a/b",
+        "hf://a/..b/@/x\n",
+    ],
+)
+def test_addresses_that_are_none(uri):
+    with pytest.raises((cc.UsageError, cc.FileAccessError)) as caught:
+        hub.resolve(uri, offline=True)
+    assert caught.value.hint
+
+
+SIBLINGS = [
+    ("model.safetensors.index.json", "model-*.safetensors"),
+    ("sub/pytorch_model.bin.index.json", "sub/pytorch_model-*.bin"),
+    ("q8-00001-of-00003.gguf", "q8-*-of-00003.gguf"),
+]
+
+
+@pytest.mark.parametrize(("file", "pattern"), SIBLINGS)
+def test_what_is_fetched_with_a_file(file, pattern):
+    assert hub._siblings(file) == pattern

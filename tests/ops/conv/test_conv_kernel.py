@@ -1,0 +1,264 @@
+"""Native convolutions over one to three axes against NumPy: strides, dilations, padding, groups; what follows is taken
+into the launch."""
+
+import candle_convert.formats.containers.onnx.reader as onnx_graph
+import numpy as np
+import pytest
+from candle_convert.runtime.ir.op import Example
+from candle_convert.runtime.plan.plan import PythonStep
+from candle_convert.runtime.session import Session
+from candle_convert.tests.oracles.native_vs_numpy import natively
+from onnx import TensorProto, helper, numpy_helper
+
+
+def drawn(rng, depthwise, most=(9, 20)):
+    """A Conv node with less channels and outputs in a group than `most`."""
+    spatial = int(rng.integers(1, 3 if depthwise else 4))
+    groups = int(rng.integers(1, 5))
+    channels, outputs = (
+        (1, int(rng.integers(1, 3))) if depthwise else (int(rng.integers(1, most[0])), int(rng.integers(1, most[1])))
+    )
+    kernel, strides, dilations = ([int(item) for item in rng.integers(1, most, spatial)] for most in (4, 4, 3))
+    pads = [int(item) for item in rng.integers(0, 3, 2 * spatial)]
+    sizes = [
+        int(rng.integers((length - 1) * dilation + 1, 40 if spatial < 3 else 12))
+        for length, dilation in zip(kernel, dilations, strict=True)
+    ]
+    x = rng.normal(size=(int(rng.integers(1, 3)), groups * channels, *sizes)).astype(np.float32)
+    w = rng.normal(size=(groups * outputs, channels, *kernel)).astype(np.float32)
+    b = [rng.normal(size=groups * outputs).astype(np.float32)] if rng.random() < 0.5 else []
+    return Example(
+        (x, w, *b), {"group": groups, "strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
+    )
+
+
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_drawn_convolutions(depthwise):
+    rng = np.random.default_rng(depthwise)
+    for _ in range(50):
+        natively("Conv", drawn(rng, depthwise), 22, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_squares_by_channel(stride):
+    """Rows shorter and longer than vectors; fewer than four of them, fours, and some more."""
+    rng = np.random.default_rng(stride)
+    for height, width in ((3, 3), (7, 7), (8, 16), (9, 33), (13, 70), (120, 150)):
+        x, w, b = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 3, height, width), (3, 1, 3, 3), (3,)))
+        attributes = {"group": 3, "strides": [stride] * 2, "pads": [1, 0, 1, 1], "kernel_shape": [3, 3]}
+        natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "dilation"), [
+    ((3, 3), 1, 1), ((3, 3), 2, 1), ((5, 5), 1, 1), ((5, 3), 2, 2), ((7, 7), 1, 1), ((7,), 1, 2),
+])  # fmt: skip
+def test_channels_abreast(kernel, stride, dilation):
+    """Channels that fill vectors and not, planes of each tile and of several bands, what follows, and windows that see
+    nothing but padding."""
+    rng = np.random.default_rng(stride)
+    for channels, size, pad in ((16, 7, 1), (40, 9, 2), (19, 20, 3), (17, 150, 3), (32, 5, 9)):
+        sizes = [size] * len(kernel)
+        if min(size + 2 * pad - dilation * (length - 1) for length in kernel) < 1:
+            continue
+        x, w, b = (
+            rng.normal(size=shape).astype(np.float32)
+            for shape in ((2, channels, *sizes), (channels, 1, *kernel), (channels,))
+        )
+        attributes = {
+            "group": channels,
+            "strides": [stride] * len(kernel),
+            "pads": [pad] * 2 * len(kernel),
+            "dilations": [dilation] * len(kernel),
+        }
+        natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4, constant=[1, 2])
+
+
+def test_rows_too_long_to_stand_abreast():
+    rng = np.random.default_rng(8)
+    x, w = rng.normal(size=(1, 16, 9000)).astype(np.float32), rng.normal(size=(16, 1, 11)).astype(np.float32)
+    natively("Conv", Example((x, w), {"group": 16}), 22, rtol=1e-4, atol=1e-4, constant=[1])
+
+
+def test_panels_of_outputs():
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        example = drawn(rng, False, (150, 60))
+        natively("Conv", example, 22, rtol=1e-3, atol=1e-3, constant=range(1, len(example.inputs)))
+
+
+def transposed(rng):
+    """A ConvTranspose node."""
+    spatial, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    channels, outputs = int(rng.integers(1, 9)), int(rng.integers(1, 9))
+    kernel, strides, dilations = ([int(item) for item in rng.integers(1, most, spatial)] for most in (4, 4, 3))
+    most = [(length - 1) * dilation + 1 for length, dilation in zip(kernel, dilations, strict=True)]
+    pads = [int(rng.integers(0, length)) // 2 for length in [*most, *most]]
+    x = rng.normal(size=(2, groups * channels, *(int(item) for item in rng.integers(1, 9, spatial)))).astype(np.float32)
+    w = rng.normal(size=(groups * channels, outputs, *kernel)).astype(np.float32)
+    b = [rng.normal(size=groups * outputs).astype(np.float32)] if rng.random() < 0.5 else []
+    more = [int(rng.integers(0, max(stride, dilation))) for stride, dilation in zip(strides, dilations, strict=True)]
+    attributes = {"group": groups, "strides": strides, "dilations": dilations, "pads": pads, "output_padding": more}
+    return Example((x, w, *b), attributes)
+
+
+def test_drawn_transposed_convolutions():
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        natively("ConvTranspose", transposed(rng), 22, rtol=1e-4, atol=1e-4, constant=[1])
+
+
+@pytest.mark.parametrize("sizes", [(40, 1), (1, 40), (12, 1, 9)])
+def test_axes_that_are_one_element(sizes):
+    rng = np.random.default_rng(6)
+    kernel = [3 if size > 1 else 1 for size in sizes]
+    x, w = rng.normal(size=(1, 4, *sizes)).astype("f4"), rng.normal(size=(6, 4, *kernel)).astype("f4")
+    pads = [int(size > 1) for size in sizes] * 2
+    natively(
+        "Conv",
+        Example((x, w), {"pads": pads, "dilations": [1 if size > 1 else 3 for size in sizes]}),
+        22,
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_few_positions(biased):
+    rng = np.random.default_rng(3)
+    cases = [
+        (1, [1, 1], [1, 1], [0] * 4),
+        (2, [5, 4], [3, 3], [1, 0, 0, 1]),
+        (1, [700], [256], [0] * 2),
+        (1, [2, 3, 2], [2] * 3, [1] * 6),
+    ]
+    for groups, sizes, kernel, pads in cases:
+        strides = [128] if len(sizes) == 1 else [2] * len(sizes)
+        x, w = (
+            rng.normal(size=(2, 3 * groups, *sizes)).astype("f4"),
+            rng.normal(size=(40 * groups, 3, *kernel)).astype("f4"),
+        )
+        inputs = (x, w, rng.normal(size=len(w)).astype("f4")) if biased else (x, w)
+        attributes = {"group": groups, "strides": strides, "pads": pads}
+        natively("Conv", Example(inputs, attributes), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
+
+
+SQUARES = [(14, 14), (13, 17), (9, 130), (40, 9), (7, 300)]
+"""Sizes of which there are enough squares, in panels of 16 and 32 columns, one row and several."""
+
+
+@pytest.mark.parametrize("sizes", SQUARES)
+@pytest.mark.parametrize("biased", [True, False])
+def test_winograd(sizes, biased):
+    rng = np.random.default_rng(8)
+    for pads, channels, outputs in (([1, 1, 1, 1], 24, 25), ([0, 2, 1, 0], 30, 60)):
+        x, w = (
+            rng.normal(size=(2, channels, *sizes)).astype("f4"),
+            (rng.normal(size=(outputs, channels, 3, 3)) / 16).astype("f4"),
+        )
+        inputs = (x, w, rng.normal(size=outputs).astype("f4")) if biased else (x, w)
+        natively("Conv", Example(inputs, {"pads": pads}), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
+
+
+@pytest.mark.parametrize("sizes", [(7, 7), (8, 5), (11, 9)])
+def test_small_squares(sizes):
+    rng = np.random.default_rng(10)
+    x, w = rng.normal(size=(2, 90, *sizes)).astype("f4"), (rng.normal(size=(100, 90, 3, 3)) / 30).astype("f4")
+    natively(
+        "Conv",
+        Example((x, w, rng.normal(size=100).astype("f4")), {"pads": [1] * 4}),
+        22,
+        rtol=1e-4,
+        atol=1e-4,
+        constant=[1, 2],
+    )
+
+
+def test_winograd_is_nearly_as_exact_as_the_sum():
+    rng = np.random.default_rng(9)
+    x, w = rng.normal(size=(1, 256, 20, 20)).astype("f4"), (rng.normal(size=(64, 256, 3, 3)) / 48).astype("f4")
+    (found,) = natively("Conv", Example((x, w), {"pads": [1] * 4}), 22, rtol=1, atol=1, constant=[1])
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3)
+    )
+    exact = np.einsum("nchwij,ocij->nohw", windows, w.astype("f8"), optimize=True)
+    assert np.abs(found - exact).max() < 5e-6 * np.abs(exact).max()
+
+
+FOLLOWING = [
+    [("Relu", [], {})],
+    [("Clip", [-0.5, 0.7], {})],
+    [("LeakyRelu", [], {"alpha": 0.3})],
+    [("HardSwish", [], {})],
+    [("Sigmoid", [], {})],
+    [("HardSigmoid", [], {"alpha": 0.3, "beta": 0.4})],
+    [("Swish", [], {"alpha": 1.5})],
+    [("Tanh", [], {})],
+    [("Add", ["like"], {})],
+    [("Add", ["like"], {}), ("Relu", [], {})],
+    [("Add", ["like"], {}), ("HardSwish", [], {})],
+    [("Add", ["row"], {}), ("Add", ["like"], {}), ("Clip", [0.0, 6.0], {})],
+]
+
+
+def with_following(kind, following, rng):
+    """A model of a product and what follows it, and its feeds."""
+    shape, node, weight = {
+        "conv": ([2, 5, 9, 11], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (7, 5, 3, 3)),
+        "squares": ([2, 24, 14, 15], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (26, 24, 3, 3)),
+        "few": ([2, 5, 3, 4], helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1]), (33, 5, 3, 3)),
+        "transposed": (
+            [2, 5, 3, 4],
+            helper.make_node("ConvTranspose", ["x", "w"], ["y0"], strides=[2, 2]),
+            (5, 7, 2, 2),
+        ),
+        "depthwise": (
+            [2, 5, 9, 11],
+            helper.make_node("Conv", ["x", "w"], ["y0"], pads=[1, 1, 1, 1], group=5),
+            (5, 1, 3, 3),
+        ),
+        "matmul": ([2, 9, 40], helper.make_node("MatMul", ["x", "w"], ["y0"]), (40, 37)),
+        "gemm": ([130, 40], helper.make_node("Gemm", ["x", "w"], ["y0"], transB=1), (45, 40)),
+    }[kind]
+    out = {
+        "conv": [2, 7, 9, 11],
+        "squares": [2, 26, 14, 15],
+        "few": [2, 33, 3, 4],
+        "transposed": [2, 7, 6, 8],
+        "depthwise": shape,
+        "matmul": [2, 9, 37],
+        "gemm": [130, 45],
+    }[kind]
+    weights = {"w": rng.normal(size=weight).astype("f4"), "row": rng.normal(size=out[-1]).astype("f4")}
+    nodes = [node]
+    for operator, others, attributes in following:
+        names = [other if isinstance(other, str) else f"c{other}" for other in others]
+        weights |= {f"c{other}": np.array(other, "f4") for other in others if not isinstance(other, str)}
+        nodes.append(helper.make_node(operator, [f"y{len(nodes) - 1}", *names], [f"y{len(nodes)}"], **attributes))
+    used = {name for node in nodes for name in node.input}
+    inputs = {"x": rng.normal(size=shape).astype("f4")} | (
+        {"like": rng.normal(size=out).astype("f4")} if "like" in used else {}
+    )
+    graph = helper.make_graph(
+        nodes,
+        kind,
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, item.shape) for name, item in inputs.items()],
+        [helper.make_tensor_value_info(f"y{len(nodes) - 1}", TensorProto.FLOAT, out)],
+        [numpy_helper.from_array(item, name) for name, item in weights.items() if name in used],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11), inputs
+
+
+@pytest.mark.parametrize("following", FOLLOWING, ids=lambda item: "-".join(name for name, *_ in item))
+@pytest.mark.parametrize("kind", ["conv", "squares", "few", "transposed", "depthwise", "matmul", "gemm"])
+def test_what_follows_is_one_launch(kind, following):
+    rng = np.random.default_rng(0)
+    model, feeds = with_following(kind, following, rng)
+    expected = Session(onnx_graph.graph_of(model), native=False).run(None, feeds)[0]
+    for threads in (1, 2):
+        session = Session(onnx_graph.graph_of(model), native=True, threads=threads, simplify=False)
+        np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-4)
+        plan = session.program.plans[0]
+        assert not any(isinstance(step, PythonStep) for step in plan.steps)
+        whole = kind in ("matmul", "gemm") or following[0][1] != ["row"]
+        launches = {"transposed": 2, "few": 2}.get(kind, 1)
+        assert (len(plan.code) == launches) == whole

@@ -1,0 +1,32 @@
+"""Recognising architectures: a family is found by the word for it in its text, as it is by looking at all."""
+
+import subprocess
+import sys
+
+from candle_convert.runtime.plugin import discovery
+
+PROGRAM = """
+import sys
+from candle_convert.runtime.contract.architecture import GGUF
+from candle_convert.runtime.contract.weight_binding import recognise
+
+loaded = recognise(GGUF, {"general.architecture": "gemma3"}).name
+print(loaded, *sorted(name for name in sys.modules if name.startswith("candle_convert.models.")))
+"""
+
+
+def test_every_family_mentions_its_kinds():
+    for module in discovery.ARCHITECTURES.names():
+        for architecture in discovery.ARCHITECTURES.load(module):
+            for kind in (*architecture.model_types, *architecture.gguf):
+                assert module in discovery.ARCHITECTURES.mentioning(kind), (
+                    f"{module}.py has no {kind!r}, by which `recognise` finds it"
+                )
+
+
+def test_other_families_are_not_loaded():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    name, *modules = done.stdout.split()
+    assert name.startswith("gemma3")
+    assert "candle_convert.models.language.gemma" in modules
+    assert "candle_convert.models.language.mamba" not in modules

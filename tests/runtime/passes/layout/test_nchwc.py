@@ -1,0 +1,132 @@
+"""NCHW16c layout: kernels of both layouts against the reference, regions of graphs against onnxruntime."""
+
+import candle_convert as cc
+import numpy as np
+import onnx.parser
+import pytest
+from candle_convert.ops.conv.conv import conv
+from candle_convert.ops.conv.conv_nchwc import blocked_conv, from_blocks, in_blocks
+from candle_convert.runtime.ir.builder import Builder
+from candle_convert.runtime.ir.graph import Graph, Value
+from candle_convert.runtime.jit.isa import features
+from candle_convert.runtime.session import Session
+from candle_convert.runtime.tensor.dtype import F32
+from candle_convert.runtime.tensor.tensor import Tensor
+
+CASES = {
+    "1 x 1": ((1, 64, 14, 13), (80, 64, 1, 1), {}, "Relu"),
+    "1 x 1, few positions": ((2, 32, 3, 3), (48, 32, 1, 1), {}, ""),
+    "1 x 1, every other": ((1, 48, 13, 11), (32, 48, 1, 1), {"strides": [2, 2]}, "Add Relu"),
+    "3 x 3, every other": ((1, 32, 9, 17), (96, 32, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "Add"),
+    "5 x 5, dilated": ((2, 16, 9, 8), (16, 16, 5, 5), {"dilations": [2, 1], "pads": [4, 2, 4, 2]}, "Sigmoid"),
+    "3 x 2, uneven padding": ((1, 16, 8, 7), (32, 16, 3, 2), {"strides": [1, 2], "pads": [2, 0, 1, 1]}, "Add Sigmoid"),
+    "squares of 4 x 4": ((1, 64, 30, 29), (80, 64, 3, 3), {"pads": [1, 1, 1, 1]}, "Add Relu"),
+    "squares of 2 x 2": ((1, 256, 7, 7), (272, 256, 3, 3), {"pads": [1, 1, 1, 1]}, "Add"),
+    "squares, no padding": ((2, 32, 14, 12), (32, 32, 3, 3), {}, "Add Sigmoid"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layouts(name):
+    shape, kernel, attributes, after = CASES[name]
+    rng = np.random.default_rng(3)
+    x, b = (rng.normal(size=size).astype(np.float32) for size in (shape, kernel[:1]))
+    w = (rng.normal(size=kernel) / np.sqrt(np.prod(kernel[1:]))).astype(np.float32)
+    expected = conv.compute(x, w, b, **attributes)
+    other = rng.normal(size=expected.shape).astype(np.float32)
+    expected = expected + other if "Add" in after else expected
+    expected = (
+        np.maximum(expected, 0) if "Relu" in after else 1 / (1 + np.exp(-expected)) if "Sigmoid" in after else expected
+    )
+    for read in (0, 1):
+        for written in (0, 1):
+            graph = Graph()
+            build = Builder(graph)
+            feeds = {
+                "x": np.ascontiguousarray(in_blocks(x)) if read else x,
+                "other": np.ascontiguousarray(in_blocks(other)) if written else other,
+            }
+            values = {key: Value(key, F32, array.shape) for key, array in feeds.items()}
+            graph.inputs += values.values()
+            graph.values.update(values)
+            inputs = [values["x"], build.weight(Tensor.of(w)), build.weight(Tensor.of(b))]
+            found = build.add(blocked_conv, inputs, {**attributes, "blocks_in": read, "blocks_out": written})
+            for operator in after.split():
+                found = build.add(operator, [found, values["other"]] if operator == "Add" else [found])
+            graph.outputs.append(found)
+            for threads in (1, 2):
+                [result] = Session(graph, threads=threads, simplify=False).run(None, feeds)
+                np.testing.assert_allclose(from_blocks(result) if written else result, expected, rtol=1e-4, atol=2e-5)
+
+
+PADDED, POOL = "kernel_shape = [3, 3], pads = [1, 1, 1, 1]", "MaxPool <kernel_shape = [2, 2]>"
+GRAPHS = {
+    "residual": (
+        f"c = Conv (x, w) d = Relu (c) e = Conv <{PADDED}> (d, v) s = Sum (e, c) r = Relu (s) y = Conv (r, u)",
+        3,
+    ),
+    "joined": (
+        f"c = Conv (x, w) d = Conv <{PADDED}> (c, v) j = Concat <axis = 1> (c, d) k = Conv (j, t) y = Softmax <axis = "
+        "1> (k)",
+        3,
+    ),
+    "undone for a pool": (
+        f"c = Conv (x, w) p = {POOL} (c) q = Conv (p, u) r = ReduceMax (q) d = Conv (c, u) y = Add (d, r)",
+        0,
+    ),
+    "undone for one of three": (
+        f"c = Conv (x, w) d = Conv (c, w2) e = Conv (d, v2) f = Add (c, d) h = Add (f, e) p = {POOL} (h) y = Conv (p, "
+        "u)",
+        3,
+    ),
+    "limits": ("c = Conv (x, w) d = Clip (c, low, high) e = Mul (d, high) y = Conv <strides = [2, 2]> (e, u)", 2),
+    "a result": ("y = Conv (x, w)", 0),
+    "groups": ("c = Conv <group = 2> (x, g) y = Conv (c, u)", 0),
+    "odd channels": ("c = Conv (x, u) y = Conv (c, odd)", 0),
+    "from outside": ("c = Conv (x, w) d = Add (c, x) y = Conv (d, u)", 0),
+    "each channel's own": ("c = Conv (x, w) d = Relu (c) e = Mul (d, each) y = Conv (e, u)", 0),
+}
+"""Nodes, and how many convolutions take part."""
+WEIGHTS = {
+    "w": (32, 32, 1, 1),
+    "w2": (32, 32, 1, 1),
+    "v": (32, 32, 3, 3),
+    "v2": (32, 32, 1, 1),
+    "u": (20, 32, 1, 1),
+    "t": (16, 64, 1, 1),
+    "g": (32, 16, 1, 1),
+    "odd": (4, 20, 1, 1),
+    "each": (1, 32, 1, 1),
+    "low": (),
+    "high": (),
+}
+
+
+SIZES = ("1, 32, 10, 9", "n, 32, h, k")
+
+
+@pytest.mark.parametrize("dims", SIZES)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_regions(name, dims, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    body, count = GRAPHS[name]
+    rng = np.random.default_rng(5)
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float[{dims}] x) => (float[a, b, c, d] y) {{ {body} }}'
+    )
+    used = {name for node in model.graph.node for name in node.input}
+    for key, shape in WEIGHTS.items():
+        array = rng.normal(size=shape) / np.sqrt(np.prod(shape[1:])) if shape else {"low": -0.25, "high": 0.5}[key]
+        if key in used:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, np.float32), key))
+    path = tmp_path / "g.onnx"
+    onnx.save(model, path)
+    feeds = {"x": rng.normal(size=(1, 32, 10, 9)).astype(np.float32)}
+    session = Session(cc.open(path), threads=2, simplify=True)
+    known = dims == SIZES[0] or "Pool" not in body
+    assert sum(node.op is blocked_conv for node in session.program.region.nodes) == (
+        count if "avx512f" in features() and known else 0
+    )
+    [expected] = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+    [found] = session.run(None, feeds)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)

@@ -1,0 +1,157 @@
+"""Quantized networks: onnxruntime and the runtime agree on the written file, close to the float model."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from candle_convert.convert.open.open_model import open_model
+from candle_convert.convert.quantize.network.activation_range import METHODS, Observed
+from candle_convert.convert.write.conversion_options import Options
+from candle_convert.convert.write.pipeline import execute
+from candle_convert.convert.write.plan import plan_graph
+from candle_convert.runtime.contract.format import ReadOptions
+from candle_convert.runtime.ir.shape_inference import infer
+from candle_convert.runtime.passes.pattern.replace_nodes import graphs
+from candle_convert.runtime.passes.pattern.verify import check
+from candle_convert.runtime.passes.precision.half import HalfPrecision
+from candle_convert.runtime.passes.quantize.dynamic_int8 import DynamicInt8
+from candle_convert.runtime.passes.quantize.static_qdq_int8 import StaticInt8
+from candle_convert.runtime.passes.quantize.weight_only import WeightOnly
+from candle_convert.runtime.session import Session
+from candle_convert.runtime.tensor.dtype import DTYPES
+from candle_convert.tests.builders.networks import NETWORKS
+
+
+def opened(name, folder):
+    build, samples = NETWORKS[name]
+    path = folder / f"{name}.onnx"
+    onnx.save(build(), path)
+    return path, samples()
+
+
+def read(path):
+    graph = open_model(str(path), ReadOptions())
+    infer(graph)
+    return graph
+
+
+def snr(expected, found):
+    noise = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(expected, found, strict=True))
+    power = sum(float((a.astype(np.float64) ** 2).sum()) for a in expected)
+    return np.inf if not noise else 10 * np.log10(power / noise)
+
+
+def ort(path, feeds, level="ORT_ENABLE_ALL"):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return [session.run(None, feed) for feed in feeds]
+
+
+def test_subgraphs_use_one_copy_of_a_weight(tmp_path):
+    for change, count in ((WeightOnly(4, 16), 4), (DynamicInt8(), 6), (StaticInt8({"x": (-3, 3), "a1": (0, 3)}), 12)):
+        path, _ = opened("branching", tmp_path)
+        graph = read(path)
+        assert change.run(graph)
+        check(graph)
+        assert set(change.changed) == {"outer", "inside"}
+        assert not {"outer", "inside"} & {name for inner in graphs(graph) for name in inner.weights}
+        assert sum(len(inner.weights) for inner in graphs(graph)) == count
+
+
+def proven(name, folder, make, least, close):
+    """Quantize, write, and run here and in onnxruntime; the quantized graph."""
+    path, feeds = opened(name, folder)
+    graph = read(path)
+    change = make(graph, feeds)
+    check(graph)
+    assert change.run(graph)
+    check(graph)
+    out = folder / "out.onnx"
+    execute(plan_graph(graph, out, Options(), [str(path)]))
+    onnx.checker.check_model(
+        str(out), full_check="com.microsoft" not in {item.domain for item in onnx.load(out).opset_import}
+    )
+    expected = ort(path, feeds)
+    session = Session(read(out))
+    ours = [session.run(None, feed) for feed in feeds]
+    plain, fused = ort(out, feeds, "ORT_DISABLE_ALL"), ort(out, feeds)
+    for index in range(len(expected[0])):
+        reference, mine, other = ([run[index] for run in runs] for runs in (expected, ours, plain))
+        assert snr(reference, mine) >= least
+        assert snr(reference, [run[index] for run in fused]) >= least
+        assert snr(other, mine) >= close
+    return onnx.load(out), change
+
+
+def ranges(graph, feeds, method="minmax"):
+    seen = {}
+    session = Session(graph)
+    floats = {
+        value.name
+        for value in (*graph.inputs, *(value for node in graph.nodes for value in node.outputs))
+        if value.dtype is DTYPES["f32"]
+    }
+
+    def look(name, array):
+        if name in floats:
+            seen.setdefault(name, Observed()).add(array)
+
+    for feed in feeds:
+        for name, array in feed.items():
+            look(name, array)
+        session.run_with_taps(feed, "", look)
+    return {name: METHODS[method](value) for name, value in seen.items()}
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("bits", "block", "least"), [(4, 16, 12), (4, 32, 11), (8, 64, 33), (8, 256, 30)])
+@pytest.mark.parametrize("form", ["nbits", "qdq"])
+def test_weight_only(bits, block, least, form, symmetric, tmp_path):
+    model, change = proven(
+        "encoder", tmp_path, lambda graph, feeds: WeightOnly(bits, block, symmetric, form), least, 55
+    )
+    assert len(change.changed) == (14 if block <= 64 else 13)
+    kinds = {node.op_type for node in model.graph.node}
+    assert {"nbits": "MatMulNBits", "qdq": "DequantizeLinear"}[form] in kinds
+
+
+@pytest.mark.parametrize("weight", ["int8", "uint8"])
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize(("name", "least"), [("encoder", 28), ("classifier", 28), ("recurrent", 25), ("branching", 30)])
+def test_dynamic(name, least, per_channel, weight, tmp_path):
+    model, change = proven(name, tmp_path, lambda graph, feeds: DynamicInt8(weight, per_channel), least, 35)
+    assert change.changed
+    kinds = {node.op_type for node in model.graph.node}
+    assert {
+        "encoder": "MatMulInteger",
+        "classifier": "ConvInteger",
+        "recurrent": "DynamicQuantizeLSTM",
+        "branching": "If",
+    }[name] in kinds
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("activation", "weight", "per_channel"),
+    [("uint8", "int8", True), ("int8", "int8", False), ("uint8", "uint8", False)],
+)
+@pytest.mark.parametrize(("name", "least"), [("encoder", 15), ("classifier", 17)])
+def test_static(name, least, activation, weight, per_channel, method, tmp_path):
+    def make(graph, feeds):
+        return StaticInt8(ranges(graph, feeds, method), activation, weight, per_channel)
+
+    _model, change = proven(name, tmp_path, make, least, 25)
+    assert len(change.changed) == {"encoder": 13, "classifier": 5}[name]
+
+
+@pytest.mark.parametrize(("name", "least"), [("encoder", 50), ("classifier", 50), ("recurrent", 50), ("branching", 50)])
+def test_half(name, least, tmp_path):
+    model, _change = proven(name, tmp_path, lambda graph, feeds: HalfPrecision(DTYPES["f16"]), least, 45)
+    widened = {node.input[0] for node in model.graph.node if node.op_type == "Cast"}
+    assert {output for node in model.graph.node for output in node.output if "/half" in output} <= widened
+    inner = [attribute.g for node in model.graph.node for attribute in node.attribute]
+    kinds = {item.data_type for part in (model.graph, *inner) for item in part.initializer}
+    assert onnx.TensorProto.FLOAT not in kinds
+    assert onnx.TensorProto.FLOAT16 in kinds

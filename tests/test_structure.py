@@ -1,0 +1,180 @@
+"""The structure of the package: floors that imports respect, no import circles, folders that stay small.
+
+Imports inside functions and under TYPE_CHECKING count: a circle that is hidden is still a circle.
+"""
+
+import ast
+import collections
+import functools
+import graphlib
+from pathlib import Path
+
+import candle_convert
+import pytest
+
+ROOT = Path(candle_convert.__file__).parent
+MAX_MODULES = 16
+EXEMPT = {"convert/commands": "one module a command", "models/language": "one module a family of models"}
+"""Folders that may hold more modules, because each module is one entry of a registry."""
+
+FLOORS = (
+    ("runtime/base",),
+    ("runtime/base/untrusted",),
+    ("runtime/jit", "runtime/cuda/device"),
+    ("runtime/plugin",),
+    ("runtime/simd", "runtime/tensor"),
+    ("runtime/ir",),
+    ("runtime/contract", "runtime/region", "runtime/passes/pattern"),
+    ("runtime/plan",),
+    (
+        "runtime/execute",
+        "runtime/cuda/element",
+        "runtime/passes/fuse",
+        "runtime/passes/layout",
+        "runtime/passes/lower",
+        "runtime/passes/parallel",
+        "runtime/passes/simplify",
+        "runtime/passes/weights",
+    ),
+    ("runtime/passes/precision", "runtime/cuda/kernel"),
+    ("runtime/passes/quantize", "runtime/cuda/memory"),
+    ("runtime/passes", "runtime/cuda/matmul", "runtime/cuda/plan"),
+    ("runtime/cuda/execute",),
+    ("runtime/cuda",),
+    ("runtime",),
+    ("ops/rules", "ops/cast", "ops/quants/layout", "ops/quants/encoders/simd"),
+    ("ops/elementwise", "ops/random", "ops/quants/encoders"),
+    ("ops/reduce", "ops/nn", "ops/collective", "ops/quants"),
+    ("ops/norm", "ops/loss", "ops/quants/llvm", "ops/quants/cuda", "ops/quants/schemes"),
+    ("ops/kernels", "ops/kernels/gemm", "ops/kernels/attention", "ops/kernels/conv", "ops/kernels/pool"),
+    ("ops/shape", "ops/gather", "ops/sort", "ops/generator"),
+    ("ops/linalg", "ops/conv", "ops/attention", "ops/control", "ops/image", "ops/ml", "ops/signal", "ops/text"),
+    ("ops/pool", "ops/quantized", "ops/recurrent", "ops/sequence"),
+    ("ops/contrib", "ops/contrib/attention", "ops/contrib/fused", "ops/contrib/quantized"),
+    ("ops/training",),
+    ("ops",),
+)
+"""Folders of `runtime` and `ops`, lowest first. A folder imports from lower floors, and from its own without
+circles."""
+
+WINGS = {
+    "runtime": {"runtime"},
+    "ops": {"ops", "runtime"},
+    "formats": {"formats", "runtime"},
+    "models": {"models", "ops", "runtime"},
+    "convert": {"convert", "formats", "models", "ops", "runtime"},
+}
+"""What each top folder may import."""
+
+
+def _modules():
+    return [path.relative_to(ROOT) for wing in WINGS for path in sorted((ROOT / wing).rglob("*.py"))]
+
+
+def _module_of(parts):
+    for path in (Path(*parts).with_suffix(".py"), Path(*parts, "__init__.py")):
+        if parts and (ROOT / path).is_file():
+            return path
+    return None
+
+
+def _imports(path):
+    """The modules of the package that a module imports anywhere in its text."""
+    package = path.parent.parts
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = (*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else ()))
+            for alias in node.names:
+                found = _module_of((*base, alias.name)) or _module_of(base)
+                if found is not None and found != path:
+                    yield found
+
+
+@functools.cache
+def _graph():
+    return {path: set(_imports(path)) for path in _modules()}
+
+
+def _circle(graph):
+    """The nodes of a circle, or an empty list."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(map(str, error.args[1]))
+    return []
+
+
+def _folder_edges():
+    """For each pair of folders an import that leads from the first to the second."""
+    return {
+        (path.parent, other.parent): f"{path} imports {other}"
+        for path, imported in _graph().items()
+        for other in imported
+    }
+
+
+def test_no_module_imports_itself_through_others():
+    assert _circle(_graph()) == []
+
+
+def test_no_folder_imports_itself_through_others():
+    graph = collections.defaultdict(set)
+    for one, other in _folder_edges():
+        if one != other:
+            graph[one].add(other)
+    assert _circle(graph) == []
+
+
+def test_folders_import_lower_floors():
+    floor = {Path(folder): level for level, folders in enumerate(FLOORS) for folder in folders}
+    for (one, other), why in _folder_edges().items():
+        if one in floor and other in floor:
+            assert floor[other] <= floor[one], why
+
+
+def test_every_folder_of_runtime_and_ops_has_a_floor():
+    named = {folder for folders in FLOORS for folder in folders}
+    found = {
+        str(path.parent) for path in _modules() if path.parts[0] in ("runtime", "ops") and path.name != "__init__.py"
+    }
+    assert found <= named
+    assert {folder for folder in named if not (ROOT / folder).is_dir()} == set()
+
+
+def test_wings_import_one_way():
+    for (one, other), why in _folder_edges().items():
+        assert str(other).partition("/")[0] in WINGS[one.parts[0]], why
+
+
+def test_no_import_hides_in_a_string():
+    """Modules are imported by name only where a registry or a lazy face of a package does so."""
+    allowed = {"runtime/plugin/discovery.py"}
+    for path in _modules():
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "importlib.import_module",
+                "import_module",
+                "__import__",
+            ):
+                name = node.args[0]
+                literal = isinstance(name, ast.Constant) and str(name.value).startswith(".")
+                assert not literal or str(path) in allowed, f"{path}:{node.lineno} imports {ast.unparse(name)}"
+
+
+@pytest.mark.parametrize("folder", sorted({str(path.parent) for path in _modules()}))
+def test_folders_stay_small(folder):
+    """A kernel file beside its operator (NAME_kernel.py, NAME_cuda.py) belongs to it."""
+    names = {path.stem for path in (ROOT / folder).glob("*.py")} - {"__init__", "__main__"}
+    beside = {
+        name
+        for name in names
+        for suffix in ("_kernel", "_cuda")
+        if name.endswith(suffix) and name.removesuffix(suffix) in names
+    }
+    assert folder in EXEMPT or len(names - beside) <= MAX_MODULES
+
+
+@pytest.mark.parametrize("folder", sorted({str(path.parent) for path in _modules()}))
+def test_folders_say_what_they_hold(folder):
+    first = (ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text())) or "").split("\n")[0]
+    assert first.endswith((".", ":")) or len(first) > 20
