@@ -115,12 +115,19 @@ def _architecture(family: str, architecture: Architecture) -> None:
 def _head(family: str, architecture: Architecture) -> None:
     types = f" · model_type {', '.join(architecture.model_types)}" if architecture.model_types else ""
     gguf = f" · GGUF {', '.join(architecture.gguf)}" if architecture.gguf else ""
-    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · {family}")
+    tasks = ", ".join(task.name for task in architecture.tasks)
+    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · {tasks} · {family}")
 
 
 def _facts(family: str, architecture: Architecture) -> dict[str, Any]:
-    return {"name": architecture.name, "title": architecture.title, "family": family,
-            "model_types": list(architecture.model_types), "gguf": list(architecture.gguf)}  # fmt: skip
+    return {
+        "name": architecture.name,
+        "title": architecture.title,
+        "family": family,
+        "model_types": list(architecture.model_types),
+        "gguf": list(architecture.gguf),
+        "tasks": [{"name": task.name, "graphs": list(task.graphs)} for task in architecture.tasks],
+    }
 
 
 def _shape(shape: list[str | int] | None) -> str:

@@ -309,7 +309,7 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
     from ..load.native_model import built
 
     weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)
-    made = built(dataclasses.replace(model, weights=weights), fixed=False)
+    made = built(dataclasses.replace(model, weights=weights), name, fixed=False)
     if blocks and RepackGgmlAsNBits(codec_of).run(made):
         kept = [tensor for tensor in made.weights.values() if tensor.qtype is not None]
         for name, count in Counter(tensor.dtype.name for tensor in kept).items():

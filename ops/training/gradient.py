@@ -14,10 +14,10 @@ from ...runtime.base.errors import FormatError, UnsupportedError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op, upgrade
-from ...runtime.ir.registry import operators
+from ...runtime.ir.registry import load, registering
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ..rules.expression import Inferring, Term
-from .gradient_rule import without_slope
+from .gradient_rule import differentiated, without_gradient, without_slope
 
 
 def as_differentiated(node: Inference) -> None:
@@ -130,7 +130,7 @@ def copied(nodes: Sequence[Node], given: dict[Value, Value], build: Builder) -> 
 
 def derivatives(build: Builder, nodes: Sequence[Node], target: Value, sources: Sequence[Value]) -> list[Term | None]:
     """The derivatives of the sum of `target` by each of `sources`; None where it does not depend on one."""
-    operators()  # rules have modules of their own
+    load(registering(differentiated, without_gradient))
     active = set(sources)
     for node in nodes:
         if node.op.gradients[:1] == [without_slope]:

@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
     Attributes:
         constants: upper-case names that it assigns, or defines as functions.
-        calls: of functions of `runtime`, and of others of ours that are given a string.
+        calls: of functions of `runtime`, and of others of ours whose arguments are a string or names.
     """
 
     constants: tuple[str, ...]

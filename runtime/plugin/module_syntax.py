@@ -23,8 +23,9 @@ def described(source: bytes, module: str) -> Described:
             for function, arguments in _applied(expression):
                 origin = _origin(function, imported, module)
                 text = _text(arguments) if public else ""
-                if origin is not None and (text or origin.startswith("runtime.")):
-                    calls.append((origin, text, tuple(_origins(arguments, imported, module))))
+                named = tuple(_origins(arguments, imported, module))
+                if origin is not None and (text or named or origin.startswith("runtime.")):
+                    calls.append((origin, text, named))
     return tuple(constants), tuple(dict.fromkeys(calls))
 
 

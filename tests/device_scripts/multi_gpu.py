@@ -59,7 +59,7 @@ def sessions_work_on_their_card():
     """A thread that has entered none launches on the session's; arrays of another card are not taken."""
     cuda.gpus = [Card(number) for number in range(CARDS)]
     cuda.current_context = lambda: cuda.gpus[current()[-1]]
-    backend.number_of = lambda device: int(device.partition(":")[2])
+    backend.device_index = lambda device: int(device.partition(":")[2])
     plain, launched = DeviceKernel.launch, []
 
     def noted(kernel, blocks, arguments, stream=0):

@@ -20,7 +20,7 @@ from candle_convert.tests.builders import hostile_names
 from candle_convert.tests.builders.hostile_names import HOSTILE, dangerous, named
 
 WALKER = Path(hostile_names.__file__)
-OWN = re.compile(r"\x1b\[[0-9;]*[mA]|\x1b\[2K|\x1b\[\?25[lh]|\r(?=\n|$|\x1b)|\r")
+OWN = re.compile(r"\x1b\[[0-9;]*[mA]|\x1b\[2?K|\x1b\[\?25[lh]|\r(?=\n|$|\x1b)|\r")
 """What our own progress bars tell a terminal, and the carriage returns that it adds itself."""
 WHOLE = {"completion", "doctor", "formats", "types", "cache info", "recipes list"}
 """Commands that take no file."""

@@ -12,6 +12,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.open.detect_format import formats
+from candle_convert.runtime.passes.weights.select import Select
 from safetensors.numpy import save_file
 
 WRITTEN = [format for format in formats() if format.layout is not None and not format.graphs]
@@ -303,7 +304,7 @@ def test_what_was_begun_under_other_names_is_not_resumed(tmp_path, monkeypatch):
         patch.setattr("candle_convert.convert.write.pipeline.verify", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             cc.convert(source, target)
-    exchanged = cc.convert.options.Select(names=(("a", "b"), ("b", "a")))
+    exchanged = Select(names=(("a", "b"), ("b", "a")))
     cc.convert(source, target, select=exchanged, resume=True)
     assert np.array_equal(cc.open(target)["b"].numpy(), np.ones(9, np.float32))
 

@@ -279,7 +279,7 @@ def test_a_process_that_dies_is_an_error_at_once(tmp_path):
 
 
 def test_after_an_error_of_one_rank_nothing_is_added_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(tensor_parallel, "PATIENCE", 0)
+    monkeypatch.setattr(tensor_parallel, "ERROR_TIMEOUT", 0)
     model = cc.models.load(files(tmp_path), threads=1, tensor_parallel=2)
     with cc.limits(memory="1KB"), pytest.raises(Error, match="E-RUN-MEMORY"):
         model.step([3, 4, 5])

@@ -54,7 +54,7 @@ def test_pools(name, operator, attributes):
 
 def kept(session):
     """Arrays that a session holds of its weights."""
-    return [item[0] for item in session._packed.values() if isinstance(item, tuple) and isinstance(item[0], np.ndarray)]
+    return [item[0] for item in session.packed.values() if isinstance(item, tuple) and isinstance(item[0], np.ndarray)]
 
 
 def narrow(dtype):

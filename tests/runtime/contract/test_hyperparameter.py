@@ -89,7 +89,7 @@ FREE = {
     "dense_layers",
     "original",
     "groups",
-    "turned",
+    "rope_dim",
     "state",
     "expert_intermediate",
     "sparse_step",

@@ -12,7 +12,7 @@ from candle_convert.tests.device_scripts import every_kernel
 
 FULL = os.environ.get("CANDLE_FULL") == "1"
 PATTERNS = [
-    ("operator  Sigmoid", "sigmoid."),
+    ("operator  Sigmoid", "exponential_activation."),
     ("operator  Softmax", "fold of "),
     ("operator  CumSum", "scan by "),
     ("operator  ScatterND", "scatter by "),
@@ -24,7 +24,7 @@ PATTERNS = [
     ("operator  NonMaxSuppression", "boxes that others do not cover"),
     ("blocks q8_0", "floats by rows"),
     ("blocks q8_0", "integers by rows"),
-    ("packed int4", "quantize_cuda._real"),
+    ("packed int4", "quantized_cuda._real"),
     ("groups of few bits", "floats by rows of 4 bits"),
 ]
 """What kernels come from, and how the title begins of one for each way to launch; encoders and tensor cores are looked
