@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep. Tables
-    are as wide as they need to be."""
+    """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep.
+    Tables are as wide as they need to be."""
     os.environ.pop("COLUMNS", None)
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile(
