@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
@@ -128,54 +129,53 @@ def _numbers(step: Step, buffer: Buffer | None, dtype: np.dtype[Any], before: li
     return made
 
 
-def normalize(
-    step: Step,
-    x: Buffer,
-    count: int,
-    scale: Buffer,
-    shift: Buffer | None,
-    *,
-    centred: bool = True,
-    entries: int = 0,
-    period: int = 1,
-    statistics: Sequence[int | None] = (None, None),
-    residual: Buffer | None = None,
-    bias: Buffer | None = None,
-    total: int | None = None,
-) -> Planned:
-    """Launches that normalize rows of `count` elements.
+@dataclass(frozen=True)
+class Normalization:
+    """Normalization of rows of `count` elements, then scale and shift.
 
-    Args:
+    Attributes:
+        centred: whether the mean is subtracted first.
         entries: of scale and shift for a row, as many as elements where 0; they repeat after `period` rows.
         statistics, total: which outputs take the mean, the reciprocal deviation, and the sum with the residual.
+        residual, bias: added before the statistics are taken; a residual may repeat as a whole.
     """
+
+    count: int
+    scale: Buffer
+    shift: Buffer | None = None
+    centred: bool = True
+    entries: int = 0
+    period: int = 1
+    statistics: Sequence[int | None] = (None, None)
+    residual: Buffer | None = None
+    bias: Buffer | None = None
+    total: int | None = None
+
+
+def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
+    """Launches that normalize the rows of `x` into the first output."""
     kind, y = element(x.dtype), step.output()
     if (
         kind is None
         or kind.number not in ELEMENT_OF
         or y.dtype != x.dtype
-        or (residual is not None and residual.dtype != x.dtype)
+        or (norm.residual is not None and norm.residual.dtype != x.dtype)
     ):
         return None
-    dtype = np.dtype(kind.number)
-    entries = entries or count
-    if any(
-        item is not None and item.count != length
-        for item, length in ((scale, entries * period), (shift, entries * period), (bias, count))
-    ):
+    dtype, count = np.dtype(kind.number), norm.count
+    entries = norm.entries or count
+    lengths = ((norm.scale, entries * norm.period), (norm.shift, entries * norm.period), (norm.bias, count))
+    if any(item is not None and item.count != length for item, length in lengths):
         return None
-    taken = [step.output(index) if index is not None and step.wanted(index) else 0 for index in statistics]
-    if any(isinstance(item, Buffer) and item.dtype != dtype for item in taken):
+    statistics = [step.output(index) if index is not None and step.wanted(index) else 0 for index in norm.statistics]
+    if any(isinstance(item, Buffer) and item.dtype != dtype for item in statistics):
         return None
-    before: list[Any] = []
-    weights = [_numbers(step, item, dtype, before) for item in (scale, shift)]
-    added = _numbers(step, bias, dtype, before)
+    launches: list[Any] = []
+    scales, shifts, biases = (_numbers(step, item, dtype, launches) for item in (norm.scale, norm.shift, norm.bias))
     rows = x.count // count
     parts = step.parts(rows, x.count * 1.0)
-    spare = step.scratch(parts * count * dtype.itemsize) if residual is not None or not kind.stored else 0
-    whole = step.output(total) if total is not None and step.wanted(total) else 0
-    repeat = residual.count // count if residual is not None else 1
-    before.append(
+    copied = norm.residual is not None or not kind.stored
+    launches.append(
         Launched(
             _kernel(x.dtype),
             parts,
@@ -183,22 +183,22 @@ def normalize(
             target=y,
             rows=rows,
             count=count,
-            centred=int(centred),
+            centred=int(norm.centred),
             epsilon=step.attributes["epsilon"],
-            scales=weights[0],
-            shifts=weights[1],
+            scales=scales,
+            shifts=shifts,
             entries=entries,
-            period=period,
-            mean_of_rows=taken[0],
-            inverse_of_rows=taken[1],
-            residuals=0 if residual is None else residual,
-            biases=added,
-            totals=whole,
-            repeat=repeat,
-            scratch=spare,
+            period=norm.period,
+            mean_of_rows=statistics[0],
+            inverse_of_rows=statistics[1],
+            residuals=0 if norm.residual is None else norm.residual,
+            biases=biases,
+            totals=step.output(norm.total) if norm.total is not None and step.wanted(norm.total) else 0,
+            repeat=norm.residual.count // count if norm.residual is not None else 1,
+            scratch=step.scratch(parts * count * dtype.itemsize) if copied else 0,
         )
     )
-    return before
+    return launches
 
 
 ELEMENT_OF: dict[Any, Element] = {np.float32: ELEMENTS["float32"], np.float64: ELEMENTS["float64"]}
@@ -214,7 +214,9 @@ def over_last_axes(step: Step, *, centred: bool, statistics: Sequence[int | None
         return None
     count = math.prod(x.shape[step.attributes["axis"] % len(x.shape) :])
     entries = 1 if scale.count == 1 and shift is None else 0
-    return normalize(step, x, count, scale, shift, centred=centred, entries=entries, statistics=statistics)
+    return normalize(
+        step, x, Normalization(count, scale, shift, centred=centred, entries=entries, statistics=statistics)
+    )
 
 
 @native(layer_normalization)
@@ -239,4 +241,4 @@ def plan_channels(step: Step) -> Planned:
     if groups < 1 or x.shape[1] % groups:
         return None
     count = x.count // (x.shape[0] * groups)
-    return normalize(step, x, count, scale, shift, entries=x.shape[1] // groups, period=groups)
+    return normalize(step, x, Normalization(count, scale, shift, entries=x.shape[1] // groups, period=groups))

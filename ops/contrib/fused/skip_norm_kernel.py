@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....runtime.plan.kernel_api import Planned, Step, native
-from ...norm.norm_kernel import normalize, over_last_axes
+from ...norm.norm_kernel import Normalization, normalize, over_last_axes
 from .skip_norm import simplified_layer_normalization, skip_layer_normalization, skip_simplified_layer_normalization
 
 
@@ -27,9 +27,7 @@ def plan_skip(step: Step) -> Planned:
     ]
     if len(tail) > len(x.shape) or x.shape[len(x.shape) - len(tail) :] != tail or residual.count % x.shape[-1]:
         return None
-    return normalize(
-        step,
-        x,
+    norm = Normalization(
         x.shape[-1],
         scale,
         shift,
@@ -39,3 +37,4 @@ def plan_skip(step: Step) -> Planned:
         bias=bias,
         total=3,
     )
+    return normalize(step, x, norm)
