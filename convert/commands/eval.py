@@ -138,7 +138,7 @@ def _on_samples(model: str, values: dict[str, Any]) -> None:
 def _on_texts(model: str, values: dict[str, Any]) -> None:
     from ..evaluate import text_corpus
     from ..evaluate.perplexity import score
-    from ..load.load_model import load
+    from ..load.load_model import load_language_model
 
     wanted, against = set(values["metrics"]), values["against"]
     if wanted - set(TEXT_METRICS):
@@ -153,8 +153,13 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
             hint="Pass --against MODEL, usually the model before quantization",
         )
     placed = shared_options.device(values)
-    language = load(shared_options.open_input(model, values), values["threads"], **placed)
-    other = None if against is None else load(shared_options.open_input(against, values), values["threads"], **placed)
+    language, other = (
+        None
+        if path is None
+        else load_language_model(shared_options.open_input(path, values), values["threads"], **placed)
+        for path in (model, against)
+    )
+    assert language is not None
     cut = text_corpus.pieces(language.tokenizer, [values["data"]], values["context"], values["chunks"])
     scores = score(language, cut, other, shared_options.progress(values))
     found = scores.estimates()

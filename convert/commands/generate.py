@@ -127,7 +127,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
     """
     from ...models.generation.generate import Timing
     from ...models.generation.sampling import Sampling
-    from ..load.load_model import load
+    from ..load.load_model import load_language_model
 
     chatting = values["prompt"] is None and _is_terminal()
     for option in ("--system", "--chat-template"):
@@ -155,7 +155,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the
             placement=Placement(**placed),
         )
     else:
-        found = load(graph, values["threads"], values["activations"], **placed)
+        found = load_language_model(graph, values["threads"], values["activations"], **placed)
     if prompt is None:
         _converse(found, model, values, Sampling(**sampling))
         return

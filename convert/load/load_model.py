@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from ...models.generation.decoder_tasks import run_decoder
-from ...models.generation.language_model import Placement
+from ...models.generation.language_model import LanguageModel, Placement
 from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.out_of_memory import memory_limited
@@ -18,6 +18,16 @@ from ..open.open_model import open_model
 from .legacy_llama import modern
 from .memory_map import mapped
 from .native_model import modelled, tokenizer_of
+
+
+def load_language_model(path: str | os.PathLike[str] | Graph, *arguments: Any, **options: Any) -> LanguageModel:
+    """A model that generates text; arguments as of `load`. UsageError for models of other kinds."""
+    found = load(path, *arguments, **options)
+    if not isinstance(found, LanguageModel):
+        name = path.files[0] if isinstance(path, Graph) and path.files else None
+        kind = found.graph.arch if hasattr(found, "graph") else type(found).__name__
+        raise UsageError("E-LM-TASK", name, f"{kind} models do not generate text", expected="a language model")
+    return found
 
 
 @unsearched

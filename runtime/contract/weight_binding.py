@@ -55,9 +55,15 @@ def recognise(names: str, source: Mapping[str, Any], path: str | None = None) ->
 
 
 def configured(architecture: Architecture, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
-    """The configuration that a config.json or GGUF metadata give."""
+    """The configuration that a config.json or GGUF metadata give. UnsupportedError for a task that the architecture
+    does not have."""
     prefix = f"{source['general.architecture']}." if names == GGUF else ""
-    return architecture.config(names, Said(source, prefix), path)
+    config = architecture.config(names, Said(source, prefix), path)
+    task, known = config.values.get("task"), [task.name for task in architecture.tasks]
+    if task is not None and task not in known:
+        why = f"{architecture.title} models are not supported for {task}"
+        raise UnsupportedError("E-ARCH-TASK", path, why, expected=" or ".join(known))
+    return config
 
 
 @dataclass

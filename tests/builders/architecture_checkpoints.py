@@ -1,9 +1,10 @@
-"""A tiny checkpoint of every registered architecture."""
+"""A tiny checkpoint of every registered architecture that generates text."""
 
 import functools
 import json
 
 import numpy as np
+from candle_convert.runtime.contract.architecture import TEXT_GENERATION
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.tests.builders import rwkv_checkpoints
 from candle_convert.tests.builders.decoder_cases import DECODERS
@@ -23,8 +24,8 @@ def known():
 
 
 def names():
-    """Every architecture."""
-    return [architecture.name for architecture in architectures()]
+    """Every architecture that generates text."""
+    return [each.name for each in architectures() if each.tasks[0].name == TEXT_GENERATION]
 
 
 def write(name, folder):

@@ -94,6 +94,9 @@ FREE = {
     "expert_intermediate",
     "sparse_step",
     "pattern",
+    "period",
+    "farthest",
+    "buckets",
 }
 """Parameters that are compared or written, or that are terms of another one, which a shape has."""
 

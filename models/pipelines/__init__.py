@@ -1,0 +1,1 @@
+"""Runners: the objects that `candle_convert.models.load` returns for models that are not decoders."""

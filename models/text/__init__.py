@@ -1,0 +1,1 @@
+"""Text encoder families, one module each."""

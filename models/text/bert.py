@@ -1,0 +1,44 @@
+"""BERT (Devlin et al. 2018, arXiv:1810.04805) and sentence encoders of its architecture: MiniLM, BGE, E5, GTE."""
+
+from __future__ import annotations
+
+from ...runtime.contract.architecture import Architecture
+from ...runtime.ir.graph import Value
+from ..layers.encoder import Encoder, bert_embeddings, classify_pooled, masked_lm, post_norm_layer
+from ..pipelines.encoder_tasks import ANSWERS, FEATURES, TOKENS, Head, encoder_tasks, sequence_head
+from ..schema.encoder_hyperparameters import BERT, FILL_MASK
+from ..schema.encoder_weights import bert_layers, embeddings, masked_lm_head, pooler
+
+LM_HEAD = masked_lm_head(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+)
+WEIGHTS = (*embeddings("bert."), *bert_layers("bert."), *pooler("bert.pooler.dense"))
+
+
+def build(net: Encoder) -> Value:
+    """Embeddings, then post-norm layers."""
+    net.begin(types=net.config.types > 1)
+    x = bert_embeddings(net, net.positions())
+    for i in range(net.config.layers):
+        x = post_norm_layer(net, x, f"layers.{i}")
+    return x
+
+
+ARCHITECTURES = (
+    Architecture(
+        "bert",
+        "BERT",
+        ("bert",),
+        (),
+        BERT,
+        WEIGHTS,
+        encoder_tasks(
+            build, (FEATURES, Head(FILL_MASK, masked_lm, LM_HEAD), sequence_head(classify_pooled), TOKENS, ANSWERS)
+        ),
+        accepts=lambda source: source.get("position_embedding_type", "absolute") == "absolute",
+        prefixes=("bert.",),
+        ignored=(r"position_ids$", r"^cls\.seq_relationship\.", r"^cls\.predictions\.decoder\."),
+    ),
+)

@@ -1,0 +1,58 @@
+"""Jina embeddings v3 (Sturua et al. 2024, arXiv:2409.10173): XLM-RoBERTa with rotary positions, as transformers defines
+it (adapters merged)."""
+
+from __future__ import annotations
+
+from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.ir.graph import Value
+from ..layers.encoder import Encoder, bert_embeddings, post_norm_layer
+from ..layers.rope import Rotary
+from ..pipelines.encoder_tasks import FEATURES, encoder_tasks
+from ..schema.encoder_hyperparameters import BERT
+from ..schema.encoder_weights import norm, pooler
+from ..schema.hyperparameters import FREQUENCY_BASE, matrix
+
+KEYS = (
+    *BERT,
+    Key("theta", ("rope_parameters.rope_theta", "rotary_emb_base", "rope_theta"), (), 20000.0, FREQUENCY_BASE),
+    Key("projected", (), (), lambda config: 3 * config.hidden),
+)
+HF, NAME = "encoder.layers.{i}.", "layers.{i}."
+WEIGHTS = (
+    *matrix("embed", "embeddings.word_embeddings", None, shape=("vocab", "hidden"))[:1],
+    *matrix("types", "embeddings.token_type_embeddings", None, shape=("types", "hidden"), optional=True)[:1],
+    *norm("embed_norm", "emb_ln"),
+    *matrix(f"{NAME}attn.qkv", f"{HF}mixer.Wqkv", None, shape=("projected", "hidden")),
+    *matrix(f"{NAME}attn.o", f"{HF}mixer.out_proj", None, shape=("hidden", "hidden")),
+    *norm(f"{NAME}attn_norm", f"{HF}norm1"),
+    *matrix(f"{NAME}mlp.up", f"{HF}mlp.fc1", None, shape=("intermediate", "hidden")),
+    *matrix(f"{NAME}mlp.down", f"{HF}mlp.fc2", None, shape=("hidden", "intermediate")),
+    *norm(f"{NAME}mlp_norm", f"{HF}norm2"),
+    *pooler("pooler.dense"),
+)
+
+
+def build(net: Encoder) -> Value:
+    """Embeddings without positions, then post-norm layers that rotate queries and keys."""
+    config = net.config
+    net.begin(types=config.types > 1)
+    x = bert_embeddings(net, net.positions())
+    rotary = Rotary(config.head_dim, config.theta, {"type": "default"}, config.context)
+    for i in range(config.layers):
+        x = post_norm_layer(net, x, f"layers.{i}", rotary=rotary)
+    return x
+
+
+ARCHITECTURES = (
+    Architecture(
+        "jina_embeddings_v3",
+        "Jina embeddings v3",
+        ("jina_embeddings_v3",),
+        (),
+        KEYS,
+        WEIGHTS,
+        encoder_tasks(build, (FEATURES,)),
+        prefixes=("roberta.",),
+        ignored=(r"position_ids$", r"inv_freq$", r"^lm_head\."),
+    ),
+)

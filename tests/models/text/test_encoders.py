@@ -1,0 +1,112 @@
+"""Every text encoder with every head, against transformers, and its ONNX file in onnxruntime."""
+
+import candle_convert as cc
+import numpy as np
+import onnxruntime
+import pytest
+from candle_convert import models
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders.encoder_cases import ENCODERS, inputs
+from candle_convert.tests.oracles.transformers import difference, made
+
+
+def expected(model, arrays):
+    """The outputs of transformers by name."""
+    import torch
+
+    with torch.no_grad():
+        found = model(**{name: torch.tensor(array) for name, array in arrays.items()})
+    return {name: value.numpy() for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def masked_difference(got, want, mask):
+    """The largest difference at tokens, relative to the largest value there; pooled arrays have one row a text."""
+    if mask is not None and want.shape[:2] == mask.shape:
+        tokens = mask.reshape(*mask.shape, *[1] * (want.ndim - 2))
+        got, want = got * tokens, want * tokens
+    return difference(got, want)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("case", ENCODERS, ids=lambda case: case.name)
+def test_as_transformers(case, seed, tmp_path):
+    reference = made(case, seed, tmp_path)
+    model = models.load(tmp_path, threads=1)
+    for variant, arrays in inputs(case, seed).items():
+        want, got = expected(reference, arrays), model(**arrays)
+        assert set(got) == set(want)
+        for name, array in want.items():
+            assert masked_difference(got[name], array, arrays.get("attention_mask")) <= case.tolerance, (variant, name)
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype", "tolerance"),
+    [pytest.param(case, None, case.tolerance, id=case.name) for case in ENCODERS if not case.name.endswith("Answering")]
+    + [pytest.param(case, "f16", 2e-2, id=f"{case.name}-f16") for case in ENCODERS if case.name.endswith("Model")],
+)  # fmt: skip
+def test_the_onnx_file_computes_the_same(case, dtype, tolerance, tmp_path):
+    reference = made(case, 0, tmp_path / "checkpoint")
+    cc.convert(tmp_path / "checkpoint", tmp_path / "onnx", to="onnx", dtype=dtype)
+    session = onnxruntime.InferenceSession(str(tmp_path / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    arrays = inputs(case, 0)["padded"]
+    feeds = {name: np.asarray(arrays[name], np.int64) for name in names}
+    found = dict(zip([value.name for value in session.get_outputs()], session.run(None, feeds), strict=True))
+    for name, array in expected(reference, arrays).items():
+        assert masked_difference(found[name].astype(np.float32), array, arrays["attention_mask"]) <= tolerance, name
+
+
+def test_a_checkpoint_from_tensorflow(tmp_path):
+    """Norms named gamma and beta."""
+    case = next(case for case in ENCODERS if case.name == "BertForMaskedLM")
+    reference = made(case, 0, tmp_path)
+    weights = dict(cc.open(tmp_path).weights)
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor.numpy()
+        for name, tensor in weights.items()
+    }
+    assert sum(name.endswith("gamma") for name in old) > 4
+    cc.save_file(old, tmp_path / "model.safetensors")
+    arrays = inputs(case, 0)["single"]
+    got, want = models.load(tmp_path, threads=1)(**arrays)["logits"], expected(reference, arrays)["logits"]
+    assert difference(got, want) <= case.tolerance
+
+
+@pytest.mark.parametrize(
+    ("arrays", "code"),
+    [
+        ({}, "E-RUN-INPUT"),
+        ({"input_ids": [[5]], "pixels": [[1]]}, "E-RUN-INPUT"),
+        ({"input_ids": [[5, 6]], "attention_mask": [[1]]}, "E-RUN-SHAPE"),
+    ],
+)
+def test_wrong_inputs_are_refused(tmp_path, arrays, code):
+    case = next(case for case in ENCODERS if case.name == "BertModel")
+    made(case, 0, tmp_path)
+    with pytest.raises(cc.UsageError, match=code):
+        models.load(tmp_path, threads=1)(**arrays)
+
+
+def test_a_task_without_weights_or_definition_is_refused(tmp_path):
+    made(next(case for case in ENCODERS if case.name == "BertModel"), 0, tmp_path)
+    with pytest.raises(cc.UsageError, match="E-ARCH-TASK"):
+        models.load(tmp_path, task="fill-mask")
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(
+        config.replace('"bert"', '"jina_embeddings_v3"').replace("BertModel", "JinaEmbeddingsV3ForMaskedLM")
+    )
+    with pytest.raises(cc.Error, match="E-ARCH-TASK"):
+        models.load(tmp_path)
+
+
+@pytest.mark.parametrize("words", [["generate", "-p", "hi"], ["eval", "-d", __file__, "--metric", "ppl"]])
+def test_commands_for_language_models_refuse_it(tmp_path, capsys, words):
+    made(next(case for case in ENCODERS if case.name == "BertModel"), 0, tmp_path)
+    assert run([words[0], str(tmp_path), *words[1:]]) == 2
+    assert "E-LM-TASK" in capsys.readouterr().err
+
+
+def test_commands_show_its_tasks(tmp_path, capsys):
+    made(next(case for case in ENCODERS if case.name == "BertModel"), 0, tmp_path)
+    assert run(["models", "show", str(tmp_path)]) == 0
+    assert "feature-extraction, fill-mask, text-classification" in capsys.readouterr().out
