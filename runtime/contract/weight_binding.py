@@ -59,10 +59,12 @@ def configured(architecture: Architecture, names: str, source: Mapping[str, Any]
     does not have."""
     prefix = f"{source['general.architecture']}." if names == GGUF else ""
     config = architecture.config(names, Said(source, prefix), path)
-    task, known = config.values.get("task"), [task.name for task in architecture.tasks]
-    if task is not None and task not in known:
-        why = f"{architecture.title} models are not supported for {task}"
-        raise UnsupportedError("E-ARCH-TASK", path, why, expected=" or ".join(known))
+    try:
+        architecture.task(config.values.get("task"))
+    except KeyError as error:
+        known = " or ".join(task.name for task in architecture.tasks)
+        why = f"{architecture.title} models are not supported for {error.args[0]}"
+        raise UnsupportedError("E-ARCH-TASK", path, why, expected=known) from None
     return config
 
 
