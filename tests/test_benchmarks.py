@@ -6,7 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from candle_convert.tests.builders.encoder_cases import ENCODERS, inputs
+from candle_convert.tests.oracles.transformers import made
+
+torch = pytest.importorskip("torch")
 
 SCRIPTS = sorted(Path(__file__).parents[1].glob("benchmarks/*.py"))
 
@@ -45,3 +50,25 @@ def test_planning_runs():
     assert done.returncode == 0, done.stderr
     for name in ("chain", "branches", "views", "star", "resnet50", "encoder", "scalars"):
         assert f"\n| {name} | " in done.stdout
+
+
+def test_a_reference_case_is_computed(tmp_path):
+    case = next(case for case in ENCODERS if case.name == "BertModel")
+    model, arrays = made(case, 0, tmp_path), inputs(case, 0)
+    found = {
+        f"{variant}/last_hidden_state": model(**{name: torch.tensor(array) for name, array in feeds.items()})
+        .last_hidden_state.detach()
+        .numpy()
+        for variant, feeds in arrays.items()
+    }
+    found["padded/last_hidden_state"] *= arrays["padded"]["attention_mask"][..., None]
+    np.savez(tmp_path / "outputs.npz", **found)
+    np.savez(
+        tmp_path / "inputs.npz", **{f"{key}/{name}": x for key, feeds in arrays.items() for name, x in feeds.items()}
+    )
+    script = next(path for path in SCRIPTS if path.stem == "reference")
+    subprocess.run([sys.executable, script, tmp_path, tmp_path / "found.npz"], check=True, capture_output=True)
+    with np.load(tmp_path / "found.npz") as computed:
+        assert set(computed.files) == set(found)
+        for name, want in found.items():
+            assert np.abs(computed[name] - want).max() <= case.tolerance * np.abs(want).max(), name
