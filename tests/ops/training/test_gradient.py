@@ -6,9 +6,10 @@ import numpy as np
 import onnx.parser
 import pytest
 import torch
+from candle_convert.ops.training.gradient_rule import differentiated, without_gradient
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.ir.op import case
-from candle_convert.runtime.ir.registry import operator, operators
+from candle_convert.runtime.ir.registry import load, operator, operators, registering
 from candle_convert.runtime.session import Session
 from candle_convert.tests.builders.single_node import NEWEST_OPSET, arrays, element
 from onnx import helper
@@ -53,6 +54,7 @@ WITHOUT_RULE = {"Einsum-1"}
 
 
 def candidates():
+    load(registering(differentiated, without_gradient))
     for op in operators().values():
         for index, example in enumerate(op.examples if op.gradients else ()):
             values, moving = differentiable_inputs(op, example)
