@@ -1,11 +1,17 @@
-"""Rewrite rules of simplification, in the order in which they are tried at a node."""
+"""Rewrite rules of simplification, in the order in which they are tried at a node.
+
+Fusion rules are found by existence: every module of `fuse` that declares ``FUSION_RULES`` takes part.
+"""
 
 from __future__ import annotations
 
-from .fuse import activation, attention, conv_neighbours, group_norm, layer_norm, rotary_embedding
+from ..plugin.discovery import below
+from .fuse import __name__ as fuse
+from .fuse import conv_neighbours
+from .pattern.rewrite_rules import Rule
 from .simplify import redundant, reshape, transpose
 
 CLEANUP_RULES = (*redundant.RULES, *reshape.RULES, *transpose.RULES, *conv_neighbours.RULES)
 """Rules that remove or merge nodes."""
-FUSION_RULES = (*rotary_embedding.RULES, *attention.RULES, *layer_norm.RULES, *group_norm.RULES, *activation.RULES)
+FUSION_RULES: tuple[Rule, ...] = tuple(rule for rules in below(fuse, "FUSION_RULES").all() for rule in rules)
 """Rules that fuse subgraphs into the operators that exporters decompose."""

@@ -53,7 +53,7 @@ _bounded = (
     | call("Max", call("Min", X + 3.0, 6.0), 0.0)
 )
 
-RULES = (
+FUSION_RULES = (
     Rule("Gelu", product(X, 0.5, 1 + call("Erf", product(X, SQRT_HALF))), _becomes("Gelu"), 20),
     Rule(
         "Gelu with tanh", product(X, 0.5, 1 + call("Tanh", _inner | _merged)), _becomes("Gelu", approximate="tanh"), 20

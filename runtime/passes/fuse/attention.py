@@ -281,7 +281,7 @@ def _product(split: tuple[Dim, ...], width: Dim) -> bool:
     return isinstance(heads, int) and isinstance(size, int) and heads * size == width and width != 0
 
 
-RULES = (
+FUSION_RULES = (
     Rule("Attention", ATTENTION, _attention, 23),
     Rule(
         "Attention of fewer key heads",

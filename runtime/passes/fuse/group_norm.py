@@ -54,7 +54,7 @@ def _by_channel(match: Match, name: str, start: float, channels: int, rank: int)
     return np.broadcast_to(full.reshape(-1), channels) if full.shape == (1, full.shape[1], *(1,) * (rank - 2)) else None
 
 
-RULES = (
+FUSION_RULES = (
     Rule("GroupNormalization", product(_normal, var("scale")) + var("bias"), _group_norm, 21),
     Rule("GroupNormalization without scale", _normal, _group_norm, 21),
 )

@@ -113,7 +113,7 @@ def _rms_norm(match: Match, build: Builder) -> Value | None:
     )
 
 
-RULES = (
+FUSION_RULES = (
     Rule("LayerNormalization", product(NORMAL, SCALE) + BIAS, _layer_norm, 17),
     Rule("LayerNormalization of Keras", FOLDED, _layer_norm, 17),
     Rule("LayerNormalization without bias", product(NORMAL, SCALE), _layer_norm, 17),

@@ -300,7 +300,7 @@ _rotated = call("RotaryEmbedding", _slice, ..., name="rotary")
 _flat = call("Reshape", _slice, ..., name="flat", shared=True)
 _rotated_flat = call("Reshape", call("RotaryEmbedding", _flat, ..., name="rotary"), ..., name="split")
 _kept_part = call("Slice", X, ..., name="kept", shared=True)
-RULES = (
+FUSION_RULES = (
     Rule("RotaryEmbedding of halves", X * COS + _swapped * SIN, _full_tables, 23),
     Rule("RotaryEmbedding of neighbours", X * COS + _neighbours * SIN, _full_tables, 23),
     Rule("RotaryEmbedding of halves apart", _halves, _half_tables, 23),

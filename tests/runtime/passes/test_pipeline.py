@@ -33,6 +33,28 @@ class Counting:
 
 PIPELINE = (PipelinePass("layout", lambda options: Counting(), backends=("cpu",)),)
 '''
+SOFTSIGN = '''"""Softsign fusion."""
+
+from ..pattern.pattern import call, var
+from ..pattern.rewrite_rules import Rule
+
+X = var("x")
+FUSION_RULES = (Rule("Softsign", X / (1 + call("Abs", X)), lambda match, build: build.add("Softsign", [match["x"]])),)
+'''
+SOFTSIGN_PROGRAM = """
+from candle_convert.runtime.ir.builder import Builder
+from candle_convert.runtime.ir.graph import Graph, Value
+from candle_convert.runtime.passes.simplification import Simplify
+from candle_convert.runtime.tensor.dtype import F32
+graph = Graph()
+x = graph.values["x"] = Value("x", F32, (2,))
+graph.inputs = [x]
+build = Builder(graph)
+total = build.add("Add", [build.add("Abs", [x]), build.constant(1, "float32")])
+graph.outputs = [build.add("Div", [x, total])]
+Simplify().run(graph)
+print([node.op.name for node in graph.nodes])
+"""
 PROGRAM = """
 import numpy as np
 from candle_convert.runtime.ir.builder import Builder
@@ -61,7 +83,15 @@ def test_stages_and_backends_exist():
             assert set(item.backends) <= set(BACKENDS)
 
 
-def test_a_pass_is_one_new_file(tmp_path):
+@pytest.mark.parametrize(
+    ("path", "text", "program", "printed"),
+    [
+        ("layout/counting.py", ADDED, PROGRAM, "ran on 1 nodes\n[0.0, 2.0]\n"),
+        ("fuse/softsign.py", SOFTSIGN, SOFTSIGN_PROGRAM, "['Softsign']\n"),
+    ],
+    ids=["pass", "fusion rule"],
+)
+def test_a_pass_or_a_fusion_rule_is_one_new_file(path, text, program, printed, tmp_path):
     """In a package that shares all folders but that of passes with this one."""
     package = tmp_path / "candle_convert"
     for source in sorted((REPOSITORY / "runtime").rglob("*.py")):
@@ -70,9 +100,9 @@ def test_a_pass_is_one_new_file(tmp_path):
         target.symlink_to(source)
     for name in ("__init__.py", "ops", "models", "convert", "formats"):
         (package / name).symlink_to(REPOSITORY / name)
-    (package / "runtime" / "passes" / "layout" / "counting.py").write_text(ADDED)
+    (package / "runtime" / "passes" / path).write_text(text)
     environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "PATH": ""}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "ran on 1 nodes\n[0.0, 2.0]\n"
+    assert done.stdout == printed
