@@ -3,6 +3,7 @@
 python benchmarks/encoder.py encoder.onnx
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -90,5 +91,11 @@ def encoder():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="ONNX file to write, about 90 MB")
+    save(encoder(), parser.parse_args().output)
+
+
 if __name__ == "__main__":
-    save(encoder(), sys.argv[1])
+    main()

@@ -7,6 +7,7 @@ sentence encoded by the character map in the model's folder; other inputs are no
 decoded output, where it can be decoded. onnxruntime runs on one thread.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -133,8 +134,11 @@ def difference(path):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+", help="ONNX models")
+    models = parser.parse_args().models
     print("| model | relative | absolute | decoded |\n|---|---|---|---|")
-    for path in map(Path, sys.argv[1:]):
+    for path in models:
         try:
             print("| {} | {:.1e} | {:.1e} | {} |".format("/".join(path.parts[-2:]), *difference(path)), flush=True)
         except Exception as error:  # any error of a model or of onnxruntime becomes its row

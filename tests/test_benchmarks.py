@@ -43,6 +43,14 @@ def test_imports_exist(path):
     assert missing == []
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_programs_parse_their_arguments(path):
+    """So that --help explains a script rather than naming its output."""
+    text = path.read_text(encoding="utf-8")
+    assert ("__main__" in text) == ("ArgumentParser(" in text)
+    assert "sys.argv[" not in text
+
+
 def test_planning_runs():
     script = next(path for path in SCRIPTS if path.stem == "planning")
     command = [sys.executable, script, "--nodes", "20", "--runs", "100", "--against", "nothing"]
