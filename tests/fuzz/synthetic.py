@@ -11,7 +11,7 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
-from candle_convert.runtime.contract.architecture import GGUF, HF, Config, sizes, slots
+from candle_convert.runtime.contract.architecture import GGUF, HF, TEXT_GENERATION, Config, sizes, slots
 from candle_convert.runtime.contract.weight_binding import architectures, configured, described, unbind
 from candle_convert.runtime.tensor.tensor import Tensor
 from candle_convert.tests.builders.tiny_llama import COUNT, TOKENS, written
@@ -104,7 +104,7 @@ class Synthetic:
     weights: dict[str, Tensor]
 
 
-NAMES = tuple(each.name for each in architectures())
+NAMES = tuple(each.name for each in architectures() if each.task().name == TEXT_GENERATION)
 
 
 @functools.cache
