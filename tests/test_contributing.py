@@ -10,8 +10,20 @@ from candle_convert.tests.builders.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-ROW = "        " + re.search(r'^\s*(\("q5_test", .*\n)', TEXT, re.MULTILINE)[1]
-BEFORE = '        ("q4_0_v1", 32, 20),\n'
+APPENDED = re.findall(r"^```python\n# (\S+\.py), at the end\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+ROWS = {
+    "runtime/tensor/dtype.py": ('("q5_test", ', '        ("q4_0_v1", 32, 20),\n'),
+    "tests/builders/later_decoder_cases.py": ("*cases(", '    *cases("ArceeForCausalLM", '),
+    "tests/convert/cli/test_command_line.py": ('(["count", ', '    (["types"], {"types": LIST}),\n'),
+}
+"""By file: how the row of the recipe begins, and the text that it is put before."""
+TESTS = {
+    "tests/models/language/test_later_decoders.py": "ernie4_5",
+    "tests/formats/test_truncation.py": "idx or sample",
+    "tests/formats/test_random_damage.py": "idx",
+    "tests/convert/cli/test_command_line.py": "count or json_case",
+}
+"""Suites that cover an extension without an edit, and what to select."""
 USED = r"""
 import json
 from pathlib import Path
@@ -105,9 +117,13 @@ def test_every_recipe_works_as_typed(tmp_path):
         assert not (package / path).exists(), path
         (package / path).parent.mkdir(exist_ok=True)
         (package / path).write_text(text)
-    table = package / "runtime" / "tensor" / "dtype.py"
-    assert table.read_text().count(BEFORE) == 1
-    table.write_text(table.read_text().replace(BEFORE, ROW + BEFORE))
+    for path, text in APPENDED:
+        with open(package / path, "a") as file:
+            file.write(f"\n\n{text}")
+    for path, (start, before) in ROWS.items():
+        row, whole = re.search(rf"^{re.escape(start)}.*\n", TEXT, re.MULTILINE)[0], (package / path).read_text()
+        assert whole.count(before) == 1
+        (package / path).write_text(whole.replace(before, f"    {row}{before}"))
     environment = {
         **os.environ,
         "PYTHONPATH": str(tmp_path),
@@ -120,9 +136,10 @@ def test_every_recipe_works_as_typed(tmp_path):
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     assert [line for line in done.stdout.splitlines() if line in TOLD] == [*TOLD]
     tests = [str(package / path) for path, _ in FILES if path.startswith("tests/")]
-    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(package), *tests]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
+    for words in (tests, *([str(package / path), "-k", chosen] for path, chosen in TESTS.items())):
+        command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(package), *words]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_the_table_names_every_recipe():
