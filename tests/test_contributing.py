@@ -21,6 +21,7 @@ TESTS = {
     "tests/models/language/test_later_decoders.py": "ernie4_5",
     "tests/formats/test_truncation.py": "idx or sample",
     "tests/formats/test_random_damage.py": "idx",
+    "tests/convert/open/test_detect_format.py": "idx",
     "tests/convert/cli/test_command_line.py": "count or json_case",
 }
 """Suites that cover an extension without an edit, and what to select."""
