@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...runtime.cuda.plan.kernel_api import StaysOnCpu, decomposed
+from ...runtime.cuda.plan.kernel_api import decomposed
+from ...runtime.ir.op import Undecomposable
 from ...runtime.tensor.dtype import F32, F64
 from ..rules.decompose_cuda import Form, dtype_of, forms, lengths
 from ..rules.expression import Term
@@ -47,7 +48,7 @@ TRANSFORMS: dict[str, Callable[[Term], Term]] = {
 def transformed(scores: Term, name: str) -> Term:
     """Scores after a transform."""
     if name not in TRANSFORMS:
-        raise StaysOnCpu(f"unknown transform {name}")
+        raise Undecomposable(f"unknown transform {name}")
     return TRANSFORMS[name](scores)
 
 

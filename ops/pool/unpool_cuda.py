@@ -8,7 +8,7 @@ from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.per_thread import per_thread_launch
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, decomposed
 from ...runtime.plan.kernel_api import Argument
-from ..rules.decompose_cuda import Form, StaysOnCpu, forms, lengths
+from ..rules.decompose_cuda import Form, Undecomposable, forms, lengths
 from .unpool import _lengths, max_roi_pool, max_unpool
 
 LARGEST = """
@@ -76,7 +76,7 @@ def max_unpool_of_others(form: Form) -> None:
         inner if form.given(2) is None or wanted is None else [length for length in wanted if isinstance(length, int)]
     )
     if len(outer) != len(inner):
-        raise StaysOnCpu("its shape is computed")
+        raise Undecomposable("its shape is computed")
     flat = x.number(0).call("Expand", form.constant([math.prod(inner)]))
     y = form.reshaped(
         flat.call("ScatterElements", form.reshaped(form.input(1), -1), form.reshaped(x, -1), axis=0), *inner

@@ -9,8 +9,10 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
+from ...runtime.ir.op import Undecomposable
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.exponential_activation import sigmoid_of
+from ..rules.expression import Term
 from ..rules.output_limit import allowed
 from ..rules.shape_rules import refuse
 
@@ -31,6 +33,19 @@ ACTIVATIONS: dict[str, tuple[Callable[..., np.ndarray], float | None, float | No
     "elu": (lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x), 1.0, None),
 }
 """Each activation by its name in lower case, with the defaults of its alpha and beta, None if it has no default."""
+
+OPERATORS = {
+    "relu": "Relu",
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+    "softsign": "Softsign",
+    "softplus": "Softplus",
+    "hardsigmoid": "HardSigmoid",
+    "leakyrelu": "LeakyRelu",
+    "thresholdedrelu": "ThresholdedRelu",
+    "elu": "Elu",
+}
+"""Operators of these names; the others are formulas."""
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
@@ -55,6 +70,20 @@ def functions(
         return lambda x: function(x, *values).astype(x.dtype, copy=False)
 
     return [made(name) for name in names[:count]]
+
+
+def activated(x: Term, name: str, parameters: Sequence[float]) -> Term:
+    """An activation as terms, with its parameters in order; Undecomposable where it is not known."""
+    key = name.lower()
+    if key not in ACTIVATIONS:
+        raise Undecomposable(f"activation {name!r} is not known")
+    needed = [default for default in ACTIVATIONS[key][1:] if default is not None]
+    values = [*parameters, *needed[len(parameters) :]][: len(needed)]
+    if key == "affine":
+        return x * values[0] + values[1]
+    if key == "scaledtanh":
+        return (x * values[1]).call("Tanh") * values[0]
+    return x.call(OPERATORS[key], **dict(zip(("alpha", "beta"), values, strict=False)))
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,10 @@ from ...runtime.ir.graph import Node, Value
 from ..rules.expression import Term
 from .gru import gru
 from .lstm import lstm
-from .recurrent import ACTIVATIONS, DIRECTIONS
+from .recurrent import ACTIVATIONS, DIRECTIONS, activated
 from .rnn import rnn
 
 Activation = Callable[[Term], Term]
-OPERATORS = {
-    "relu": "Relu",
-    "tanh": "Tanh",
-    "sigmoid": "Sigmoid",
-    "softsign": "Softsign",
-    "softplus": "Softplus",
-    "hardsigmoid": "HardSigmoid",
-    "leakyrelu": "LeakyRelu",
-    "thresholdedrelu": "ThresholdedRelu",
-    "elu": "Elu",
-}
 
 
 def activations_of(node: Node, defaults: Sequence[str], count: int) -> list[Activation]:
@@ -36,18 +25,12 @@ def activations_of(node: Node, defaults: Sequence[str], count: int) -> list[Acti
     left = [list(attributes["activation_alpha"] or ()), list(attributes["activation_beta"] or ())]
 
     def made(name: str) -> Activation:
-        key = name.lower()
-        _, *own = ACTIVATIONS[key]
-        values = {
-            word: float(given.pop(0) if given else default)
-            for word, given, default in zip(("alpha", "beta"), left, own, strict=True)
+        parameters = [
+            float(given.pop(0) if given else default)
+            for given, default in zip(left, ACTIVATIONS[name.lower()][1:], strict=True)
             if default is not None
-        }
-        if key == "affine":
-            return lambda x: x * values["alpha"] + values["beta"]
-        if key == "scaledtanh":
-            return lambda x: (x * values["beta"]).call("Tanh") * values["alpha"]
-        return lambda x: x.call(OPERATORS[key], **values)
+        ]
+        return lambda x: activated(x, name, parameters)
 
     return [made(name) for name in names[: len(defaults) * count]]
 

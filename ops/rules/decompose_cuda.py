@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.cuda.plan.kernel_api import StaysOnCpu
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
+from ...runtime.ir.op import Undecomposable
 from ...runtime.tensor.dtype import DType
 from .expression import Inferring, Term, given
 
@@ -92,4 +92,4 @@ def forms(formula: Callable[[Form], None]) -> Callable[[Node, Builder], None]:
     return rule
 
 
-__all__ = ["Form", "StaysOnCpu", "dtype_of", "forms", "lengths"]
+__all__ = ["Form", "Undecomposable", "dtype_of", "forms", "lengths"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.ir.op import Rule
+from ...runtime.ir.op import Rule, Undecomposable
 from ...runtime.ir.shape_inference import Facts, Inference
+from ...runtime.tensor.dtype import DType
 
 Operand = Union["Term", float]
 
@@ -51,8 +53,19 @@ class Term:
 
     def call(self, operator: str, *others: Term | None, **attributes: Any) -> Term:
         """The operator's first output, with this term as first input."""
+        return self.calls(operator, *others, **attributes)[0]
+
+    def calls(
+        self, operator: str, *others: Term | None, domain: str = "", outputs: int = 1, **attributes: Any
+    ) -> list[Term]:
+        """All outputs of the operator, with this term as first input."""
         inputs = [self.value, *(None if other is None else other.value for other in others)]
-        return Term(self.build.add(operator, inputs, given(attributes)), self.build)
+        made = self.build.node(operator, inputs, given(attributes), domain=domain, outputs=outputs)
+        return [Term(value, self.build) for value in made.outputs]
+
+    def constant(self, elements: Any, dtype: str | np.dtype[Any] = "int64") -> Term:
+        """A constant tensor."""
+        return Term(self.build.constant(np.asarray(elements, dtype)), self.build)
 
     def integers(self, items: Sequence[int] | int) -> Term:
         """An i64 constant."""
@@ -77,6 +90,56 @@ class Term:
     def rank(self) -> int | None:
         """Number of dims where it is known."""
         return None if self.value.shape is None else len(self.value.shape)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Lengths of all axes; Undecomposable where one is unknown."""
+        known = [length for length in self.value.shape or () if isinstance(length, int)]
+        if self.value.shape is None or len(known) < len(self.value.shape):
+            raise Undecomposable(f"the shape of {self.value.name!r} is unknown")
+        return known
+
+    @property
+    def axes(self) -> int:
+        """Number of axes; Undecomposable where it is unknown."""
+        if self.rank is None:
+            raise Undecomposable(f"the rank of {self.value.name!r} is unknown")
+        return self.rank
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype; Undecomposable where it is unknown."""
+        if self.value.dtype is None:
+            raise Undecomposable(f"the dtype of {self.value.name!r} is unknown")
+        return self.value.dtype
+
+    def cast(self, dtype: DType) -> Term:
+        """The elements in another dtype."""
+        return self if self.value.dtype is dtype else self.call("Cast", to=dtype.onnx)
+
+    def part(self, axis: int, start: int, stop: int, step: int = 1) -> Term:
+        """Some indices of an axis."""
+        return self.call("Slice", *(self.integers([item]) for item in (start, stop, axis, step)))
+
+    def entry(self, axis: int, index: int) -> Term:
+        """One index of an axis, which is dropped."""
+        return self.part(axis, index, index + 1).call("Squeeze", self.integers([axis]))
+
+    def reshaped(self, *lengths: int) -> Term:
+        """The same elements in another shape."""
+        return self.call("Reshape", self.integers(list(lengths)))
+
+    def unsqueezed(self, *axes: int) -> Term:
+        """With new axes of length 1."""
+        return self.call("Unsqueeze", self.integers(list(axes)))
+
+    def transposed(self, axes: Sequence[int]) -> Term:
+        """With the axes in another order."""
+        return self if list(axes) == list(range(len(axes))) else self.call("Transpose", perm=list(axes))
+
+    def concatenated(self, *others: Term, axis: int) -> Term:
+        """Followed by others along an axis."""
+        return self.call("Concat", *others, axis=axis) if others else self
 
     def length(self, axis: int) -> Term:
         """The length of an axis as an i64 tensor of one element."""
@@ -169,22 +232,63 @@ class Term:
         return self._with("GreaterOrEqual", other)
 
 
-def lowered(formula: Callable[..., Term | None]) -> Rule:
+Formula = Callable[..., "Term | Sequence[Term | None] | None"]
+"""Terms of the outputs from terms of the inputs and attributes; None, or `Undecomposable`, for nodes that it does not
+express."""
+
+
+def lowered(formula: Formula) -> Rule:
     """The rule that builds a formula of a node's inputs and attributes in place of the node; nothing where the formula
     gives None."""
 
     def rule(node: Node, build: Builder) -> None:
         known = Inferring(build)
+        first, weights = len(build.nodes), len(build.graph.weights)
         inputs = [None if value is None else Term(value, known) for value in node.inputs]
         made = formula(*inputs, **{**node.op.defaults, **node.attributes})
         if made is None:
             return
-        found = made.value
-        last = found.producer
-        assert last is not None
-        build.graph.values.pop(found.name, None)
-        last.outputs = [node.outputs[0]]
-        node.outputs[0].producer = last
-        build.graph.values[node.outputs[0].name] = node.outputs[0]
+        terms = (made,) if isinstance(made, Term) else made
+        wanted = [value for value in node.outputs if value.name]
+        stands: dict[Value, Value] = {}
+        for value, term in itertools.zip_longest(node.outputs, terms[: len(node.outputs)]):
+            if value.name:
+                if term is None:
+                    raise Undecomposable(f"its output {value.name!r} is not expressed")
+                if term.value in stands or not _renamed(build, first, term.value, value):
+                    build.add("Identity", [stands.get(term.value, term.value)], outputs=[value])
+                stands[term.value] = value
+        drop_unused(build, first, weights, wanted)
 
     return rule
+
+
+def _renamed(build: Builder, first: int, found: Value, value: Value) -> bool:
+    """Put `value` in place of `found` where a node from number `first` on computes that; returns whether one does."""
+    last = next((node for node in build.nodes[first:] if found in node.outputs), None)
+    if last is None:
+        return False
+    build.graph.values.pop(found.name, None)
+    last.outputs[last.outputs.index(found)] = value
+    value.producer = last
+    build.graph.values[value.name] = value
+    for node in build.nodes[first:]:
+        node.inputs = [value if item is found else item for item in node.inputs]
+    return True
+
+
+def drop_unused(build: Builder, first: int, weights: int, outputs: Sequence[Value]) -> None:
+    """Remove what was built and does not lead to `outputs`: nodes from number `first` on, weights from number `weights`
+    on."""
+    needed, kept = set(outputs), []
+    for node in reversed(build.nodes[first:]):
+        if any(value in needed for value in node.outputs):
+            kept.append(node)
+            needed.update(value for value in node.inputs if value is not None)
+        else:
+            for value in node.outputs:
+                build.graph.values.pop(value.name, None)
+    build.nodes[first:] = kept[::-1]
+    for name in list(itertools.islice(build.graph.weights, weights, None)):
+        if build.graph.values[name] not in needed:
+            del build.graph.weights[name], build.graph.values[name]

@@ -7,7 +7,6 @@ differentiate again.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from ...runtime.base.errors import FormatError, UnsupportedError
@@ -16,7 +15,7 @@ from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op, upgrade
 from ...runtime.ir.registry import load, registering
 from ...runtime.ir.shape_inference import CHECK, Inference
-from ..rules.expression import Inferring, Term
+from ..rules.expression import Inferring, Term, drop_unused
 from .gradient_rule import differentiated, without_gradient, without_slope
 
 
@@ -56,24 +55,7 @@ def written_out(node: Node, builder: Builder) -> None:
     for source, found, output in zip(sources, derivatives(build, nodes, target, sources), node.outputs, strict=False):
         if output.name:
             build.add("Identity", [(found or Term(source, build).filled(0)).value], outputs=[output])
-    _drop_unused(build, first, weights, node.outputs)
-
-
-def _drop_unused(build: Builder, first: int, weights: int, outputs: Sequence[Value]) -> None:
-    """Remove what was built and does not lead to `outputs`: nodes from number `first` on, weights from number `weights`
-    on."""
-    needed, kept = set(outputs), []
-    for node in reversed(build.nodes[first:]):
-        if any(value in needed for value in node.outputs):
-            kept.append(node)
-            needed.update(value for value in node.inputs if value is not None)
-        else:
-            for value in node.outputs:
-                build.graph.values.pop(value.name, None)
-    build.nodes[first:] = kept[::-1]
-    for name in list(itertools.islice(build.graph.weights, weights, None)):
-        if build.graph.values[name] not in needed:
-            del build.graph.weights[name], build.graph.values[name]
+    drop_unused(build, first, weights, node.outputs)
 
 
 def _named(graph: Graph, name: str) -> Value:

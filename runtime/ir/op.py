@@ -40,6 +40,10 @@ class Gradient(Protocol):
     def __call__(self, node: Any, build: Any, gradients: Any, /) -> Sequence[Any]: ...
 
 
+class Undecomposable(Exception):
+    """Raised by `Op.lower` for a node that it does not express; the message is the reason."""
+
+
 R = TypeVar("R", bound=Rule)
 G = TypeVar("G", bound=Gradient)
 
@@ -88,7 +92,8 @@ class Op:
             in Python, Numba and CUDA: a `def` at module level of comparisons, arithmetic, conditional expressions,
                 `math` and other such functions.
             Numeric attributes that it needs are further parameters, by their names.
-        lower: the same expressed by other operators: what a standard calls the function body.
+        lower: the same expressed by other operators: what a standard calls the function body. It may raise
+            `Undecomposable`.
         upgrades: rules from older definitions, in any order.
         stored: whether `compute` takes weights as they are stored, quantized ones as `Blocks`; other operators get
             float32.

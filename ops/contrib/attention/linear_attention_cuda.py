@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.cuda.plan.kernel_api import decomposed
-from ...rules.decompose_cuda import Form, StaysOnCpu, dtype_of, forms, lengths
+from ...rules.decompose_cuda import Form, Undecomposable, dtype_of, forms, lengths
 from ...rules.expression import Term
 from .linear_attention import causal_conv_with_state, linear_attention, linear_attention_gate
 
@@ -24,7 +24,7 @@ def _recurrent(form: Form) -> None:
     given = form.attributes
     heads, groups = given["q_num_heads"], given["kv_num_heads"]
     if given["state_window"]:
-        raise StaysOnCpu("states after each of the last tokens are kept on the CPU")
+        raise Undecomposable("states after each of the last tokens are kept on the CPU")
     query = form.input(0)
     batch, length, width = lengths(query)
     depth = width // heads
@@ -55,7 +55,7 @@ def _causal(form: Form) -> None:
     given, x, weight = form.attributes, form.input(0), form.input(1)
     ndim, window, last, taps = given["ndim"], given["state_window"], given["channels_last"], lengths(weight)[2:]
     if len(lengths(x)) != ndim + 2:
-        raise StaysOnCpu("channels along several axes are laid out on the CPU")
+        raise Undecomposable("channels along several axes are laid out on the CPU")
     past = form.given(3)
     if past is not None and window:
         count = lengths(past)[0]
@@ -78,7 +78,7 @@ def _causal(form: Form) -> None:
     if not form.wanted(1):
         return
     if not carried:
-        raise StaysOnCpu("the convolution has no state")
+        raise Undecomposable("the convolution has no state")
     if not window:
         form.give(1, channels_first(form.part(whole, ndim + 1, length, length + carried)))
         return

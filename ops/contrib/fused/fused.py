@@ -3,39 +3,29 @@ and layouts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from ....runtime.base.errors import FormatError
-from ....runtime.ir.call import Call
-from ....runtime.ir.op import Tolerance, case, op
-from ....runtime.ir.shape_inference import CHECK, Inference, Shape
-from ...conv.conv import conv
-from ...linalg.gemm import gemm
+from ....runtime.ir.op import Tolerance, case
+from ....runtime.ir.shape_inference import Inference, Shape
 from ...linalg.gemm import product as gemm_shape
-from ...linalg.matmul import matmul, product_shape
-from ...pool.pool import max_pool
+from ...linalg.matmul import product_shape
 from ...quantized.conv_integer import conv_shape
-from ...recurrent.recurrent import ACTIVATIONS
+from ...recurrent import recurrent
 from ...rules.contrib_domain import DOMAIN
-from ...rules.precision import widened
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 from ...rules.sliding_window import window
 
 
-def activated(x: np.ndarray, name: str | None, parameters: Sequence[float]) -> np.ndarray:
+def activated(x: Term, name: str, parameters: Sequence[float]) -> Term:
     """An activation by its name, with its parameters in order."""
     if not name:
         return x
     if name.lower() == "clip":
-        low, high = (*parameters, *(-np.inf, np.inf)[len(parameters) :])
-        return np.clip(x, x.dtype.type(low), x.dtype.type(high))
-    if name.lower() not in ACTIVATIONS:
-        raise FormatError("E-OP-VALUE", None, f"activation {name!r} is not known", hint=CHECK)
-    function, *defaults = ACTIVATIONS[name.lower()]
-    needed = [default for default in defaults if default is not None]
-    made: np.ndarray = function(x, *[*parameters, *needed[len(parameters) :]][: len(needed)])
-    return made.astype(x.dtype, copy=False)
+        low, high = (*parameters, *(-math.inf, math.inf)[len(parameters) :])
+        return x.call("Clip", x.number(low), x.number(high))
+    return recurrent.activated(x, name, parameters)
 
 
 def _order(rank: int, transposed: int, batch: int) -> list[int]:
@@ -56,7 +46,7 @@ def _product(node: Inference) -> None:
     node.set(0, node.dtype(0), product_shape(node, left, right))
 
 
-@op(
+@composed(
     "FusedMatMul",
     DOMAIN,
     infer=_product,
@@ -66,29 +56,27 @@ def _product(node: Inference) -> None:
         case("f32[3,2,4]", "f32[4,2,5]", transBatchA=1, transBatchB=1),
     ],
 )
-@widened
 def fused_matmul(
-    a: np.ndarray,
-    b: np.ndarray,
+    a: Term,
+    b: Term,
     *,
     alpha: float = 1.0,
     transA: int = 0,  # noqa: N803
     transB: int = 0,  # noqa: N803
     transBatchA: int = 0,  # noqa: N803
     transBatchB: int = 0,  # noqa: N803
-) -> np.ndarray:
+) -> Term:
     """``alpha * a @ b`` of the transposed factors."""
-    assert matmul.compute is not None
-    left, right = a.transpose(_order(a.ndim, transA, transBatchA)), b.transpose(_order(b.ndim, transB, transBatchB))
-    y: np.ndarray = matmul.compute(left, right)
-    return y if alpha == 1 else y * y.dtype.type(alpha)
+    left = a.transposed(_order(a.axes, transA, transBatchA))
+    y = left.call("MatMul", b.transposed(_order(b.axes, transB, transBatchB)))
+    return y if alpha == 1 else y * alpha
 
 
 def _conv(node: Inference) -> None:
     node.set(0, node.dtype(0), conv_shape(node, node.shape(0), node.shape(1)))
 
 
-@op(
+@composed(
     "FusedConv",
     DOMAIN,
     infer=_conv,
@@ -100,12 +88,11 @@ def _conv(node: Inference) -> None:
         case("f32[1,2,5,6]", "f32[4,2,3,3]", activation="Clip", activation_params=[-0.5, 0.7]),
     ],
 )
-@widened
 def fused_conv(
-    x: np.ndarray,
-    w: np.ndarray,
-    b: np.ndarray | None = None,
-    z: np.ndarray | None = None,
+    x: Term,
+    w: Term,
+    b: Term | None = None,
+    z: Term | None = None,
     *,
     activation: str = "",
     activation_params: list[float] | None = None,
@@ -115,11 +102,10 @@ def fused_conv(
     kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> np.ndarray:
+) -> Term:
     """``activation(Conv(x, w, b) + z)``."""
-    assert conv.compute is not None
-    y = conv.compute(
-        x,
+    y = x.call(
+        "Conv",
         w,
         b,
         auto_pad=auto_pad,
@@ -132,7 +118,7 @@ def fused_conv(
     return activated(y if z is None else y + z, activation, activation_params or [])
 
 
-@op(
+@composed(
     "FusedGemm",
     DOMAIN,
     infer=gemm_shape,
@@ -152,11 +138,10 @@ def fused_conv(
         ),
     ],
 )
-@widened
 def fused_gemm(
-    a: np.ndarray,
-    b: np.ndarray,
-    c: np.ndarray | None = None,
+    a: Term,
+    b: Term,
+    c: Term | None = None,
     *,
     activation: str = "",
     activation_alpha: float | None = None,
@@ -166,12 +151,21 @@ def fused_gemm(
     beta: float = 1.0,
     transA: int = 0,  # noqa: N803
     transB: int = 0,  # noqa: N803
-) -> np.ndarray:
+) -> Term:
     """``activation(Gemm(a, b, c))``."""
-    assert gemm.compute is not None
-    y = gemm.compute(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    y = a.call("Gemm", b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
     given = [value for value in (activation_alpha, activation_beta, activation_gamma) if value is not None]
     return activated(y, activation, given)
+
+
+def channels_first(term: Term) -> Term:
+    """[n, spatial..., channels] as [n, channels, spatial...]."""
+    return term.transposed([0, term.axes - 1, *range(1, term.axes - 1)])
+
+
+def channels_last(term: Term) -> Term:
+    """[n, channels, spatial...] as [n, spatial..., channels]."""
+    return term.transposed([0, *range(2, term.axes), 1])
 
 
 def _last_first(shape: Shape | None) -> Shape | None:
@@ -183,7 +177,7 @@ def _nhwc_conv(node: Inference) -> None:
     node.set(0, node.dtype(0), None if shape is None else (shape[0], *shape[2:], shape[1]))
 
 
-@op(
+@composed(
     "NhwcConv",
     DOMAIN,
     infer=_nhwc_conv,
@@ -193,11 +187,10 @@ def _nhwc_conv(node: Inference) -> None:
         case("f32[1,5,6,4]", "f32[4,3,3,2]", group=2),
     ],
 )
-@widened
 def nhwc_conv(
-    x: np.ndarray,
-    w: np.ndarray,
-    b: np.ndarray | None = None,
+    x: Term,
+    w: Term,
+    b: Term | None = None,
     *,
     auto_pad: str = "NOTSET",
     dilations: list[int] | None = None,
@@ -205,12 +198,11 @@ def nhwc_conv(
     kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> np.ndarray:
+) -> Term:
     """Conv of [n, spatial..., channels] with kernels [out, spatial..., channels / group]."""
-    assert conv.compute is not None
-    y = conv.compute(
-        np.moveaxis(x, -1, 1),
-        np.moveaxis(w, -1, 1),
+    y = channels_first(x).call(
+        "Conv",
+        channels_first(w),
         b,
         auto_pad=auto_pad,
         dilations=dilations,
@@ -219,7 +211,7 @@ def nhwc_conv(
         pads=pads,
         strides=strides,
     )
-    return np.ascontiguousarray(np.moveaxis(y, 1, -1))
+    return channels_last(y)
 
 
 def _nhwc_pool(node: Inference) -> None:
@@ -233,7 +225,7 @@ def _nhwc_pool(node: Inference) -> None:
     node.set(0, node.dtype(0), x)
 
 
-@op(
+@composed(
     "NhwcMaxPool",
     DOMAIN,
     infer=_nhwc_pool,
@@ -243,7 +235,7 @@ def _nhwc_pool(node: Inference) -> None:
     ],
 )
 def nhwc_max_pool(
-    x: np.ndarray,
+    x: Term,
     *,
     kernel_shape: list[int],
     auto_pad: str = "NOTSET",
@@ -251,18 +243,15 @@ def nhwc_max_pool(
     dilations: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
-    call: Call,
-) -> np.ndarray:
+) -> Term:
     """MaxPool of [n, spatial..., channels]."""
-    assert max_pool.compute is not None
-    y = max_pool.compute(
-        np.moveaxis(x, -1, 1),
+    y = channels_first(x).call(
+        "MaxPool",
         kernel_shape=kernel_shape,
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
         dilations=dilations,
         pads=pads,
         strides=strides,
-        call=call,
     )
-    return np.ascontiguousarray(np.moveaxis(y, 1, -1))
+    return channels_last(y)

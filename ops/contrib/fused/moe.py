@@ -10,20 +10,19 @@ import numpy as np
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
 from ....runtime.ir.op import Tolerance, case, op
-from ...elementwise.exponential_activation import sigmoid_of
+from ...elementwise.exponential_activation import gelu, sigmoid_of
 from ...nn.softmax import softmax
 from ...rules.bit_packing import row_nbytes, unpacked
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
 from ...rules.shape_rules import refuse, same_as_input
-from .gelu import gelu_of
 
 Weight = Callable[[int], np.ndarray]
 """The weight [out, in] of an expert."""
 
 PLAIN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
-    "gelu": lambda x: gelu_of(x, approximate="tanh"),
+    "gelu": lambda x: np.asarray(gelu.compute(x, approximate="tanh")),
     "silu": lambda x: x * sigmoid_of(x),
     "identity": lambda x: x,
 }

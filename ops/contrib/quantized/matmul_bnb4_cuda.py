@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....runtime.cuda.plan.kernel_api import decomposed
 from ....runtime.tensor.dtype import F32, I64
-from ...rules.decompose_cuda import Form, StaysOnCpu, dtype_of, forms
+from ...rules.decompose_cuda import Form, Undecomposable, dtype_of, forms
 from .matmul_bnb4 import TABLES, matmul_bnb4
 
 
@@ -14,7 +14,7 @@ def _of_floats(form: Form) -> None:
     given = form.attributes
     inner, outer, block = given["K"], given["N"], given["block_size"]
     if inner * outer % 2 or inner * outer % block:
-        raise StaysOnCpu("weights that do not fill their last block are decoded on the CPU")
+        raise Undecomposable("weights that do not fill their last block are decoded on the CPU")
     a, codes = form.input(0), form.reshaped(form.input(1), -1)
     halves = [
         codes.call("BitShift", form.constant(4, "uint8"), direction="RIGHT"),

@@ -217,13 +217,9 @@ def control_flow(*found: Op, looks: tuple[int, ...] = (), compute: Callable[...,
     CONTROL_FLOW.update(dict.fromkeys(found, ControlFlow(looks, compute)))
 
 
-class StaysOnCpu(Exception):
-    """Raised by a `decomposed` rule for a node that must run on the CPU; the message is the reason."""
-
-
 def decomposed(*found: Op) -> Callable[[Decomposition], Decomposition]:
-    """Register a decomposition into operators with device planners. All shapes are known when it runs; it may raise
-    `StaysOnCpu`."""
+    """Register a decomposition into operators with device planners, in place of that of the operator. All shapes are
+    known when it runs; a node for which it raises `Undecomposable` runs on the CPU."""
 
     def registered(formula: Decomposition) -> Decomposition:
         DECOMPOSITIONS.update(dict.fromkeys(found, formula))

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...base.errors import UnsupportedError
+from ...base.errors import FormatError, UnsupportedError
 from ...ir.clone import captures, needed
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import Undecomposable
 from ...ir.registry import operator
 from ...plan.kernel_api import Allocation, Buffer, View
 from ...plan.plan import dtype_of_numpy, ints, known, size
@@ -31,7 +32,6 @@ from .kernel_api import (
     CONTROL_FLOW,
     MAX_SPECIALIZED_ELEMENTS,
     SIZED,
-    StaysOnCpu,
     Step,
     cpu_reason,
     decomposition_of,
@@ -208,8 +208,8 @@ class Planner(RegionPlanner[DeviceWeight]):
         build = Builder(graph, stem=node.name or node.op.name)
         try:
             formula(node, build)
-        except StaysOnCpu as stays:
-            self._on_host(node, str(stays))
+        except (Undecomposable, FormatError, UnsupportedError) as why:
+            self._on_host(node, str(why))
             return []
         for name, tensor in graph.weights.items():
             self.constant(graph.values[name], load_weight(tensor), tensor.dtype)

@@ -2,7 +2,7 @@
 
 A module below `runtime.passes` that declares ``PIPELINE``, a tuple of `PipelinePass`, is part of the pipelines:
 
-    PIPELINE = (PipelinePass("lower", lambda options: LowerFusedOperators(), backends=("cpu",)),)
+    PIPELINE = (PipelinePass("lower", lambda options: LowerOperators(), backends=("cpu",)),)
 """
 
 from __future__ import annotations

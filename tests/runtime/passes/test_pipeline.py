@@ -9,16 +9,7 @@ from candle_convert.runtime.passes import pipeline
 from candle_convert.runtime.passes.pattern.stage import BACKENDS, STAGES, PipelineOptions
 from candle_convert.tests.builders.paths import REPOSITORY
 
-CPU = [
-    "LowerFusedOperators",
-    "FuseQDQ",
-    "LowerQLinearOperators",
-    "UseHalfWeights",
-    "FuseLinear",
-    "Simplify",
-    "WidenHalfConvRegions",
-    "UseNchwc",
-]
+CPU = ["LowerOperators", "FuseQDQ", "UseHalfWeights", "FuseLinear", "Simplify", "WidenHalfConvRegions", "UseNchwc"]
 CUDA = ["FuseInt4Dequantize", "FuseLinear", "Simplify"]
 ADDED = '''"""Counts its runs."""
 

@@ -1,0 +1,135 @@
+"""Operators defined by their decomposition: one formula of terms is NumPy reference, lowering, export and device form.
+
+    @composed("BiasGelu", DOMAIN, infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
+    def bias_gelu(a: Term, b: Term) -> Term:
+        return (a + b).call("Gelu")
+
+A module that ends in ``_kernel`` or ``_cuda`` may register kernels for such an operator; nodes without one are
+decomposed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import FormatError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.call import Call
+from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.op import Compute, Example, Infer, Op, Tolerance, Undecomposable, op
+from ...runtime.ir.shape_inference import CHECK
+from ...runtime.tensor.dtype import of_numpy
+from .expression import Formula, Inferring, Term, drop_unused, lowered
+from .precision import widened
+
+MAX_SIGNATURES = 64
+"""Dtypes and shapes of inputs, with attributes, for which the nodes of a decomposition are kept."""
+
+
+def composed(
+    name: str,
+    domain: str = "",
+    since: int = 1,
+    *,
+    infer: Infer,
+    examples: Iterable[Example] = (),
+    tolerance: Tolerance | None = None,
+    in_f32: bool = True,
+) -> Callable[[Formula], Op]:
+    """Make an operator of the formula of its outputs: terms are the inputs, keywords the attributes.
+
+    Args:
+        in_f32: whether NumPy computes narrower floats in f32 and rounds the results once.
+    """
+
+    def made(formula: Formula) -> Op:
+        compute = evaluated(name, formula)
+        return op(name, domain, since, infer=infer, examples=examples, tolerance=tolerance, lower=lowered(formula))(
+            widened(compute) if in_f32 else compute
+        )
+
+    return made
+
+
+def evaluated(name: str, formula: Formula) -> Compute:
+    """The NumPy function of a formula; its nodes are built once for each signature."""
+    kept: dict[Hashable, _Evaluation] = {}
+
+    @functools.wraps(formula)
+    def compute(*inputs: np.ndarray | None, **attributes: Any) -> Any:
+        key = (
+            tuple(None if item is None else (item.dtype, item.shape) for item in inputs),
+            tuple((word, tuple(item) if isinstance(item, list) else item) for word, item in attributes.items()),
+        )
+        found = kept.get(key)
+        if found is None:
+            if len(kept) >= MAX_SIGNATURES:
+                kept.clear()
+            found = kept[key] = _Evaluation(name, formula, inputs, attributes)
+        return found.run(inputs)
+
+    return compute
+
+
+class _Evaluation:
+    """The nodes of a formula at given dtypes and shapes."""
+
+    def __init__(
+        self, name: str, formula: Formula, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any]
+    ) -> None:
+        graph = Graph()
+        build = Builder(graph, stem=name)
+        self.inputs = [
+            None if item is None else Value(f"{name}/input{index}", of_numpy(item.dtype), item.shape)
+            for index, item in enumerate(inputs)
+        ]
+        graph.values.update((value.name, value) for value in self.inputs if value is not None)
+        known = Inferring(build)
+        try:
+            made = formula(*(None if value is None else Term(value, known) for value in self.inputs), **attributes)
+        except Undecomposable as error:
+            raise FormatError("E-OP-VALUE", None, f"{name}: {error}", hint=CHECK) from error
+        assert made is not None
+        self.single = isinstance(made, Term)
+        terms: Sequence[Term | None] = (made,) if isinstance(made, Term) else made
+        self.outputs = [None if term is None else term.value for term in terms]
+        results = [value for value in self.outputs if value is not None]
+        drop_unused(build, 0, 0, results)
+        self.constants = {graph.values[key]: tensor.numpy() for key, tensor in graph.weights.items()}
+        self.calls = list(_calls(graph.nodes, results))
+
+    def run(self, inputs: Sequence[np.ndarray | None]) -> Any:
+        """The outputs for arrays."""
+        known: dict[Value | None, Any] = {None: None, **self.constants, **dict(zip(self.inputs, inputs, strict=True))}
+        with np.errstate(all="ignore"):
+            for node, compute, attributes, done in self.calls:
+                made = compute(*[known[value] for value in node.inputs], **attributes)
+                results = made if isinstance(made, tuple) else (made,)
+                known.update((value, np.asarray(item)) for value, item in zip(node.outputs, results, strict=False))
+                for value in done:
+                    known.pop(value, None)
+        found = [known[value] for value in self.outputs]
+        return found[0] if self.single else tuple(found)
+
+
+def _calls(
+    nodes: Sequence[Node], results: Sequence[Value]
+) -> Iterable[tuple[Node, Compute, dict[str, Any], list[Value]]]:
+    """For each node its function, all its attributes, and the values that no later node reads."""
+    last = {value: node for node in nodes for value in (*node.outputs, *node.inputs) if value is not None}
+    made = {value for node in nodes for value in node.outputs}.difference(results)
+    used = {value for node in nodes for value in node.inputs}.union(results)
+    for node in nodes:
+        assert node.op.compute is not None
+        attributes = {**node.op.defaults, **node.attributes}
+        if node.op.asks:
+            attributes["call"] = Call(node, tuple(value in used for value in node.outputs), _without_subgraph)
+        yield node, node.op.compute, attributes, [value for value in made if last[value] is node]
+
+
+def _without_subgraph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    raise NotImplementedError
