@@ -137,6 +137,14 @@ class Term:
         """With the axes in another order."""
         return self if list(axes) == list(range(len(axes))) else self.call("Transpose", perm=list(axes))
 
+    def channels_first(self) -> Term:
+        """[n, spatial..., channels] as [n, channels, spatial...]."""
+        return self.transposed([0, self.axes - 1, *range(1, self.axes - 1)])
+
+    def channels_last(self) -> Term:
+        """[n, channels, spatial...] as [n, spatial..., channels]."""
+        return self.transposed([0, *range(2, self.axes), 1])
+
     def concatenated(self, *others: Term, axis: int) -> Term:
         """Followed by others along an axis."""
         return self.call("Concat", *others, axis=axis) if others else self

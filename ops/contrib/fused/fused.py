@@ -158,16 +158,6 @@ def fused_gemm(
     return activated(y, activation, given)
 
 
-def channels_first(term: Term) -> Term:
-    """[n, spatial..., channels] as [n, channels, spatial...]."""
-    return term.transposed([0, term.axes - 1, *range(1, term.axes - 1)])
-
-
-def channels_last(term: Term) -> Term:
-    """[n, channels, spatial...] as [n, spatial..., channels]."""
-    return term.transposed([0, *range(2, term.axes), 1])
-
-
 def _last_first(shape: Shape | None) -> Shape | None:
     return None if shape is None else (shape[0], shape[-1], *shape[1:-1])
 
@@ -200,9 +190,9 @@ def nhwc_conv(
     strides: list[int] | None = None,
 ) -> Term:
     """Conv of [n, spatial..., channels] with kernels [out, spatial..., channels / group]."""
-    y = channels_first(x).call(
+    y = x.channels_first().call(
         "Conv",
-        channels_first(w),
+        w.channels_first(),
         b,
         auto_pad=auto_pad,
         dilations=dilations,
@@ -211,7 +201,7 @@ def nhwc_conv(
         pads=pads,
         strides=strides,
     )
-    return channels_last(y)
+    return y.channels_last()
 
 
 def _nhwc_pool(node: Inference) -> None:
@@ -245,7 +235,7 @@ def nhwc_max_pool(
     strides: list[int] | None = None,
 ) -> Term:
     """MaxPool of [n, spatial..., channels]."""
-    y = channels_first(x).call(
+    y = x.channels_first().call(
         "MaxPool",
         kernel_shape=kernel_shape,
         auto_pad=auto_pad,
@@ -254,4 +244,4 @@ def nhwc_max_pool(
         pads=pads,
         strides=strides,
     )
-    return channels_last(y)
+    return y.channels_last()

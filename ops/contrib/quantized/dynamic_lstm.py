@@ -24,7 +24,7 @@ from ...recurrent.recurrent import (
 from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.shape_rules import refuse
-from .dynamic_matmul import dynamic_product
+from .dynamic_matmul import dynamic_quantize_matmul
 from .rational_activation import rational_sigmoid, rational_tanh
 
 
@@ -123,6 +123,8 @@ def dynamic_quantize_lstm(
     biases = np.add(*halves(b, transposed_w.astype(np.float32)))
     h, c = run.state(initial_h, hidden).copy(), run.state(initial_c, hidden).copy()
     y = np.zeros(allowed((*x.shape[:1], count, x.shape[1], hidden), 4, "DynamicQuantizeLSTM"), np.float32)
+    product = dynamic_quantize_matmul.compute
+    assert product is not None
     for at in range(count):
         cell = _cell(
             applied[3 * at : 3 * at + 3],
@@ -131,10 +133,10 @@ def dynamic_quantize_lstm(
             clip,
             bool(input_forget),
         )
-        added = dynamic_product(run.x, w[at], w_scale[at], w_zero_point[at])
+        added = product(run.x, w[at], w_scale[at], w_zero_point[at])
         seen = h[at]
         for rows, times in _turns(run, at):
-            gates = added[times, np.arange(len(times))] + dynamic_product(seen, r[at], r_scale[at], r_zero_point[at])
+            gates = added[times, np.arange(len(times))] + product(seen, r[at], r_scale[at], r_zero_point[at])
             then_h, then_c = cell(gates, c[at])
             h[at, rows], c[at, rows] = then_h[rows], then_c[rows]
             y[times[rows], at, rows] = then_h[rows]

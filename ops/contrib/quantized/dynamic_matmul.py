@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32
 from ...linalg.matmul import product_shape
-from ...quantized.dynamic_quantize_linear import dynamic_quantize_linear
-from ...quantized.exact_integer_matmul import centred, exact_matmul
-from ...quantized.matmul_integer import requantized
 from ...rules.contrib_domain import DOMAIN
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 
 CLOSE = Tolerance(1e-4, 1e-4)
 
 
-def product(
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero: np.ndarray | None,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero: np.ndarray | None,
-) -> np.ndarray:
-    """The real product; scales and zero points broadcast to it."""
-    sums = exact_matmul(centred(a, a_zero), centred(b, b_zero))
-    made: np.ndarray = sums.astype(np.float32) * (a_scale.astype(np.float32) * b_scale.astype(np.float32))
-    return made
-
-
-def dynamic_product(a: np.ndarray, b: np.ndarray, scale: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
-    """The product of real values, quantized to bytes as one, and integers."""
-    assert dynamic_quantize_linear.compute is not None
-    codes, a_scale, a_zero = dynamic_quantize_linear.compute(a)
-    return product(codes, a_scale, a_zero, b, scale, zero)
+def product(a: Term, a_scale: Term, a_zero: Term | None, b: Term, b_scale: Term, b_zero: Term | None) -> Term:
+    """The real product; scales broadcast to it."""
+    sums = a.call("MatMulInteger", b, a_zero, b_zero)
+    return sums.cast(F32) * (a_scale.cast(F32) * b_scale.cast(F32))
 
 
 def _product(node: Inference) -> None:
@@ -42,7 +26,7 @@ def _product(node: Inference) -> None:
     node.set(0, dtype, product_shape(node, node.shape(0), node.shape(1)))
 
 
-@op(
+@composed(
     "DynamicQuantizeMatMul",
     DOMAIN,
     infer=_product,
@@ -59,18 +43,15 @@ def _product(node: Inference) -> None:
     ],
 )
 def dynamic_quantize_matmul(
-    a: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero_point: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-) -> np.ndarray:
+    a: Term, b: Term, b_scale: Term, b_zero_point: Term | None = None, bias: Term | None = None
+) -> Term:
     """``a @ b + bias``; `a` is quantized to bytes as one."""
-    y = dynamic_product(a, b, b_scale, b_zero_point)
+    codes, a_scale, a_zero = a.calls("DynamicQuantizeLinear", outputs=3)
+    y = product(codes, a_scale, a_zero, b, b_scale, b_zero_point)
     return y if bias is None else y + bias
 
 
-@op(
+@composed(
     "MatMulIntegerToFloat",
     DOMAIN,
     infer=_product,
@@ -89,17 +70,17 @@ def dynamic_quantize_matmul(
     ],
 )
 def matmul_integer_to_float(
-    a: np.ndarray,
-    b: np.ndarray,
-    a_scale: np.ndarray,
-    b_scale: np.ndarray,
-    a_zero_point: np.ndarray | None = None,
-    b_zero_point: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-) -> np.ndarray:
+    a: Term,
+    b: Term,
+    a_scale: Term,
+    b_scale: Term,
+    a_zero_point: Term | None = None,
+    b_zero_point: Term | None = None,
+    bias: Term | None = None,
+) -> Term:
     """``a_scale * (a - a_zero_point) @ b_scale * (b - b_zero_point) + bias``."""
     y = product(a, a_scale, a_zero_point, b, b_scale, b_zero_point)
-    return (y if bias is None else y + bias.astype(np.float32)).astype(a_scale.dtype, copy=False)
+    return (y if bias is None else y + bias.cast(F32)).cast(a_scale.dtype)
 
 
 def _gemm(node: Inference) -> None:
@@ -109,7 +90,7 @@ def _gemm(node: Inference) -> None:
     node.set(0, node.dtype(8) if node.value(8) is not None else F32, product_shape(node, a, b))
 
 
-@op(
+@composed(
     "QGemm",
     DOMAIN,
     infer=_gemm,
@@ -131,27 +112,26 @@ def _gemm(node: Inference) -> None:
     ],
 )
 def qgemm(
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero_point: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero_point: np.ndarray,
-    c: np.ndarray | None = None,
-    y_scale: np.ndarray | None = None,
-    y_zero_point: np.ndarray | None = None,
+    a: Term,
+    a_scale: Term,
+    a_zero_point: Term,
+    b: Term,
+    b_scale: Term,
+    b_zero_point: Term,
+    c: Term | None = None,
+    y_scale: Term | None = None,
+    y_zero_point: Term | None = None,
     *,
     alpha: float = 1.0,
     transA: int = 0,  # noqa: N803
     transB: int = 0,  # noqa: N803
-) -> np.ndarray:
+) -> Term:
     """``alpha * a @ b + c`` of the real values, quantized where there is a scale for it; `c` counts in steps of
     ``alpha * a_scale * b_scale``."""
-    left, right = centred(a, a_zero_point), centred(b.T if transB else b, b_zero_point)
-    sums = exact_matmul(left.T if transA else left, right)
-    if c is not None:
-        sums = sums + c
-    multiplier = np.float32(alpha) * a_scale * b_scale
+    left, right = a.transposed([1, 0] if transA else [0, 1]), b.transposed([1, 0] if transB else [0, 1])
+    sums = left.call("MatMulInteger", right, a_zero_point, b_zero_point)
+    multiplier = a_scale * alpha * b_scale
+    wide = (sums if c is None else sums + c).cast(F32)
     if y_scale is None or y_zero_point is None:
-        return sums.astype(np.float32) * multiplier
-    return requantized(sums, multiplier / y_scale, y_zero_point)
+        return wide * multiplier
+    return (wide * (multiplier / y_scale)).call("QuantizeLinear", y_scale.constant(1, "float32"), y_zero_point)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from ....runtime.ir.op import Example, Op, Tolerance, case, op
+from ....runtime.ir.op import Example, Op, Tolerance, case
 from ....runtime.ir.shape_inference import Inference
-from ....runtime.tensor.dtype import of_numpy
-from ...elementwise.exponential_activation import sigmoid_of
-from ...nn.softmax import softmax
-from ...pool.pool import average_pool
-from ...quantized.quantize_linear import dequantize_linear, quantized
+from ....runtime.tensor.dtype import F32, F64
 from ...rules.contrib_domain import DOMAIN
+from ...rules.decomposition import composed, evaluated
+from ...rules.expression import Term
 from ...rules.shape_rules import broadcast, refuse, same_as_input
 from ...rules.sliding_window import window
 
@@ -24,78 +21,76 @@ ONE_OFF = Tolerance(0, 1)
 F = np.float32
 
 
-def real(x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
+def dequantized(x: Term, scale: Term, zero: Term | None) -> Term:
     """The values that integers stand for."""
-    assert dequantize_linear.compute is not None
-    made: np.ndarray = dequantize_linear.compute(x, scale.reshape(()), None if zero is None else zero.reshape(()))
-    return made
+    return x.call("DequantizeLinear", scale, zero)
 
 
-def stored(y: np.ndarray, scale: np.ndarray, zero: np.ndarray | None, like: np.ndarray) -> np.ndarray:
+def requantized(y: Term, scale: Term, zero: Term | None, like: Term) -> Term:
     """Values as integers of the dtype of `like`."""
-    with np.errstate(all="ignore"):
-        return quantized(
-            np.asarray(y / scale.reshape(()), np.float32),
-            None if zero is None else zero.reshape(()),
-            of_numpy(like.dtype),
-        )
+    return y.call("QuantizeLinear", scale, zero, output_dtype=None if zero is not None else like.dtype.onnx)
+
+
+real, stored = evaluated("DequantizeLinear", dequantized), evaluated("QuantizeLinear", requantized)
+"""Both of arrays."""
 
 
 def _pair(node: Inference) -> None:
     node.set(0, node.dtype(0), broadcast(node.shape(0), node.shape(3)))
 
 
-def fixed_part(
-    a_scale: np.ndarray,
-    b_scale: np.ndarray,
-    c_scale: np.ndarray,
-    a_zero: np.ndarray,
-    b_zero: np.ndarray,
-    c_zero: np.ndarray,
-) -> np.floating[Any]:
-    """What zero points add to a sum, in steps of the result."""
-    one, other = (np.float64(F(scale / c_scale)) for scale in (a_scale, b_scale))
-    both = F(one * np.float64(a_zero) + np.float64(F(other) * F(b_zero)))
-    return F(c_zero) - both
-
-
-def _binary(name: str, function: Callable[..., np.ndarray]) -> Op:
+def _binary(name: str, function: Callable[..., Term]) -> Op:
     examples = [
         case("u8[2,3,4]", F(0.1), np.uint8(20), "u8[3,1]", F(0.2), np.uint8(10), F(0.3), np.uint8(100)),
         case("i8[4]", F(0.1), np.int8(2), "i8[3,4]", F(0.2), np.int8(-10), F(0.3), np.int8(7)),
     ]
 
-    @op(name, DOMAIN, infer=_pair, examples=examples, tolerance=ONE_OFF)
+    @composed(name, DOMAIN, infer=_pair, examples=examples, tolerance=ONE_OFF)
     def made(
-        a: np.ndarray,
-        a_scale: np.ndarray,
-        a_zero: np.ndarray | None,
-        b: np.ndarray,
-        b_scale: np.ndarray,
-        b_zero: np.ndarray | None,
-        c_scale: np.ndarray,
-        c_zero: np.ndarray | None = None,
-    ) -> np.ndarray:
+        a: Term,
+        a_scale: Term,
+        a_zero: Term | None,
+        b: Term,
+        b_scale: Term,
+        b_zero: Term | None,
+        c_scale: Term,
+        c_zero: Term | None = None,
+    ) -> Term:
         steps = (a_scale, b_scale, c_scale, a_zero, b_zero, c_zero)
-        with np.errstate(all="ignore"):
-            return function(a, b, *(np.asarray(0 if item is None else item).reshape(()) for item in steps))
+        y = function(a, b, *(a.constant(0, F) if item is None else _scalar(item).cast(F32) for item in steps))
+        return requantized(y, y.constant(1, F), None, a)
 
     return made
 
 
-def _sum(a: np.ndarray, b: np.ndarray, *steps: np.ndarray) -> np.ndarray:
-    """Codes times ratios of the steps, each product and sum rounded once, as onnxruntime computes it."""
-    one, other = (np.float64(F(step / steps[2])) for step in steps[:2])
-    part = (b.astype(np.float64) * other + np.float64(fixed_part(*steps))).astype(F)
-    return quantized((a.astype(np.float64) * one + part).astype(F), None, of_numpy(a.dtype))
+def _scalar(step: Term) -> Term:
+    return step.call("Squeeze") if step.rank else step
 
 
-def _product(a: np.ndarray, b: np.ndarray, *steps: np.ndarray) -> np.ndarray:
+def _fixed(a_scale: Term, b_scale: Term, c_scale: Term, a_zero: Term, b_zero: Term, c_zero: Term) -> Term:
+    """What zero points add to a sum, in steps of the result."""
+    one, other = a_scale / c_scale, b_scale / c_scale
+    both = one.cast(F64) * a_zero.cast(F64) + (other * b_zero.cast(F32)).cast(F64)
+    return c_zero.cast(F32) - both.cast(F32)
+
+
+fixed_part = evaluated("QLinearAdd", _fixed)
+
+
+def _sum(a: Term, b: Term, a_scale: Term, b_scale: Term, c_scale: Term, *zeros: Term) -> Term:
+    """Codes times ratios of the steps, each product and sum rounded once, as onnxruntime computes it: f64 holds
+    products of two f32 exactly."""
+    one, other = ((scale / c_scale).cast(F64) for scale in (a_scale, b_scale))
+    part = (b.cast(F64) * other + _fixed(a_scale, b_scale, c_scale, *zeros).cast(F64)).cast(F32)
+    return (a.cast(F64) * one + part.cast(F64)).cast(F32)
+
+
+def _product(
+    a: Term, b: Term, a_scale: Term, b_scale: Term, c_scale: Term, a_zero: Term, b_zero: Term, c_zero: Term
+) -> Term:
     """The exact product of the differences from the zero points, scaled and moved before it is rounded, as onnxruntime
     computes it."""
-    a_scale, b_scale, c_scale, a_zero, b_zero, c_zero = steps
-    product = (a.astype(F) - F(a_zero)) * (b.astype(F) - F(b_zero))
-    return quantized(product * F(a_scale * b_scale / c_scale) + F(c_zero), None, of_numpy(a.dtype))
+    return (a.cast(F32) - a_zero) * (b.cast(F32) - b_zero) * (a_scale * b_scale / c_scale) + c_zero
 
 
 qlinear_add = _binary("QLinearAdd", _sum)
@@ -107,15 +102,13 @@ UNARY = [
 ]
 
 
-@op("QLinearSigmoid", DOMAIN, infer=same_as_input, examples=UNARY, tolerance=ONE_OFF)
-def qlinear_sigmoid(
-    x: np.ndarray, x_scale: np.ndarray, x_zero: np.ndarray | None, y_scale: np.ndarray, y_zero: np.ndarray | None = None
-) -> np.ndarray:
+@composed("QLinearSigmoid", DOMAIN, infer=same_as_input, examples=UNARY, tolerance=ONE_OFF)
+def qlinear_sigmoid(x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, y_zero: Term | None = None) -> Term:
     """Sigmoid of the real values."""
-    return stored(sigmoid_of(real(x, x_scale, x_zero)), y_scale, y_zero, x)
+    return requantized(dequantized(x, x_scale, x_zero).call("Sigmoid"), y_scale, y_zero, x)
 
 
-@op(
+@composed(
     "QLinearLeakyRelu",
     DOMAIN,
     infer=same_as_input,
@@ -123,20 +116,13 @@ def qlinear_sigmoid(
     examples=[*UNARY, Example(UNARY[1].inputs, {"alpha": 0.3})],
 )
 def qlinear_leaky_relu(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray | None,
-    y_scale: np.ndarray,
-    y_zero: np.ndarray | None = None,
-    *,
-    alpha: float = 0.01,
-) -> np.ndarray:
+    x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, y_zero: Term | None = None, *, alpha: float = 0.01
+) -> Term:
     """LeakyRelu of the real values."""
-    wide = real(x, x_scale, x_zero)
-    return stored(np.where(wide < 0, F(alpha) * wide, wide), y_scale, y_zero, x)
+    return requantized(dequantized(x, x_scale, x_zero).call("LeakyRelu", alpha=alpha), y_scale, y_zero, x)
 
 
-@op(
+@composed(
     "QLinearSoftmax",
     DOMAIN,
     infer=same_as_input,
@@ -148,29 +134,22 @@ def qlinear_leaky_relu(
     ],
 )
 def qlinear_softmax(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray | None,
-    y_scale: np.ndarray,
-    y_zero: np.ndarray,
-    *,
-    opset: int,
-    axis: int = -1,
-) -> np.ndarray:
+    x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, y_zero: Term, *, opset: int, axis: int = -1
+) -> Term:
     """Softmax of the real values; below opset 13 over all axes from `axis` on."""
-    assert softmax.compute is not None
-    wide = real(x, x_scale, x_zero)
+    wide = dequantized(x, x_scale, x_zero)
     if opset < 13:
-        rows = wide.reshape(int(np.prod(x.shape[: axis % max(1, x.ndim)])), -1)
-        return stored(softmax.compute(rows, axis=-1).reshape(x.shape), y_scale, y_zero, x)
-    return stored(softmax.compute(wide, axis=axis), y_scale, y_zero, x)
+        y = wide.call("Flatten", axis=axis).call("Softmax", axis=-1).like(wide)
+    else:
+        y = wide.call("Softmax", axis=axis)
+    return requantized(y, y_scale, y_zero, x)
 
 
 def _chosen(node: Inference) -> None:
     node.set(0, node.dtype(1), broadcast(broadcast(node.shape(0), node.shape(1)), node.shape(4)))
 
 
-@op(
+@composed(
     "QLinearWhere",
     DOMAIN,
     infer=_chosen,
@@ -180,21 +159,19 @@ def _chosen(node: Inference) -> None:
     ],
 )
 def qlinear_where(
-    condition: np.ndarray,
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray,
-    y: np.ndarray,
-    y_scale: np.ndarray,
-    y_zero: np.ndarray,
-    z_scale: np.ndarray,
-    z_zero: np.ndarray,
-) -> np.ndarray:
+    condition: Term,
+    x: Term,
+    x_scale: Term,
+    x_zero: Term,
+    y: Term,
+    y_scale: Term,
+    y_zero: Term,
+    z_scale: Term,
+    z_zero: Term,
+) -> Term:
     """The real values of `x` where the condition holds, of `y` elsewhere."""
-    return np.where(
-        condition,
-        stored(real(x, x_scale, x_zero), z_scale, z_zero, x),
-        stored(real(y, y_scale, y_zero), z_scale, z_zero, x),
+    return requantized(
+        condition.call("Where", dequantized(x, x_scale, x_zero), dequantized(y, y_scale, y_zero)), z_scale, z_zero, x
     )
 
 
@@ -212,22 +189,22 @@ def _concat(node: Inference) -> None:
     )
 
 
-@op(
+@composed(
     "QLinearConcat",
     DOMAIN,
     infer=_concat,
     tolerance=ONE_OFF,
     examples=[case(F(0.3), np.uint8(40), "u8[2,3]", F(0.1), np.uint8(20), "u8[2,4]", F(0.2), np.uint8(10), axis=1)],
 )
-def qlinear_concat(y_scale: np.ndarray, y_zero: np.ndarray, *inputs: np.ndarray, axis: int) -> np.ndarray:
+def qlinear_concat(y_scale: Term, y_zero: Term, *inputs: Term, axis: int) -> Term:
     """The real values one after another along an axis; inputs are tensor, scale and zero point in turn."""
     if not inputs or len(inputs) % 3:
         raise refuse("QLinearConcat", f"{len(inputs)} inputs are not tensors, scales and zero points")
     parts = [
-        stored(real(x, scale, zero), y_scale, y_zero, y_zero)
+        requantized(dequantized(x, scale, zero), y_scale, y_zero, y_zero)
         for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
     ]
-    return np.concatenate(parts, axis)
+    return parts[0].concatenated(*parts[1:], axis=axis)
 
 
 def _global(node: Inference) -> None:
@@ -240,7 +217,7 @@ def _global(node: Inference) -> None:
     )
 
 
-@op(
+@composed(
     "QLinearGlobalAveragePool",
     DOMAIN,
     infer=_global,
@@ -251,17 +228,12 @@ def _global(node: Inference) -> None:
     ],
 )
 def qlinear_global_average_pool(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray,
-    y_scale: np.ndarray,
-    y_zero: np.ndarray,
-    *,
-    channels_last: int = 0,
-) -> np.ndarray:
+    x: Term, x_scale: Term, x_zero: Term, y_scale: Term, y_zero: Term, *, channels_last: int = 0
+) -> Term:
     """The average of each channel of the real values."""
-    axes = tuple(range(1, x.ndim - 1)) if channels_last else tuple(range(2, x.ndim))
-    return stored(real(x, x_scale, x_zero).mean(axes, keepdims=True), y_scale, y_zero, x)
+    wide = dequantized(x, x_scale, x_zero)
+    y = (wide.channels_first() if channels_last else wide).call("GlobalAveragePool")
+    return requantized(y.channels_last() if channels_last else y, y_scale, y_zero, x)
 
 
 def _average(node: Inference) -> None:
@@ -282,7 +254,7 @@ def _average(node: Inference) -> None:
     node.set(0, node.dtype(0), x)
 
 
-@op(
+@composed(
     "QLinearAveragePool",
     DOMAIN,
     infer=_average,
@@ -312,11 +284,11 @@ def _average(node: Inference) -> None:
     ],
 )
 def qlinear_average_pool(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray | None,
-    y_scale: np.ndarray,
-    y_zero: np.ndarray | None = None,
+    x: Term,
+    x_scale: Term,
+    x_zero: Term | None,
+    y_scale: Term,
+    y_zero: Term | None = None,
     *,
     kernel_shape: list[int],
     auto_pad: str = "NOTSET",
@@ -325,12 +297,11 @@ def qlinear_average_pool(
     count_include_pad: int = 0,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> np.ndarray:
+) -> Term:
     """AveragePool of the real values."""
-    assert average_pool.compute is not None
-    wide = real(x, x_scale, x_zero)
-    y = average_pool.compute(
-        np.moveaxis(wide, -1, 1) if channels_last else wide,
+    wide = dequantized(x, x_scale, x_zero)
+    y = (wide.channels_first() if channels_last else wide).call(
+        "AveragePool",
         kernel_shape=kernel_shape,
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
@@ -338,4 +309,4 @@ def qlinear_average_pool(
         pads=pads,
         strides=strides,
     )
-    return stored(np.moveaxis(y, 1, -1) if channels_last else y, y_scale, y_zero, x)
+    return requantized(y.channels_last() if channels_last else y, y_scale, y_zero, x)

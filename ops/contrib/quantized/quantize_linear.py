@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.ir.op import case, op
+from ....runtime.ir.op import case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import U8
-from ...quantized.quantize_linear import dequantize_linear as standard_dequantize
-from ...quantized.quantize_linear import quantize_linear as standard_quantize
 from ...rules.contrib_domain import DOMAIN
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 
 
 def _quantized(node: Inference) -> None:
@@ -20,37 +20,31 @@ def _real(node: Inference) -> None:
     node.set(0, node.dtype(1), node.shape(0))
 
 
-@op(
+@composed(
     "QuantizeLinear",
     DOMAIN,
     infer=_quantized,
+    in_f32=False,
     examples=[
         case("f32[2,3]", np.float32(0.001), np.uint16(30000)),
         case("f32[2,3]", np.array([0.1, 0.2], np.float32), np.array([1, 2], np.int8), axis=0),
     ],
 )
-def quantize_linear(
-    x: np.ndarray, y_scale: np.ndarray, y_zero_point: np.ndarray | None = None, *, axis: int | None = None
-) -> np.ndarray:
+def quantize_linear(x: Term, y_scale: Term, y_zero_point: Term | None = None, *, axis: int | None = None) -> Term:
     """The standard's; per tensor without an axis."""
-    assert standard_quantize.compute is not None
-    made: np.ndarray = standard_quantize.compute(x, y_scale, y_zero_point, axis=1 if axis is None else axis)
-    return made
+    return x.call("QuantizeLinear", y_scale, y_zero_point, axis=1 if axis is None else axis)
 
 
-@op(
+@composed(
     "DequantizeLinear",
     DOMAIN,
     infer=_real,
+    in_f32=False,
     examples=[
         case("i16[2,3]", np.float32(0.001), np.int16(-300)),
         case("u8[2,3]", np.array([0.1, 0.2], np.float32), np.array([1, 2], np.uint8), axis=0),
     ],
 )
-def dequantize_linear(
-    x: np.ndarray, x_scale: np.ndarray, x_zero_point: np.ndarray | None = None, *, axis: int | None = None
-) -> np.ndarray:
+def dequantize_linear(x: Term, x_scale: Term, x_zero_point: Term | None = None, *, axis: int | None = None) -> Term:
     """The standard's; per tensor without an axis."""
-    assert standard_dequantize.compute is not None
-    made: np.ndarray = standard_dequantize.compute(x, x_scale, x_zero_point, axis=1 if axis is None else axis)
-    return made
+    return x.call("DequantizeLinear", x_scale, x_zero_point, axis=1 if axis is None else axis)
