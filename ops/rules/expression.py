@@ -151,6 +151,9 @@ class Term:
 
     def length(self, axis: int) -> Term:
         """The length of an axis as an i64 tensor of one element."""
+        known = None if self.value.shape is None else self.value.shape[axis]
+        if isinstance(known, int):
+            return self.integers([known])
         return self.shape.call("Gather", self.integers([axis]))
 
     def like(self, other: Term) -> Term:

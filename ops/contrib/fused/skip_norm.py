@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterable
 
 import numpy as np
 
-from ....runtime.base.errors import FormatError
 from ....runtime.ir.op import case, op
-from ....runtime.ir.shape_inference import CHECK, Inference
-from ....runtime.tensor.dtype import BY_ONNX, F32, I32
-from ...elementwise.exponential_activation import sigmoid_of
-from ...norm.layer_norm import first_axis, layer_normalization, rms_normalized
+from ....runtime.ir.shape_inference import Inference
+from ....runtime.tensor.dtype import BY_ONNX, F32, I32, I64
+from ...norm.layer_norm import first_axis, rms_normalized
 from ...rules.contrib_domain import DOMAIN
-from ...rules.precision import widened
-from ...rules.shape_rules import same_as_input
-
-
-def normalized(
-    x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None, epsilon: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """LayerNormalization over the last axis, the mean and the reciprocal deviation."""
-    assert layer_normalization.compute is not None
-    made: tuple[np.ndarray, np.ndarray, np.ndarray] = layer_normalization.compute(
-        x, scale, bias, axis=-1, epsilon=epsilon
-    )
-    return made
+from ...rules.decomposition import composed
+from ...rules.expression import Term
+from ...rules.shape_rules import broadcast, refuse, same_as_input
 
 
 def _infer_simplified(node: Inference) -> None:
@@ -66,19 +55,19 @@ def _infer_skip(node: Inference) -> None:
     node.set(3, node.dtype(0), x)
 
 
-def _summed(x: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
+def _summed(x: Term, *others: Term | None) -> Term:
     total = x
     for other in others:
         if other is not None:
-            if np.broadcast_shapes(x.shape, other.shape) != x.shape:
-                raise FormatError(
-                    "E-OP-SHAPE", None, f"a residual of shape {other.shape} does not fit {x.shape}", hint=CHECK
+            if broadcast(x.value.shape, other.value.shape) != x.value.shape:
+                raise refuse(
+                    "SkipLayerNormalization", f"a residual of {other.value.shape} does not fit {x.value.shape}"
                 )
             total = total + other
     return total
 
 
-@op(
+@composed(
     "SkipSimplifiedLayerNormalization",
     DOMAIN,
     infer=_infer_skip,
@@ -87,17 +76,16 @@ def _summed(x: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
         case("f32[3,4]", "f32[3,4]", "f32[4]", "f32[4]", epsilon=0.1),
     ],
 )
-@widened
 def skip_simplified_layer_normalization(
-    x: np.ndarray, skip: np.ndarray, gamma: np.ndarray, bias: np.ndarray | None = None, *, epsilon: float = 1e-12
-) -> tuple[np.ndarray, ...]:
+    x: Term, skip: Term, gamma: Term, bias: Term | None = None, *, epsilon: float = 1e-12
+) -> tuple[Term, ...]:
     """RMSNormalization of ``x + skip + bias``; mean (of zeros), reciprocal root, and the sum."""
     total = _summed(x, skip, bias)
-    y, inverse = rms_normalized(total, gamma, epsilon)
-    return y, np.zeros_like(inverse), inverse, total
+    y, inverse = total.calls("SimplifiedLayerNormalization", gamma, outputs=2, axis=-1, epsilon=epsilon)
+    return y, inverse.filled(0), inverse, total
 
 
-@op(
+@composed(
     "SkipLayerNormalization",
     DOMAIN,
     infer=_infer_skip,
@@ -107,19 +95,12 @@ def skip_simplified_layer_normalization(
         case("f32[2,3,4]", "f32[1,3,4]", "f32[4]"),
     ],
 )
-@widened
 def skip_layer_normalization(
-    x: np.ndarray,
-    skip: np.ndarray,
-    gamma: np.ndarray,
-    beta: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-    *,
-    epsilon: float = 1e-12,
-) -> tuple[np.ndarray, ...]:
+    x: Term, skip: Term, gamma: Term, beta: Term | None = None, bias: Term | None = None, *, epsilon: float = 1e-12
+) -> tuple[Term, ...]:
     """LayerNormalization of ``x + skip + bias``; mean, reciprocal deviation, and the sum."""
     total = _summed(x, skip, bias)
-    return (*normalized(total, gamma, beta, epsilon), total)
+    return (*total.calls("LayerNormalization", gamma, beta, outputs=3, axis=-1, epsilon=epsilon), total)
 
 
 IDS, SEGMENTS = np.array([[3, 0, 9], [1, 1, 2]], np.int32), np.array([[0, 1, 1], [0, 0, 1]], np.int32)
@@ -134,7 +115,7 @@ def _infer_embedding(node: Inference) -> None:
     node.set(2, node.dtype(2), shape)
 
 
-@op(
+@composed(
     "EmbedLayerNormalization",
     DOMAIN,
     infer=_infer_embedding,
@@ -155,44 +136,75 @@ def _infer_embedding(node: Inference) -> None:
         ),
     ],
 )
-@widened
 def embed_layer_normalization(
-    input_ids: np.ndarray,
-    segment_ids: np.ndarray | None,
-    words: np.ndarray,
-    positions: np.ndarray,
-    segments: np.ndarray | None,
-    gamma: np.ndarray,
-    beta: np.ndarray,
-    mask: np.ndarray | None = None,
-    position_ids: np.ndarray | None = None,
+    input_ids: Term,
+    segment_ids: Term | None,
+    words: Term,
+    positions: Term,
+    segments: Term | None,
+    gamma: Term,
+    beta: Term,
+    mask: Term | None = None,
+    position_ids: Term | None = None,
     *,
     epsilon: float = 1e-12,
     mask_index_type: int | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Term, Term, Term]:
     """LayerNormalization of word, position and segment embeddings added up [batch, length, size]; words counted by
     `mask`; the sum."""
-    places = np.arange(input_ids.shape[1]) if position_ids is None else position_ids
-    total = looked_up(words, input_ids) + looked_up(positions, np.broadcast_to(places, input_ids.shape))
+    tables: list[Table | None] = [
+        None if item is None else (item, None, None) for item in (words, positions, segments, gamma, beta)
+    ]
+    return _embedded(input_ids, segment_ids, tables, mask, position_ids, epsilon)
+
+
+Table = tuple[Term, Term | None, Term | None]
+"""Rows, and for bytes their scale and zero point."""
+
+
+def _embedded(
+    ids: Term,
+    segment_ids: Term | None,
+    tables: Iterable[Table | None],
+    mask: Term | None,
+    places: Term | None,
+    epsilon: float,
+) -> tuple[Term, Term, Term]:
+    words, positions, segments, gamma, beta = tables
+    assert words is not None
+    assert positions is not None
+    assert gamma is not None
+    total = _rows(words, ids) + _rows(positions, _counted(ids) if places is None else places)
     if segments is not None and segment_ids is not None:
-        total = total + looked_up(segments, segment_ids)
-    counted = np.zeros(len(input_ids), np.int32) if mask is None else (mask == 1).sum(1).astype(np.int32)
-    return normalized(total, gamma, beta, epsilon)[0], counted, total
+        total = total + _rows(segments, segment_ids)
+    y = total.call("LayerNormalization", _rows(gamma), None if beta is None else _rows(beta), axis=-1, epsilon=epsilon)
+    if mask is None:
+        return y, ids.length(0).call("ConstantOfShape", value=np.zeros(1, np.int32)), total
+    return y, mask.call("Equal", mask.number(1)).cast(I32).call("ReduceSum", ids.integers([1]), keepdims=0), total
 
 
-def looked_up(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of a table; FormatError if absent."""
-    if rows.size and not (rows.min() >= 0 and rows.max() < len(table)):
-        raise FormatError(
-            "E-OP-VALUE", None, f"rows {rows.min()} to {rows.max()} of an embedding that has {len(table)}", hint=CHECK
-        )
-    return table[rows]
+def _counted(ids: Term) -> Term:
+    """Positions [1, length] from 0 on."""
+    last = ids.length(1).call("Squeeze")
+    return ids.integers(0).call("Range", last, ids.integers(1)).unsqueezed(0)
+
+
+def _rows(table: Table, ids: Term | None = None) -> Term:
+    """Rows of a table by index, or a whole one, as floats; an index below 0 is as one behind the end."""
+    found, scale, zero = table
+    if ids is not None:
+        places = ids.cast(I64)
+        found = found.call("Gather", places.call("Less", ids.integers(0)).where(found.length(0), places))
+    if scale is None:
+        return found
+    wide = found.cast(F32)
+    return (wide if zero is None else wide - zero.cast(F32)) * scale
 
 
 TABLE_ZEROS = (np.uint8(100), np.uint8(90), np.uint8(80), np.uint8(70), np.uint8(120))
 
 
-@op(
+@composed(
     "QEmbedLayerNormalization",
     DOMAIN,
     infer=_infer_embedding,
@@ -234,29 +246,20 @@ TABLE_ZEROS = (np.uint8(100), np.uint8(90), np.uint8(80), np.uint8(70), np.uint8
         ),
     ],
 )
-def quantized_embed_layer_normalization(*inputs: np.ndarray | None, epsilon: float = 1e-12) -> tuple[np.ndarray, ...]:
+def quantized_embed_layer_normalization(*inputs: Term | None, epsilon: float = 1e-12) -> tuple[Term, Term]:
     """EmbedLayerNormalization whose tables are bytes: tables at inputs 2 to 6, their scales at 8 to 12, zero points at
     13 to 17."""
-    given: list[np.ndarray | None] = [*inputs, *[None] * (18 - len(inputs))]
-    ids, segment_ids, rest = given[0], given[1], given[2:]
-    tables: list[Any] = [
-        _real(table, scale, zero) for table, scale, zero in zip(rest[:5], rest[6:11], rest[11:16], strict=True)
+    given: list[Term | None] = [*inputs, *[None] * (18 - len(inputs))]
+    ids = given[0]
+    assert ids is not None
+    tables: list[Table | None] = [
+        None if table is None or scale is None else (table, scale, zero)
+        for table, scale, zero in zip(given[2:7], given[8:13], given[13:18], strict=True)
     ]
-    assert embed_layer_normalization.compute is not None
-    made: tuple[np.ndarray, ...] = embed_layer_normalization.compute(
-        ids, segment_ids, *tables, rest[5], epsilon=epsilon
-    )
-    return made[:2]
+    return _embedded(ids, given[1], tables, given[7], None, epsilon)[:2]
 
 
-def _real(table: np.ndarray | None, scale: np.ndarray | None, zero: np.ndarray | None) -> np.ndarray | None:
-    if table is None or scale is None:
-        return None
-    wide: np.ndarray = table.astype(np.float32)
-    return (wide if zero is None else wide - zero.astype(np.float32)) * scale
-
-
-@op(
+@composed(
     "GatedRMSNorm",
     DOMAIN,
     infer=same_as_input,
@@ -265,22 +268,20 @@ def _real(table: np.ndarray | None, scale: np.ndarray | None, zero: np.ndarray |
         case("f32[2,8]", "f32[8]", "f32[2,8]", activation="sigmoid", epsilon=0.1),
     ],
 )
-@widened
-def gated_rms_norm(
-    x: np.ndarray, scale: np.ndarray, gate: np.ndarray, *, activation: str = "silu", epsilon: float = 1e-5
-) -> np.ndarray:
+def gated_rms_norm(x: Term, scale: Term, gate: Term, *, activation: str = "silu", epsilon: float = 1e-5) -> Term:
     """RMSNormalization of each run of ``len(scale)`` elements, times the activated gate."""
+    size, shape = math.prod(scale.lengths), x.value.shape
     if (
         activation not in ("silu", "swish", "sigmoid")
-        or gate.shape != x.shape
-        or not scale.size
-        or x.shape[-1] % scale.size
+        or gate.value.shape != shape
+        or not size
+        or not shape
+        or not isinstance(shape[-1], int)
+        or shape[-1] % size
     ):
-        why = (
-            f"GatedRMSNorm: {activation!r} of a gate of shape {gate.shape}, an input of shape {x.shape}, "
-            f"a scale of {scale.size}"
-        )
-        raise FormatError("E-OP-SHAPE", None, why, hint=CHECK)
-    y, _ = rms_normalized(x.reshape(*x.shape[:-1], -1, scale.size), scale.reshape(-1), epsilon)
-    opened = sigmoid_of(gate) if activation == "sigmoid" else gate * sigmoid_of(gate)
-    return y.reshape(x.shape) * opened
+        why = f"{activation!r} of a gate {gate.value.shape}, an input {shape}, a scale of {size}"
+        raise refuse("GatedRMSNorm", why)
+    runs = x.reshaped(*[0] * (x.axes - 1), -1, size)
+    y = runs.call("RMSNormalization", scale.reshaped(-1), axis=-1, epsilon=epsilon).like(x)
+    opened = gate.call("Sigmoid")
+    return y * (opened if activation == "sigmoid" else gate * opened)

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ....runtime.cuda.kernel.elementwise import Apply, Chain, chain_step, copy_launch, elementwise_chain
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import over
-from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda, decomposed
-from ....runtime.tensor.dtype import F32, I32, I64
+from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...norm.norm_cuda import MOMENTS, ROOT, _scaled, _shifted, _the_inverse, _the_mean, normalized, rooted, wide
-from ...rules.decompose_cuda import Form, forms, lengths
-from ...rules.expression import Term
-from .skip_norm import (
-    embed_layer_normalization,
-    gated_rms_norm,
-    quantized_embed_layer_normalization,
-    simplified_layer_normalization,
-    skip_layer_normalization,
-    skip_simplified_layer_normalization,
-)
-
-Table = tuple[Term, Term | None, Term | None]
-"""Rows, and for bytes their scale and zero point."""
+from .skip_norm import simplified_layer_normalization, skip_layer_normalization, skip_simplified_layer_normalization
 
 
 @cuda(simplified_layer_normalization)
@@ -84,72 +69,3 @@ def skip_norm_on_device(step: Step) -> Planned:
     if step.wanted(3):
         launches.append(copy_launch(x.shape, over(total, x.shape), over(step.output(3), x.shape)))
     return launches
-
-
-def _row(form: Form, table: Table, ids: Term | None) -> Term:
-    """Rows of a table by index, or a whole one, as numbers."""
-    codes, scale, zero = table
-    found = codes if ids is None else codes.call("Gather", form.cast(ids, I64))
-    if scale is None:
-        return found
-    wide = form.cast(found, F32)
-    return (wide if zero is None else wide - form.cast(zero, F32)) * scale
-
-
-def _embedded(form: Form, tables: list[Table | None], mask: Term | None, places: Term | None) -> None:
-    words, positions, segments, gamma, beta = tables
-    assert words is not None
-    assert positions is not None
-    assert gamma is not None
-    ids = form.input(0)
-    length = lengths(ids)[1]
-    total = _row(form, words, ids) + _row(form, positions, form.constant([range(length)]) if places is None else places)
-    segment_ids = form.given(1)
-    if segments is not None and segment_ids is not None:
-        total = total + _row(form, segments, segment_ids)
-    shift = None if beta is None else _row(form, beta, None)
-    form.give(
-        0, total.call("LayerNormalization", _row(form, gamma, None), shift, axis=-1, epsilon=form.attributes["epsilon"])
-    )
-    if form.wanted(1):
-        counted = (
-            form.constant([0] * lengths(ids)[0], "int32")
-            if mask is None
-            else form.cast(
-                form.cast(mask.call("Equal", mask.number(1)), I32).call("ReduceSum", form.constant([1]), keepdims=0),
-                I32,
-            )
-        )
-        form.give(1, counted)
-    form.give(2, total)
-
-
-@decomposed(embed_layer_normalization)
-@forms
-def _embedding(form: Form) -> None:
-    tables: list[Table | None] = [None if item is None else (item, None, None) for item in map(form.given, range(2, 7))]
-    _embedded(form, tables, form.given(7), form.given(8))
-
-
-@decomposed(quantized_embed_layer_normalization)
-@forms
-def _embedding_of_bytes(form: Form) -> None:
-    tables: list[Table | None] = []
-    for index in range(5):
-        codes, scale = form.given(2 + index), form.given(8 + index)
-        tables.append(None if codes is None or scale is None else (codes, scale, form.given(13 + index)))
-    _embedded(form, tables, form.given(7), None)
-
-
-@decomposed(gated_rms_norm)
-@forms
-def _opened(form: Form) -> None:
-    x, scale, gate = form.input(0), form.input(1), form.input(2)
-    size = int(np.prod(lengths(scale)))
-    y = form.reshaped(x, *lengths(x)[:-1], -1, size).call(
-        "RMSNormalization", form.reshaped(scale, -1), axis=-1, epsilon=form.attributes["epsilon"]
-    )
-    opened = gate.call("Sigmoid")
-    form.give(
-        0, form.reshaped(y, *lengths(x)) * (opened if form.attributes["activation"] == "sigmoid" else gate * opened)
-    )

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from candle_convert.ops.rules.bit_packing import unpacked
-from candle_convert.runtime.base.errors import FormatError
+from candle_convert.runtime.base.errors import FormatError, UsageError
 from candle_convert.runtime.ir.op import Example
 from candle_convert.tests.oracles.onnxruntime import compared, ours, single
 
@@ -135,10 +135,10 @@ def test_embeddings():
         domain=MS,
         epsilon=0.1,
     )
-    with pytest.raises(FormatError):
-        ours(
-            *single("EmbedLayerNormalization", Example((ids + 9, None, *tables[:2], None, *tables[3:]), {}), domain=MS)
-        )
+    for wrong in (ids + 9, ids - 9):
+        example = Example((wrong, None, *tables[:2], None, *tables[3:]), {})
+        with pytest.raises(UsageError, match="an index is outside of the axis"):
+            ours(*single("EmbedLayerNormalization", example, domain=MS))
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
