@@ -125,6 +125,11 @@ class Term:
         """One index of an axis, which is dropped."""
         return self.part(axis, index, index + 1).call("Squeeze", self.integers([axis]))
 
+    def rows(self, places: Term) -> Term:
+        """Entries of the first axis; an index below 0 is as one behind the end."""
+        below = places.call("Less", places.number(0))
+        return self.call("Gather", below.where(self.length(0).call("CastLike", places), places))
+
     def reshaped(self, *lengths: int) -> Term:
         """The same elements in another shape."""
         return self.call("Reshape", self.integers(list(lengths)))

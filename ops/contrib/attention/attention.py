@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
-from ...attention.rotary_embedding import rotary_embedding
-from ...quantized.exact_integer_matmul import centred, exact_matmul
+from ....runtime.tensor.dtype import F32, F64
 from ...rules.contrib_domain import DOMAIN
-from ...rules.precision import widened
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 from ...rules.shape_rules import refuse
-from .heads import added, attended, combined, hidden_by, with_past
-from .rotary_embedding import split
+from .heads import added
 
 ROTARY_BASE = 10000.0
 
@@ -55,52 +54,61 @@ class AttentionOptions:
 
 
 def self_attention(
-    projected: np.ndarray,
+    projected: Term,
     sizes: list[int],
-    mask: np.ndarray | None,
-    past: np.ndarray | None,
-    bias: np.ndarray | None,
-    filled: int | None,
+    mask: Term | None,
+    past: Term | None,
+    bias: Term | None,
+    filled: Term | None,
     options: AttentionOptions,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Term, Term]:
     """From queries, keys and values side by side [batch, length, sum of sizes] to [batch, length, value size] and the
     present."""
-    what = options.what
-    if sum(sizes) != projected.shape[2] or sizes[0] != sizes[1]:
-        raise refuse(what, f"sizes {sizes} do not fit a projection to {projected.shape[2]}")
-    q, k, v = (split(part, options.num_heads, 0, what) for part in np.split(projected, np.cumsum(sizes)[:-1], axis=2))
-    count = 0 if past is None else past.shape[3] if filled is None else filled
+    ends = [sum(sizes[: count + 1]) for count in range(3)]
+    if ends[2] != projected.lengths[2] or sizes[0] != sizes[1]:
+        raise refuse(options.what, f"sizes {sizes} do not fit a projection to {projected.lengths[2]}")
+    q, k, v = (projected.part(2, end - size, end) for end, size in zip(ends, sizes, strict=True))
     if options.rotary_dim:
-        q, k = (_rotated(part, count, options.rotary_dim) for part in (q, k))
-    olds = (None, None) if past is None else (past[0], past[1])
-    (keys, kept), (values, held) = (with_past(new, old, filled, what) for new, old in zip((k, v), olds, strict=True))
-    hidden = (
-        None if mask is None else hidden_by(mask, len(q), q.shape[2], keys.shape[2], options.mask_filter_value, what)
-    )
-    y, _ = attended(
-        q,
-        keys,
-        values,
+        q, k = _rotated(q, k, past, filled, options)
+    y, key, value, _ = q.calls(
+        "MultiHeadAttention",
+        k,
+        v,
+        None,
+        mask,
+        bias,
+        *((None, None) if past is None else (past.entry(0, 0), past.entry(0, 1))),
+        filled,
+        domain=DOMAIN,
+        outputs=4,
+        num_heads=options.num_heads,
         scale=options.scale,
-        bias=combined(hidden, bias),
-        causal=bool(options.unidirectional),
-        what=what,
+        mask_filter_value=options.mask_filter_value,
+        unidirectional=options.unidirectional,
     )
-    return y, np.stack([kept, held]) if kept.shape == held.shape else kept
+    return y, key.unsqueezed(0).concatenated(value.unsqueezed(0), axis=0) if sizes[0] == sizes[2] else key
 
 
-def _rotated(x: np.ndarray, start: int, size: int) -> np.ndarray:
-    """Heads rotated by their positions from `start`, with the angles of the paper."""
-    angles = np.arange(start, start + x.shape[2])[:, None] * ROTARY_BASE ** (-np.arange(0, size, 2) / size)
-    cos, sin = (
-        np.broadcast_to(part.astype(x.dtype), (len(x), *angles.shape)) for part in (np.cos(angles), np.sin(angles))
+def _rotated(q: Term, k: Term, past: Term | None, filled: Term | None, options: AttentionOptions) -> list[Term]:
+    """Queries and keys rotated by their positions after the past, with the angles of the paper."""
+    batch, length, _ = q.lengths
+    size = options.rotary_dim
+    places = q.constant(
+        np.arange(length)[:, None] + (0 if past is None or filled is not None else past.lengths[3]), "f8"
     )
-    assert rotary_embedding.compute is not None
-    made: np.ndarray = rotary_embedding.compute(x, cos, sin, rotary_embedding_dim=size)
-    return made
+    if filled is not None:
+        places = places + filled.cast(F64)
+    angles = places * q.constant(ROTARY_BASE ** (-np.arange(0, size, 2) / size), "f8")
+    caches = [
+        angles.call(function).cast(q.dtype).call("Expand", q.integers([batch, length, size // 2]))
+        for function in ("Cos", "Sin")
+    ]
+    return [
+        part.call("RotaryEmbedding", *caches, num_heads=options.num_heads, rotary_embedding_dim=size) for part in (q, k)
+    ]
 
 
-@op(
+@composed(
     "Attention",
     DOMAIN,
     infer=_infer,
@@ -120,15 +128,14 @@ def _rotated(x: np.ndarray, start: int, size: int) -> np.ndarray:
         case("f32[1,2,8]", "f32[8,24]", "f32[24]", None, None, "f32[1,2,2,2]", num_heads=2),
     ],
 )
-@widened
 def attention(
-    x: np.ndarray,
-    weights: np.ndarray,
-    bias: np.ndarray | None = None,
-    mask_index: np.ndarray | None = None,
-    past: np.ndarray | None = None,
-    attention_bias: np.ndarray | None = None,
-    past_sequence_length: np.ndarray | None = None,
+    x: Term,
+    weights: Term,
+    bias: Term | None = None,
+    mask_index: Term | None = None,
+    past: Term | None = None,
+    attention_bias: Term | None = None,
+    past_sequence_length: Term | None = None,
     *,
     num_heads: int,
     do_rotary: int = 0,
@@ -138,24 +145,22 @@ def attention(
     rotary_embedding_dim: int = 0,
     scale: float = 0.0,
     unidirectional: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Term, Term]:
     """[batch, length, value size] from [batch, length, size], and keys and values [2, batch, heads, past + length, head
     size]."""
-    if x.ndim != 3 or weights.ndim != 2 or x.shape[2] != weights.shape[0]:
-        raise refuse("Attention", f"an input of shape {x.shape} and weights of shape {weights.shape} do not fit")
-    projected = x @ weights if bias is None else x @ weights + bias
-    sizes = list(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)
-    filled = (
-        int(past_sequence_length.reshape(-1)[0])
-        if past_present_share_buffer and past_sequence_length is not None
-        else None
-    )
+    if x.axes != 3 or weights.axes != 2:
+        raise refuse("Attention", f"an input of shape {x.value.shape} and weights {weights.value.shape} do not fit")
+    projected = x.call("MatMul", weights)
+    sizes = list(qkv_hidden_sizes or [weights.lengths[1] // 3] * 3)
+    filled = past_sequence_length if past_present_share_buffer and past is not None else None
     rotary_dim = (rotary_embedding_dim or sizes[0] // num_heads) if do_rotary else 0
     options = AttentionOptions("Attention", num_heads, unidirectional, scale, mask_filter_value, rotary_dim)
-    return self_attention(projected, sizes, mask_index, past, attention_bias, filled, options)
+    return self_attention(
+        projected if bias is None else projected + bias, sizes, mask_index, past, attention_bias, filled, options
+    )
 
 
-@op(
+@composed(
     "QAttention",
     DOMAIN,
     infer=_infer,
@@ -189,15 +194,15 @@ def attention(
     ],
 )
 def quantized_attention(
-    x: np.ndarray,
-    weight: np.ndarray,
-    bias: np.ndarray,
-    input_scale: np.ndarray,
-    weight_scale: np.ndarray,
-    mask_index: np.ndarray | None = None,
-    input_zero_point: np.ndarray | None = None,
-    weight_zero_point: np.ndarray | None = None,
-    past: np.ndarray | None = None,
+    x: Term,
+    weight: Term,
+    bias: Term,
+    input_scale: Term,
+    weight_scale: Term,
+    mask_index: Term | None = None,
+    input_zero_point: Term | None = None,
+    weight_zero_point: Term | None = None,
+    past: Term | None = None,
     *,
     num_heads: int,
     do_rotary: int = 0,
@@ -205,15 +210,15 @@ def quantized_attention(
     past_present_share_buffer: int = 0,
     scale: float = 0.0,
     unidirectional: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Term, Term]:
     """Attention whose projection is a product of integers."""
-    sums = exact_matmul(centred(x, input_zero_point), centred(weight, weight_zero_point))
-    projected = sums.astype(np.float32) * (input_scale * weight_scale).astype(np.float32) + bias.astype(np.float32)
-    size = weight.shape[1] // 3
+    sums = x.call("MatMulInteger", weight, input_zero_point, weight_zero_point)
+    projected = sums.cast(F32) * (input_scale * weight_scale).cast(F32) + bias.cast(F32)
+    size = weight.lengths[1] // 3
     options = AttentionOptions(
         "QAttention", num_heads, unidirectional, scale, mask_filter_value, size // num_heads if do_rotary else 0
     )
     y, present = self_attention(
-        projected, [size] * 3, mask_index, None if past is None else past.astype(np.float32), None, None, options
+        projected, [size] * 3, mask_index, None if past is None else past.cast(F32), None, None, options
     )
-    return y.astype(bias.dtype), present.astype(bias.dtype)
+    return y.cast(bias.dtype), present.cast(bias.dtype)

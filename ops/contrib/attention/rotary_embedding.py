@@ -9,8 +9,10 @@ from ....runtime.ir.op import case, op
 from ....runtime.ir.shape_inference import CHECK
 from ...attention.rotary_embedding import rotary_embedding as standard
 from ...rules.contrib_domain import DOMAIN
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 from ...rules.precision import widened
-from ...rules.shape_rules import same_as_input
+from ...rules.shape_rules import refuse, same_as_input
 
 
 def rotate(
@@ -87,7 +89,7 @@ def places(position_ids: np.ndarray, batch: int, length: int, what: str) -> np.n
     return position_ids.reshape(batch, length)
 
 
-@op(
+@composed(
     "MRotaryEmbedding",
     DOMAIN,
     infer=same_as_input,
@@ -109,12 +111,11 @@ def places(position_ids: np.ndarray, batch: int, length: int, what: str) -> np.n
         ),
     ],
 )
-@widened
 def multimodal_rotary_embedding(
-    x: np.ndarray,
-    position_ids: np.ndarray,
-    cos_cache: np.ndarray,
-    sin_cache: np.ndarray,
+    x: Term,
+    position_ids: Term,
+    cos_cache: Term,
+    sin_cache: Term,
     *,
     mrope_section: list[int],
     interleaved: int = 0,
@@ -123,35 +124,26 @@ def multimodal_rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
-) -> np.ndarray:
+) -> Term:
     """As RotaryEmbedding, with positions [3, batch, length] in time, height and width.
 
     Sections of the angles follow one position each: one after another (layout 0), or in turn, time where the others end
     (layout 1).
     """
-    half = cos_cache.shape[1]
-    heads = x if x.ndim == 4 else split(x, num_heads, 2 * half, "MRotaryEmbedding")
-    fits = (
-        position_ids.shape == (3, heads.shape[0], heads.shape[2])
-        and len(mrope_section) == 3
-        and sum(mrope_section) == half
-    )
-    if (
-        not fits
-        or cos_cache.shape != sin_cache.shape
-        or min(mrope_section) < 0
-        or not 0 <= position_ids.min(initial=0) <= position_ids.max(initial=0) < len(cos_cache)
-    ):
-        why = (
-            f"MRotaryEmbedding: positions {position_ids.shape}, "
-            f"sections {mrope_section} and caches {cos_cache.shape} do not fit {x.shape}"
-        )
-        raise FormatError("E-OP-SHAPE", None, why, hint=CHECK)
+    half = cos_cache.lengths[1]
+    if position_ids.axes != 3 or len(mrope_section) != 3 or sum(mrope_section) != half or min(mrope_section) < 0:
+        what = f"positions {position_ids.value.shape}, sections {mrope_section} and caches {cos_cache.value.shape}"
+        raise refuse("MRotaryEmbedding", f"{what} do not fit {x.value.shape}")
     stream = np.repeat(np.arange(3), mrope_section)
     if mrope_layout:
         stream = np.zeros(half, np.int64)
         for axis in (1, 2):
             stream[axis : 3 * mrope_section[axis] : 3] = axis
-    rows = position_ids[stream].transpose(1, 2, 0)
-    y = rotate(heads, cos_cache[rows, np.arange(half)], sin_cache[rows, np.arange(half)], None, interleaved)
-    return y if x.ndim == 4 else joined(y)
+    one, two = (x.constant(stream == axis, "bool") for axis in (0, 1))
+    angles = []
+    for cache in (cos_cache, sin_cache):
+        rows = cache.rows(position_ids)
+        time, height, width = (rows.entry(0, axis) for axis in range(3))
+        angles.append(one.where(time, two.where(height, width)))
+    heads = 0 if x.axes == 4 else num_heads or x.lengths[2] // (2 * half)
+    return x.call("RotaryEmbedding", *angles, interleaved=interleaved, num_heads=heads, rotary_embedding_dim=2 * half)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....runtime.ir.op import case, op
 from ....runtime.ir.shape_inference import Inference
-from ....runtime.tensor.dtype import BY_ONNX, F32, I32, I64
+from ....runtime.tensor.dtype import BY_ONNX, F32, I32
 from ...norm.layer_norm import first_axis, rms_normalized
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
@@ -190,11 +190,10 @@ def _counted(ids: Term) -> Term:
 
 
 def _rows(table: Table, ids: Term | None = None) -> Term:
-    """Rows of a table by index, or a whole one, as floats; an index below 0 is as one behind the end."""
+    """Rows of a table by index, or a whole one, as floats."""
     found, scale, zero = table
     if ids is not None:
-        places = ids.cast(I64)
-        found = found.call("Gather", places.call("Less", ids.integers(0)).where(found.length(0), places))
+        found = found.rows(ids)
     if scale is None:
         return found
     wide = found.cast(F32)
