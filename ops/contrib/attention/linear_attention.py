@@ -8,12 +8,11 @@ import math
 
 import numpy as np
 
-from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
-from ...attention.linear_attention import linear_attention as standard_attention
-from ...elementwise.exponential_activation import sigmoid_of
 from ...rules.contrib_domain import DOMAIN
-from ...rules.precision import widened
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 from ...rules.shape_rules import refuse
 
 
@@ -27,10 +26,11 @@ def _infer_attention(node: Inference) -> None:
     node.set(1, node.dtype(3) if node.value(3) is not None else node.dtype(0), (window, *state) if window else state)
 
 
-@op(
+@composed(
     "LinearAttention",
     DOMAIN,
     infer=_infer_attention,
+    in_f32=False,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[
         case(
@@ -50,12 +50,12 @@ def _infer_attention(node: Inference) -> None:
     ],
 )
 def linear_attention(
-    query: np.ndarray,
-    key: np.ndarray,
-    value: np.ndarray,
-    past_state: np.ndarray | None = None,
-    decay: np.ndarray | None = None,
-    beta: np.ndarray | None = None,
+    query: Term,
+    key: Term,
+    value: Term,
+    past_state: Term | None = None,
+    decay: Term | None = None,
+    beta: Term | None = None,
     *,
     q_num_heads: int,
     kv_num_heads: int,
@@ -63,53 +63,54 @@ def linear_attention(
     scale: float = 0.0,
     state_window: int = 0,
     update_rule: str = "gated_delta",
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Term, Term]:
     """The standard's; with `state_window` states [window, batch, heads, size, value size] after each of the last
     tokens, zero before the first.
 
     Where there are more key heads than query heads, each query serves several of them.
     """
-    heads = q_num_heads
-    if (
-        query.ndim != 3
-        or min(heads, kv_num_heads) < 1
-        or query.shape[2] % heads
-        or (kv_num_heads > heads and kv_num_heads % heads)
-    ):
-        raise refuse(
-            "LinearAttention",
-            f"queries of shape {query.shape}, {heads} query heads and {kv_num_heads} key heads do not fit together",
-        )
-    depth = query.shape[2] // heads
-    if kv_num_heads > heads:
-        query = np.repeat(query.reshape(*query.shape[:2], heads, depth), kv_num_heads // heads, 2).reshape(
-            *query.shape[:2], -1
-        )
-        heads = kv_num_heads
-    past = past_state[-1] if past_state is not None and state_window else past_state
-    length = query.shape[1]
+    heads, groups = q_num_heads, kv_num_heads
+    if query.axes != 3 or min(heads, groups) < 1 or query.lengths[2] % heads or (groups > heads and groups % heads):
+        what = f"queries of shape {query.value.shape}, {heads} query heads and {groups} key heads"
+        raise refuse("LinearAttention", f"{what} do not fit together")
+    batch, length, width = query.lengths
+    depth = width // heads
+    if groups > heads:
+        split = query.reshaped(batch, length, heads, 1, depth)
+        query = split.call("Expand", query.integers([1, 1, 1, groups // heads, 1])).reshaped(batch, length, -1)
+        heads = groups
+    past = past_state
+    if past is not None and state_window:
+        past = past.entry(0, past.lengths[0] - 1)
     cuts = [0, *range(max(1, length - state_window + 1), length + 1)] if state_window and length else [0, length]
     rows, states = [], []
-    assert standard_attention.compute is not None
     for start, stop in itertools.pairwise(cuts):
-        part = [None if item is None else item[:, start:stop] for item in (query, key, value)]
-        gates = [None if item is None else item[:, start:stop] for item in (decay, beta)]
-        y, past = standard_attention.compute(
-            *part,
+        q, k, v, gate, rate = (
+            item if item is None or len(cuts) == 2 else item.part(1, start, stop)
+            for item in (query, key, value, decay, beta)
+        )
+        assert q is not None
+        y, past = q.calls(
+            "LinearAttention",
+            k,
+            v,
             past,
-            *gates,
+            gate,
+            rate,
+            outputs=2,
             q_num_heads=heads,
-            kv_num_heads=kv_num_heads,
+            kv_num_heads=groups,
             scale=scale or 1 / math.sqrt(max(depth, 1)),
             update_rule=update_rule,
         )
         rows.append(y)
         states.append(past)
+    y = rows[0].concatenated(*rows[1:], axis=1)
     if not state_window:
-        return rows[0], states[0]
+        return y, states[0]
     late = states[-state_window:]
-    none = [np.zeros_like(late[0])] * (state_window - len(late))
-    return np.concatenate(rows, 1), np.stack([*none, *late])
+    kept = [*[late[0].filled(0)] * (state_window - len(late)), *late]
+    return y, kept[0].unsqueezed(0).concatenated(*(state.unsqueezed(0) for state in kept[1:]), axis=0)
 
 
 def _infer_gate(node: Inference) -> None:
@@ -117,19 +118,15 @@ def _infer_gate(node: Inference) -> None:
         node.set(index, node.dtype(0), node.shape(0))
 
 
-@op(
+@composed(
     "LinearAttentionGate",
     DOMAIN,
     infer=_infer_gate,
     examples=[case("f32[2,3,4]", "f32[4]", "f32[4]", "f32[2,3,4]", outputs=2), case("f32[1,2,3]", "f32[3]", "f32[3]")],
 )
-@widened
-def linear_attention_gate(
-    a: np.ndarray, dt_bias: np.ndarray, decay_scale: np.ndarray, b: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray | None]:
+def linear_attention_gate(a: Term, dt_bias: Term, decay_scale: Term, b: Term | None = None) -> tuple[Term, Term | None]:
     """``decay_scale * softplus(a + dt_bias)`` and ``sigmoid(b)``."""
-    x = a + dt_bias
-    return decay_scale * (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))), None if b is None else sigmoid_of(b)
+    return decay_scale * (a + dt_bias).call("Softplus"), None if b is None else b.call("Sigmoid")
 
 
 def _infer_conv(node: Inference) -> None:
@@ -145,7 +142,7 @@ def _infer_conv(node: Inference) -> None:
     node.set(1, node.dtype(0), (window, *state) if window else state)
 
 
-@op(
+@composed(
     "CausalConvWithState",
     DOMAIN,
     infer=_infer_conv,
@@ -157,19 +154,18 @@ def _infer_conv(node: Inference) -> None:
         case("f32[1,2,5,6]", "f32[2,1,3,3]", ndim=2, outputs=2),
     ],
 )
-@widened
 def causal_conv_with_state(
-    x: np.ndarray,
-    weight: np.ndarray,
-    bias: np.ndarray | None = None,
-    past_state: np.ndarray | None = None,
+    x: Term,
+    weight: Term,
+    bias: Term | None = None,
+    past_state: Term | None = None,
     *,
     activation: str = "none",
     channels_last: int = 0,
     dilation: int = 1,
     ndim: int = 1,
     state_window: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Term, Term]:
     """Each channel of [batch, channels, spatial...] under its kernel, causal along the last axis, centred along others;
     and the state after it.
 
@@ -186,42 +182,43 @@ def causal_conv_with_state(
         raise refuse(
             what, f"activation {activation!r}, dilation {dilation}, {ndim} axes, channels_last {channels_last}"
         )
-    inner = x.reshape(*x.shape[:2], -1).transpose(0, 2, 1) if channels_last else x
-    taps = weight.shape[2:]
-    if inner.ndim != ndim + 2 or len(taps) != ndim or weight.shape[:2] != (inner.shape[1], 1):
-        raise refuse(what, f"an input of shape {x.shape} and a kernel of shape {weight.shape} do not fit together")
-    carried, length = (taps[-1] - 1) * dilation, inner.shape[-1]
-    past = past_state[-1] if past_state is not None and state_window else past_state
-    if past is not None and channels_last:
-        past = past.reshape(*past.shape[:2], -1).transpose(0, 2, 1)
-    before = np.zeros((*inner.shape[:-1], carried), x.dtype) if past is None else past
-    if before.shape != (*inner.shape[:-1], carried):
-        raise refuse(what, f"a state of shape {before.shape} does not go before an input of shape {x.shape}")
-    line = np.concatenate([before, inner], -1)
-    whole = np.pad(line, [(0, 0), (0, 0), *((tap // 2, tap - 1 - tap // 2) for tap in taps[:-1]), (0, 0)])
-    y = np.zeros(inner.shape, x.dtype)
-    for place in np.ndindex(*taps):
-        seen = [slice(at, at + size) for at, size in zip(place[:-1], inner.shape[2:-1], strict=True)]
-        at = place[-1] * dilation
-        y += whole[(slice(None), slice(None), *seen, slice(at, at + length))] * weight[
-            (slice(None), 0, *place)
-        ].reshape(-1, *(1,) * ndim)
-    if bias is not None:
-        y += bias.reshape(-1, *(1,) * ndim)
-    if activation != "none":
-        y *= sigmoid_of(y)
 
-    def state(stop: int) -> np.ndarray:
-        kept = line[..., stop : stop + carried] if stop >= 0 else np.zeros_like(line[..., :carried])
-        return (
-            kept.transpose(0, 2, 1).reshape(len(x), carried, *x.shape[2:])
-            if channels_last
-            else np.ascontiguousarray(kept)
-        )
+    def channels_first(term: Term) -> Term:
+        flat = term if term.axes == 3 else term.reshaped(*term.lengths[:2], -1)
+        return flat.transposed([0, 2, 1])
 
-    present = (
-        np.stack([state(length - back if length > back else -1) for back in reversed(range(state_window))])
-        if state_window
-        else state(length)
+    def laid_out(term: Term) -> Term:
+        if not channels_last:
+            return term
+        flat = term.transposed([0, 2, 1])
+        return flat if x.axes == 3 else flat.reshaped(*flat.lengths[:2], *x.lengths[2:])
+
+    inner, taps = channels_first(x) if channels_last else x, weight.lengths[2:]
+    if inner.axes != ndim + 2 or len(taps) != ndim or weight.lengths[:2] != [inner.lengths[1], 1]:
+        shapes = f"an input of shape {x.value.shape} and a kernel of shape {weight.value.shape}"
+        raise refuse(what, f"{shapes} do not fit together")
+    *lead, length = inner.lengths
+    carried = (taps[-1] - 1) * dilation
+    none = x.constant(np.zeros((*lead, carried)), x.dtype.as_numpy())
+    past = past_state.entry(0, past_state.lengths[0] - 1) if past_state is not None and state_window else past_state
+    before = none if past is None else channels_first(past) if channels_last else past
+    if before.lengths != [*lead, carried]:
+        raise refuse(what, f"a state of shape {before.value.shape} does not go before an input of {x.value.shape}")
+    line = before.concatenated(inner, axis=ndim + 1) if carried else inner
+    y = line.call(
+        "Conv",
+        weight,
+        bias,
+        group=lead[1],
+        dilations=[*[1] * (ndim - 1), dilation],
+        pads=[*(tap // 2 for tap in taps[:-1]), 0, *(tap - 1 - tap // 2 for tap in taps[:-1]), 0],
     )
-    return y.transpose(0, 2, 1).reshape(x.shape) if channels_last else y, present
+    if activation != "none":
+        y = y * y.call("Sigmoid")
+    if not state_window:
+        return laid_out(y), laid_out(line.part(ndim + 1, length, length + carried))
+    states = [
+        laid_out(line.part(ndim + 1, stop, stop + carried) if stop > 0 else none).unsqueezed(0)
+        for stop in range(length - state_window + 1, length + 1)
+    ]
+    return laid_out(y), states[0].concatenated(*states[1:], axis=0)
