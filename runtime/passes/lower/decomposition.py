@@ -22,15 +22,16 @@ class LowerOperators:
         if not any(_is_lowered(node.op) for inner in graphs(graph) for node in inner.nodes):
             return False
         infer(graph)
-        return rewrite(graph, _replace)
+        return rewrite(graph, lambda node, build: _is_lowered(node.op) and decomposed(node, build))
 
 
 def _is_lowered(operator: Op) -> bool:
     return operator.lower is not None and planner_of(operator) is None
 
 
-def _replace(node: Node, build: Builder) -> bool:
-    if node.op.lower is None or not _is_lowered(node.op):
+def decomposed(node: Node, build: Builder) -> bool:
+    """Build what stands in for a node; returns whether its operator expresses it."""
+    if node.op.lower is None:
         return False
     graph, made = build.graph, list[Node]()
     weights = set(graph.weights)

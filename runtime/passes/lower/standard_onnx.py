@@ -1,4 +1,4 @@
-"""Lowering to standard ONNX: our own operators are decomposed, and 16-bit weights get a Cast, for other runtimes."""
+"""Lowering to standard ONNX for other runtimes: operators are decomposed, and 16-bit weights get a Cast."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ...ir.graph import Graph, Node, Value
 from ...tensor.dtype import BF16, F16, F32, BlockType
 from ...tensor.tensor import Tensor
 from ..pattern.replace_nodes import constant, rewrite
+from .decomposition import decomposed
 
 MOVES = ("Transpose", "Gather", "Reshape")
 """Operators whose result has the dtype of their first input."""
@@ -30,10 +31,7 @@ def to_standard_onnx(graph: Graph, dequantize: Callable[[Tensor], Tensor]) -> No
 
 
 def _lowered(node: Node, build: Builder) -> bool:
-    if node.op.domain != "candle" or node.op.lower is None:
-        return False
-    node.op.lower(node, build)
-    return True
+    return bool(node.op.domain) and decomposed(node, build)
 
 
 def _widened(node: Node, build: Builder, widened: dict[Value, Value]) -> bool:

@@ -53,10 +53,14 @@ AT_KINKS = {"LpNormalization-2", "Pow-4", "Range-0", "Range-3"}
 WITHOUT_RULE = {"Einsum-1"}
 
 
+COMPOSED = {"BiasGelu", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "NhwcConv", "QuickGelu"}
+"""Operators of onnxruntime that are differentiated by their decomposition."""
+
+
 def candidates():
     load(registering(differentiated, without_gradient))
     for op in operators().values():
-        for index, example in enumerate(op.examples if op.gradients else ()):
+        for index, example in enumerate(op.examples if op.gradients or op.name in COMPOSED else ()):
             values, moving = differentiable_inputs(op, example)
             small = all(
                 value is None or value.dtype.kind != "f" or np.abs(value).max(initial=0) < 50 for value in values
