@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference, Shape
-from ...runtime.tensor.dtype import I32, of_numpy
+from ...runtime.tensor.dtype import F32, I32
 from ..conv.conv import conv
+from ..rules.decomposition import composed
+from ..rules.expression import Term
 from ..rules.sliding_window import window
 from .exact_integer_matmul import F32_EXACT, centred, reach, same_dtypes
-from .quantize_linear import quantized
 
 
 def conv_shape(node: Inference, x: Shape | None, weight: Shape | None) -> Shape | None:
@@ -36,23 +36,9 @@ def conv_shape(node: Inference, x: Shape | None, weight: Shape | None) -> Shape 
     return (x[0], weight[0], *spatial)
 
 
-def exact_conv(x: np.ndarray, w: np.ndarray, **attributes: Any) -> np.ndarray:
-    """Convolution of f32 arrays that hold whole numbers, as i32: in f32 where every sum stays exact, in f64
-    otherwise."""
-    assert conv.compute is not None
-    wide = np.float32 if math.prod(w.shape[1:]) * reach(x, w) <= F32_EXACT else np.float64
-    y: np.ndarray = conv.compute(x.astype(wide, copy=False), w.astype(wide, copy=False), **attributes)
-    return y.astype(np.int64).astype(np.int32)
-
-
 def by_channel(value: np.ndarray | None, rank: int) -> np.ndarray | None:
     """A scale or zero point of the kernel: a scalar, or one for each output channel."""
     return value if value is None or value.size == 1 else value.reshape(-1, *(1,) * (rank - 1))
-
-
-def scalar(value: np.ndarray | None) -> np.ndarray | None:
-    """A scale or zero point that may come as a tensor of one element."""
-    return value if value is None else value.reshape(())
 
 
 def _sums(node: Inference) -> None:
@@ -85,9 +71,13 @@ def conv_integer(
     strides: list[int] | None = None,
 ) -> np.ndarray:
     """Convolution of ``x - x_zero_point`` and ``w - w_zero_point`` as i32; padding is the zero point of `x`."""
-    return exact_conv(
-        centred(x, scalar(x_zero_point)),
-        centred(w, by_channel(w_zero_point, w.ndim)),
+    assert conv.compute is not None
+    left = centred(x, None if x_zero_point is None else x_zero_point.reshape(()))
+    right = centred(w, by_channel(w_zero_point, w.ndim))
+    exact = np.float32 if math.prod(w.shape[1:]) * reach(left, right) <= F32_EXACT else np.float64
+    y: np.ndarray = conv.compute(
+        left.astype(exact, copy=False),
+        right.astype(exact, copy=False),
         auto_pad=auto_pad,
         dilations=dilations,
         group=group,
@@ -95,6 +85,7 @@ def conv_integer(
         pads=pads,
         strides=strides,
     )
+    return y.astype(np.int64).astype(np.int32)
 
 
 def _quantized(node: Inference) -> None:
@@ -102,10 +93,11 @@ def _quantized(node: Inference) -> None:
     node.set(0, node.dtype(7), conv_shape(node, node.shape(0), node.shape(3)))
 
 
-@op(
+@composed(
     "QLinearConv",
     since=10,
     infer=_quantized,
+    in_f32=False,
     examples=[
         case(
             "u8[2,3,7,5]",
@@ -146,15 +138,15 @@ def _quantized(node: Inference) -> None:
     ],
 )
 def qlinear_conv(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero_point: np.ndarray,
-    w: np.ndarray,
-    w_scale: np.ndarray,
-    w_zero_point: np.ndarray,
-    y_scale: np.ndarray,
-    y_zero_point: np.ndarray,
-    b: np.ndarray | None = None,
+    x: Term,
+    x_scale: Term,
+    x_zero_point: Term,
+    w: Term,
+    w_scale: Term,
+    w_zero_point: Term,
+    y_scale: Term,
+    y_zero_point: Term,
+    b: Term | None = None,
     *,
     auto_pad: str = "NOTSET",
     dilations: list[int] | None = None,
@@ -162,11 +154,13 @@ def qlinear_conv(
     kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> np.ndarray:
+) -> Term:
     """Convolution of the real values, quantized; the bias counts in steps of ``x_scale * w_scale``."""
-    sums = exact_conv(
-        centred(x, scalar(x_zero_point)),
-        centred(w, by_channel(w_zero_point, w.ndim)),
+    sums = x.call(
+        "ConvInteger",
+        w,
+        x_zero_point,
+        w_zero_point,
         auto_pad=auto_pad,
         dilations=dilations,
         group=group,
@@ -174,14 +168,9 @@ def qlinear_conv(
         pads=pads,
         strides=strides,
     )
-    if b is not None:
-        sums += b.reshape(-1, *(1,) * (w.ndim - 2))
-    with np.errstate(all="ignore"):
-        multiplier = x_scale.reshape(()) * w_scale / y_scale.reshape(())
-        channels = by_channel(multiplier, w.ndim - 1)
-        assert channels is not None
-        return quantized(
-            sums.astype(np.float32) * channels.reshape(channels.shape if channels.size != 1 else ()),
-            scalar(y_zero_point),
-            of_numpy(y_zero_point.dtype),
-        )
+    behind = [1] * (w.axes - 2)
+    multiplier = (x_scale * w_scale / y_scale).cast(F32)
+    if math.prod(w_scale.lengths) > 1:
+        multiplier = multiplier.reshaped(-1, *behind)
+    real = (sums if b is None else sums + b.reshaped(-1, *behind)).cast(F32) * multiplier
+    return real.call("QuantizeLinear", real.constant(1, "float32"), y_zero_point)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ...runtime.tensor.dtype import I32, of_numpy
+from ...runtime.tensor.dtype import F32, F64, I32
 from ..linalg.matmul import product_shape
+from ..rules.decomposition import composed
+from ..rules.expression import Term
 from .exact_integer_matmul import centred, exact_matmul, same_dtypes
-from .quantize_linear import quantized
 
 
 def by_row(value: np.ndarray | None) -> np.ndarray | None:
@@ -46,16 +49,11 @@ def _quantized_product(node: Inference) -> None:
     node.set(0, node.dtype(7), product_shape(node, node.shape(0), node.shape(3)))
 
 
-def requantized(sums: np.ndarray, multiplier: np.ndarray, zero: np.ndarray, high_precision: bool = False) -> np.ndarray:
-    """Sums of products as values of the zero point's dtype: ``saturate(round(sums * multiplier) + zero)``."""
-    wide = np.float64 if high_precision else np.float32
-    return quantized(sums.astype(wide) * np.asarray(multiplier).astype(wide), zero, of_numpy(zero.dtype))
-
-
-@op(
+@composed(
     "QLinearMatMul",
     since=21,
     infer=_quantized_product,
+    in_f32=False,
     examples=[
         case(
             "u8[2,4]",
@@ -91,22 +89,30 @@ def requantized(sums: np.ndarray, multiplier: np.ndarray, zero: np.ndarray, high
     ],
 )
 def qlinear_matmul(
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero_point: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero_point: np.ndarray,
-    y_scale: np.ndarray,
-    y_zero_point: np.ndarray,
-) -> np.ndarray:
+    a: Term,
+    a_scale: Term,
+    a_zero_point: Term,
+    b: Term,
+    b_scale: Term,
+    b_zero_point: Term,
+    y_scale: Term,
+    y_zero_point: Term,
+) -> Term:
     """The product of the real values, quantized: scales and zero points are for all, for each row of `a` and `y`, or
     for each column of `b`."""
-    left, right = centred(a, by_row(a_zero_point)), centred(b, b_zero_point)
-    integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
-    with np.errstate(all="ignore"):
-        sums = exact_matmul(left, right) if integers else np.matmul(left, right)
-        multiplier = by_row(a_scale) * b_scale / by_row(y_scale)
-        zero = by_row(y_zero_point)
-        assert zero is not None
-        return requantized(sums, multiplier, zero, high_precision=a_scale.dtype.itemsize < 4)
+
+    def column(term: Term) -> Term:
+        return term.unsqueezed(1) if term.rank == 1 and term.lengths != [1] else term
+
+    if "float" in (a.dtype.kind, b.dtype.kind):
+        left = a.cast(F32) - column(a_zero_point).cast(F32)
+        sums = left.call("MatMul", b.cast(F32) - b_zero_point.cast(F32))
+    else:
+        sums = a.call("MatMulInteger", b, a_zero_point, b_zero_point)
+    wide = F64 if a_scale.dtype.bits < 32 else F32
+    y, zero = sums.cast(wide) * (column(a_scale) * b_scale / column(y_scale)).cast(wide), column(y_zero_point)
+    if math.prod(zero.lengths) == 1:
+        return y.call("QuantizeLinear", y.constant(1, wide.as_numpy()), zero)
+    rows = [*y.lengths[:-1], 1]
+    ones, zeros = y.constant(np.ones(rows), wide.as_numpy()), zero.call("Expand", y.integers(rows))
+    return y.call("QuantizeLinear", ones, zeros, axis=-1, block_size=y.lengths[-1])

@@ -21,9 +21,9 @@ from ..conv.conv_cuda import convolved
 from ..elementwise.unary import _round as to_even
 from ..linalg.matmul_cuda import matrices
 from ..rules.sliding_window import window
-from .conv_integer import conv_integer, qlinear_conv
+from .conv_integer import conv_integer
 from .dynamic_quantize_linear import dynamic_quantize_linear
-from .matmul_integer import matmul_integer, qlinear_matmul
+from .matmul_integer import matmul_integer
 from .quantize_linear import dequantize_linear, integer_range, quantize_linear
 
 F32, F64, I32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32)
@@ -177,33 +177,6 @@ def matmul_integer_on_device(step: Step) -> Planned:
     return sums_of_products(step, a, b, step.given(2), step.given(3), y)
 
 
-def _requantized(total: float, a: float, b: float, y: float, zero: float, low: float, high: float) -> float:
-    return saturated(to_even(total * (a * b / y)) + zero, low, high)
-
-
-def requantized(sums: Buffer, scales: list[Buffer], zero: Buffer, y: Buffer, compute: np.dtype[Any]) -> Chain:
-    """Sums times the first two scales over the third one, plus the zero point."""
-    return elementwise_chain(_requantized, [sums, *scales, zero], y, *map(float, bounds(y.dtype)), compute=compute)
-
-
-@cuda(qlinear_matmul)
-def qlinear_matmul_on_device(step: Step) -> Planned:
-    """A product of integers, requantized."""
-    a, b, y = step.input(0), step.input(3), step.output()
-    if any(item.dtype.kind not in "iu" for item in (a, b)) or len(a.shape) < 2 or len(b.shape) < 2:
-        return "it multiplies vectors or narrow floats"
-    sums = step.temporary(I32, y.shape)
-    rows = [_by_row(step.input(index)) for index in (1, 6, 7)]
-    assert rows[0] is not None
-    assert rows[1] is not None
-    assert rows[2] is not None
-    wide = F64 if step.input(1).dtype.itemsize < 4 else F32
-    return [
-        *sums_of_products(step, a, b, step.given(2), step.given(5), sums),
-        requantized(sums, [rows[0], step.input(4), rows[1]], rows[2], y, wide),
-    ]
-
-
 def _channels(value: Buffer | None, behind: int) -> Buffer | None:
     return None if value is None else value.view(()) if value.count == 1 else value.view((value.count, *[1] * behind))
 
@@ -223,25 +196,6 @@ def sums_of_windows(
 def conv_integer_on_device(step: Step) -> Planned:
     """A convolution of integers."""
     return sums_of_windows(step, step.input(0), step.input(1), step.given(2), step.given(3), step.output())
-
-
-def _plus(total: int, bias: int) -> int:
-    return total + bias
-
-
-@cuda(qlinear_conv)
-def qlinear_conv_on_device(step: Step) -> Planned:
-    """A convolution of integers, requantized."""
-    x, w, y, bias = step.input(0), step.input(3), step.output(), step.given(8)
-    behind = len(x.shape) - 2
-    sums = step.temporary(I32, y.shape)
-    launches = sums_of_windows(step, x, w, step.given(2), step.given(5), sums)
-    if bias is not None:
-        launches.append(elementwise_chain(_plus, [sums, bias.view((bias.count, *[1] * behind))], sums, compute=I32))
-    scales = [_channels(step.input(index), behind) for index in (1, 4, 6)]
-    zero = _channels(step.input(7), 0)
-    assert zero is not None
-    return [*launches, requantized(sums, [item for item in scales if item is not None], zero, y, F32)]
 
 
 def _element(x: float) -> float:
