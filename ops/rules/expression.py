@@ -113,6 +113,11 @@ class Term:
             raise Undecomposable(f"the dtype of {self.value.name!r} is unknown")
         return self.value.dtype
 
+    @property
+    def scalar(self) -> Term:
+        """The only element, without axes."""
+        return self.call("Squeeze") if self.rank else self
+
     def cast(self, dtype: DType) -> Term:
         """The elements in another dtype."""
         return self if self.value.dtype is dtype else self.call("Cast", to=dtype.onnx)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.tensor.dtype import F64
+from ..rules.decomposition import composed
+from ..rules.expression import Term
 
 DOMAIN = "ai.onnx.preview.training"
 RATE = np.array(0.1, np.float32)
 FIRST, THIRD = np.array(0), np.array(3)
 
 
-def _groups(name: str, tensors: tuple[np.ndarray, ...], kinds: int) -> list[tuple[np.ndarray, ...]]:
+def _groups(name: str, tensors: tuple[Term, ...], kinds: int) -> list[tuple[Term, ...]]:
     """The tensors of each variable: its value, its gradient, and what was accumulated."""
     count, rest = divmod(len(tensors), kinds)
     if rest or not count:
@@ -37,11 +40,12 @@ def _updated(node: Inference, kept: tuple[int, ...], kinds: int) -> None:
             node.set(place * count + index, node.dtype(source), node.shape(source))
 
 
-@op(
+@composed(
     "Adagrad",
     DOMAIN,
     1,
     infer=lambda node: _updated(node, (0, 2), 3),
+    in_f32=False,
     examples=[
         case(
             RATE,
@@ -68,28 +72,29 @@ def _updated(node: Inference, kept: tuple[int, ...], kinds: int) -> None:
     ],
 )
 def adagrad(
-    rate: np.ndarray,
-    count: np.ndarray,
-    *tensors: np.ndarray,
+    rate: Term,
+    count: Term,
+    *tensors: Term,
     norm_coefficient: float = 0.0,
     decay_factor: float = 0.0,
     epsilon: float = 1e-6,
-) -> tuple[np.ndarray, ...]:
+) -> tuple[Term, ...]:
     """Values, gradients and accumulated squares in; values and squares out."""
     values, squares = [], []
+    step = rate.scalar.cast(F64) / (1 + count.scalar.cast(F64) * decay_factor)
     for x, gradient, square in _groups("Adagrad", tensors, 3):
-        step = x.dtype.type(rate.item() / (1 + count.item() * decay_factor))
         slope = norm_coefficient * x + gradient
         squares.append(square + slope * slope)
-        values.append(x - step * slope / (np.sqrt(squares[-1]) + epsilon))
+        values.append(x - step.cast(x.dtype) * slope / (squares[-1].call("Sqrt") + epsilon))
     return (*values, *squares)
 
 
-@op(
+@composed(
     "Adam",
     DOMAIN,
     1,
     infer=lambda node: _updated(node, (0, 2, 3), 4),
+    in_f32=False,
     examples=[
         case(
             RATE,
@@ -116,32 +121,35 @@ def adagrad(
     ],
 )
 def adam(
-    rate: np.ndarray,
-    count: np.ndarray,
-    *tensors: np.ndarray,
+    rate: Term,
+    count: Term,
+    *tensors: Term,
     alpha: float = 0.9,
     beta: float = 0.999,
     epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
-) -> tuple[np.ndarray, ...]:
+) -> tuple[Term, ...]:
     """Values, gradients, averaged gradients and averaged squares in; values and both averages out."""
     values, averages, squares = [], [], []
-    times = count.item()
-    factor = rate.item() * (1 - beta**times) ** 0.5 / (1 - alpha**times) if times > 0 else rate.item()
+    times, step = count.scalar.cast(F64), rate.scalar.cast(F64)
+    rises, falls = (1 - step.number(decay).call("Pow", times) for decay in (beta, alpha))
+    factor = (times > 0).where(step * rises.call("Sqrt") / falls, step)
     for x, gradient, average, square in _groups("Adam", tensors, 4):
         slope = norm_coefficient * x + gradient
         averages.append(alpha * average + (1 - alpha) * slope)
         squares.append(beta * square + (1 - beta) * slope * slope)
-        values.append((1 - norm_coefficient_post) * (x - factor * averages[-1] / (np.sqrt(squares[-1]) + epsilon)))
+        moved = x - factor.cast(x.dtype) * averages[-1] / (squares[-1].call("Sqrt") + epsilon)
+        values.append((1 - norm_coefficient_post) * moved)
     return (*values, *averages, *squares)
 
 
-@op(
+@composed(
     "Momentum",
     DOMAIN,
     1,
     infer=lambda node: _updated(node, (0, 2), 3),
+    in_f32=False,
     examples=[
         case(
             RATE,
@@ -170,14 +178,8 @@ def adam(
     ],
 )
 def momentum(
-    rate: np.ndarray,
-    count: np.ndarray,
-    *tensors: np.ndarray,
-    alpha: float,
-    beta: float,
-    mode: str,
-    norm_coefficient: float,
-) -> tuple[np.ndarray, ...]:
+    rate: Term, count: Term, *tensors: Term, alpha: float, beta: float, mode: str, norm_coefficient: float
+) -> tuple[Term, ...]:
     """Values, gradients and momenta in; values and momenta out."""
     if mode not in ("standard", "nesterov"):
         raise UsageError(
@@ -191,7 +193,8 @@ def momentum(
     values, momenta = [], []
     for x, gradient, velocity in _groups("Momentum", tensors, 3):
         slope = norm_coefficient * x + gradient
-        momenta.append(alpha * velocity + (beta if count.item() > 0 else 1) * slope)
+        share = (count.scalar.cast(F64) > 0).where(x.number(beta), x.number(1))
+        momenta.append(alpha * velocity + share * slope)
         direction = slope + alpha * momenta[-1] if mode == "nesterov" else momenta[-1]
-        values.append(x - x.dtype.type(rate.item()) * direction)
+        values.append(x - rate.scalar.cast(x.dtype) * direction)
     return (*values, *momenta)

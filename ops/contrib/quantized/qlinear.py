@@ -57,14 +57,10 @@ def _binary(name: str, function: Callable[..., Term]) -> Op:
         c_zero: Term | None = None,
     ) -> Term:
         steps = (a_scale, b_scale, c_scale, a_zero, b_zero, c_zero)
-        y = function(a, b, *(a.constant(0, F) if item is None else _scalar(item).cast(F32) for item in steps))
+        y = function(a, b, *(a.constant(0, F) if item is None else item.scalar.cast(F32) for item in steps))
         return requantized(y, y.constant(1, F), None, a)
 
     return made
-
-
-def _scalar(step: Term) -> Term:
-    return step.call("Squeeze") if step.rank else step
 
 
 def _fixed(a_scale: Term, b_scale: Term, c_scale: Term, a_zero: Term, b_zero: Term, c_zero: Term) -> Term:
