@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
-from ..elementwise.declare import quiet
-from ..elementwise.exponential_activation import sigmoid_of
-from ..rules.precision import widened
+from ..rules.decomposition import composed
+from ..rules.expression import Term
 from ..rules.shape_rules import refuse
 
 ACTIVATIONS = ("none", "silu", "swish")
@@ -26,7 +25,32 @@ def _infer(node: Inference) -> None:
     node.set(1, node.dtype(0), None if x is None else (*x[:2], carried))
 
 
-@op(
+def causal_conv(
+    x: Term, weight: Term, bias: Term | None, past: Term | None, *, activation: str, dilation: int = 1
+) -> tuple[Term, Term, int]:
+    """Each channel of [batch, channels, spatial...] under its kernel, causal along the last axis and centred along
+    others; the state and the input, one after the other along the last axis; and the length of a state."""
+    what, taps = "CausalConvWithState", weight.lengths[2:]
+    if len(taps) != x.axes - 2 or weight.lengths[:2] != [x.lengths[1], 1] or not taps[-1]:
+        shapes = f"an input of shape {x.value.shape} and a kernel of shape {weight.value.shape}"
+        raise refuse(what, f"{shapes} do not fit together")
+    state = [*x.lengths[:-1], (taps[-1] - 1) * dilation]
+    if past is not None and past.lengths != state:
+        raise refuse(what, f"a state of shape {past.value.shape} does not go before an input of shape {x.value.shape}")
+    before = x.constant(np.zeros(state), x.dtype.as_numpy()) if past is None else past
+    line = before.concatenated(x, axis=x.axes - 1) if state[-1] else x
+    y = line.call(
+        "Conv",
+        weight,
+        bias,
+        group=state[1],
+        dilations=[*[1] * (x.axes - 3), dilation],
+        pads=[*(tap // 2 for tap in taps[:-1]), 0, *(tap - 1 - tap // 2 for tap in taps[:-1]), 0],
+    )
+    return y if activation == "none" else y * y.call("Sigmoid"), line, state[-1]
+
+
+@composed(
     "CausalConvWithState",
     since=27,
     infer=_infer,
@@ -37,46 +61,13 @@ def _infer(node: Inference) -> None:
         case("f32[0,3,4]", "f32[3,1,2]"),
     ],
 )
-@quiet
-@widened
 def causal_conv_with_state(
-    x: np.ndarray,
-    weight: np.ndarray,
-    bias: np.ndarray | None = None,
-    past_state: np.ndarray | None = None,
-    *,
-    activation: str = "none",
-) -> tuple[np.ndarray, np.ndarray]:
+    x: Term, weight: Term, bias: Term | None = None, past_state: Term | None = None, *, activation: str = "none"
+) -> tuple[Term, Term]:
     """Each channel of [batch, channels, length] under its kernel of [channels, 1, taps], the state before it, and the
     state after it.
 
     A state is the taps - 1 elements that come before the next input.
     """
-    if (
-        x.ndim != 3
-        or weight.ndim != 3
-        or weight.shape[:2] != (x.shape[1], 1)
-        or not weight.shape[2]
-        or activation not in ACTIVATIONS
-    ):
-        raise refuse(
-            "CausalConvWithState",
-            f"an input of shape {x.shape}, a kernel of shape {weight.shape} and {activation!r} do not fit together",
-        )
-    if bias is not None and bias.shape != x.shape[1:2]:
-        raise refuse("CausalConvWithState", f"a bias of shape {bias.shape} does not match {x.shape[1]} channels")
-    carried, length = weight.shape[2] - 1, x.shape[2]
-    state = np.zeros((*x.shape[:2], carried), x.dtype) if past_state is None else past_state
-    if state.shape != (*x.shape[:2], carried):
-        raise refuse(
-            "CausalConvWithState", f"a state of shape {state.shape} does not go before an input of shape {x.shape}"
-        )
-    whole = np.concatenate((state, x), 2)
-    y = np.zeros(x.shape, x.dtype)
-    for tap in range(carried + 1):
-        y += whole[:, :, tap : tap + length] * weight[:, :, tap].reshape(-1, 1)
-    if bias is not None:
-        y += bias[:, None]
-    if activation != "none":
-        y *= sigmoid_of(y)
-    return y, np.ascontiguousarray(whole[:, :, length:])
+    y, line, carried = causal_conv(x, weight, bias, past_state, activation=activation)
+    return y, line.part(2, x.lengths[2], x.lengths[2] + carried)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
+from ...attention.causal_conv import causal_conv
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
@@ -193,28 +194,15 @@ def causal_conv_with_state(
         flat = term.transposed([0, 2, 1])
         return flat if x.axes == 3 else flat.reshaped(*flat.lengths[:2], *x.lengths[2:])
 
-    inner, taps = channels_first(x) if channels_last else x, weight.lengths[2:]
-    if inner.axes != ndim + 2 or len(taps) != ndim or weight.lengths[:2] != [inner.lengths[1], 1]:
-        shapes = f"an input of shape {x.value.shape} and a kernel of shape {weight.value.shape}"
-        raise refuse(what, f"{shapes} do not fit together")
-    *lead, length = inner.lengths
-    carried = (taps[-1] - 1) * dilation
-    none = x.constant(np.zeros((*lead, carried)), x.dtype.as_numpy())
-    past = past_state.entry(0, past_state.lengths[0] - 1) if past_state is not None and state_window else past_state
-    before = none if past is None else channels_first(past) if channels_last else past
-    if before.lengths != [*lead, carried]:
-        raise refuse(what, f"a state of shape {before.value.shape} does not go before an input of {x.value.shape}")
-    line = before.concatenated(inner, axis=ndim + 1) if carried else inner
-    y = line.call(
-        "Conv",
-        weight,
-        bias,
-        group=lead[1],
-        dilations=[*[1] * (ndim - 1), dilation],
-        pads=[*(tap // 2 for tap in taps[:-1]), 0, *(tap - 1 - tap // 2 for tap in taps[:-1]), 0],
-    )
-    if activation != "none":
-        y = y * y.call("Sigmoid")
+    inner, past = channels_first(x) if channels_last else x, past_state
+    if inner.axes != ndim + 2:
+        raise refuse(what, f"an input of shape {x.value.shape} has {ndim} spatial axes")
+    if past is not None and state_window:
+        past = past.entry(0, past.lengths[0] - 1)
+    past = channels_first(past) if past is not None and channels_last else past
+    y, line, carried = causal_conv(inner, weight, bias, past, activation=activation, dilation=dilation)
+    length = inner.lengths[-1]
+    none = x.constant(np.zeros([*inner.lengths[:-1], carried]), x.dtype.as_numpy())
     if not state_window:
         return laid_out(y), laid_out(line.part(ndim + 1, length, length + carried))
     states = [
