@@ -111,16 +111,9 @@ def layer_norm_on_device(step: Step) -> Planned:
     ]
     axes = range(step.attributes["axis"] % len(x.shape), len(x.shape))
     form = _scaled if bias is None else _shifted
+    y = step.output() if step.wanted(0) else step.temporary(x.dtype, x.shape)
     return normalized(
-        x.shape,
-        axes,
-        operands,
-        step.output(),
-        form,
-        MOMENTS,
-        wide(x.dtype),
-        statistics,
-        epsilon=step.attributes["epsilon"],
+        x.shape, axes, operands, y, form, MOMENTS, wide(x.dtype), statistics, epsilon=step.attributes["epsilon"]
     )
 
 

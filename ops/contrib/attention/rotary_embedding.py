@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ....runtime.base.errors import FormatError
-from ....runtime.ir.op import case, op
+from ....runtime.ir.op import case
 from ....runtime.ir.shape_inference import CHECK
 from ...attention.rotary_embedding import rotary_embedding as standard
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.precision import widened
 from ...rules.shape_rules import refuse, same_as_input
 
 
@@ -42,7 +43,7 @@ def joined(x: np.ndarray) -> np.ndarray:
     return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
-@op(
+@composed(
     "RotaryEmbedding",
     DOMAIN,
     infer=same_as_input,
@@ -54,39 +55,39 @@ def joined(x: np.ndarray) -> np.ndarray:
         case("f32[2,4,3,8]", np.array([[0, 3, 5], [9, 2, 7]]), "f32[10,4]", "f32[10,4]"),
     ],
 )
-@widened
 def rotary_embedding(
-    x: np.ndarray,
-    position_ids: np.ndarray,
-    cos_cache: np.ndarray,
-    sin_cache: np.ndarray,
+    x: Term,
+    position_ids: Term,
+    cos_cache: Term,
+    sin_cache: Term,
     *,
     interleaved: int = 0,
     is_packed_batching: int = 0,
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
-) -> np.ndarray:
+) -> Term:
     """Shape of `x`, [batch, length, heads x size] or [batch, heads, length, size]; one position stands for the first of
     each row."""
-    heads = x if x.ndim == 4 else split(x, num_heads, 2 * cos_cache.shape[1], "RotaryEmbedding")
-    positions = places(position_ids, heads.shape[0], heads.shape[2], "RotaryEmbedding")
-    y = rotate(heads, cos_cache, sin_cache, positions, interleaved)
-    return y if x.ndim == 4 else joined(y)
-
-
-def places(position_ids: np.ndarray, batch: int, length: int, what: str) -> np.ndarray:
-    """Positions [batch, length] of positions, or of one where every row starts."""
-    if position_ids.size == 1 and position_ids.ndim < 2:
-        return np.broadcast_to(position_ids.reshape(()) + np.arange(length), (batch, length))
-    if position_ids.size != batch * length:
-        raise FormatError(
-            "E-OP-SHAPE",
-            None,
-            f"{what}: positions of shape {position_ids.shape} for {batch} x {length} tokens",
-            hint=CHECK,
-        )
-    return position_ids.reshape(batch, length)
+    half, shape = cos_cache.lengths[1], x.lengths
+    tokens = [shape[0], shape[-2 if len(shape) == 4 else 1]]
+    if math.prod(position_ids.lengths) == 1 and position_ids.axes < 2:
+        positions = (position_ids + x.integers(list(range(tokens[1])))).call("Expand", x.integers(tokens))
+    elif math.prod(position_ids.lengths) == math.prod(tokens):
+        positions = position_ids.reshaped(*tokens)
+    else:
+        why = f"positions of shape {position_ids.value.shape} for {tokens[0]} x {tokens[1]} tokens"
+        raise refuse("RotaryEmbedding", why)
+    heads = 0 if len(shape) == 4 else num_heads or shape[2] // max(2 * half, 1)
+    return x.call(
+        "RotaryEmbedding",
+        cos_cache,
+        sin_cache,
+        positions,
+        interleaved=interleaved,
+        num_heads=heads,
+        rotary_embedding_dim=2 * half,
+    )
 
 
 @composed(
