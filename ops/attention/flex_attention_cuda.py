@@ -6,8 +6,9 @@ import numpy as np
 
 from ...runtime.cuda.plan.kernel_api import decomposed
 from ...runtime.ir.graph import Graph
+from ...runtime.ir.op import Undecomposable
 from ...runtime.tensor.dtype import BY_ONNX, F32, F64, DType
-from ..rules.decompose_cuda import Form, Undecomposable, dtype_of, forms, lengths
+from ..rules.decompose_cuda import Form, forms
 from ..rules.expression import Term
 from .flex_attention import flex_attention
 
@@ -24,9 +25,9 @@ def _through(form: Form, name: str, scores: Term, precision: DType) -> Term:
     for node in graph.nodes:
         form.build.keep(node)
     made = Term(graph.outputs[0], form.build)
-    if made.value.shape is not None and lengths(made) != lengths(scores):
+    if made.value.shape is not None and made.lengths != scores.lengths:
         raise Undecomposable("a subgraph gives another shape than that of the scores")
-    return form.cast(made, precision)
+    return made.cast(precision)
 
 
 def _shares(form: Form, scores: Term) -> Term:
@@ -40,23 +41,23 @@ def _shares(form: Form, scores: Term) -> Term:
 
 def _flex(form: Form) -> None:
     q, k, v = (form.input(index) for index in range(3))
-    given, (batch, heads, queries, size) = form.attributes, lengths(q)
-    groups, keys, width = lengths(k)[1], lengths(k)[2], lengths(v)[3]
-    if not groups or heads % groups or lengths(k)[3] != size:
+    given, (batch, heads, queries, size) = form.attributes, q.lengths
+    groups, keys, width = k.lengths[1], k.lengths[2], v.lengths[3]
+    if not groups or heads % groups or k.lengths[3] != size:
         raise Undecomposable("its shapes do not fit")
     number = given["softmax_precision"]
-    precision = BY_ONNX[number] if number is not None else F64 if dtype_of(q) is F64 else F32
-    work = F64 if F64 in (dtype_of(q), precision) else F32
+    precision = BY_ONNX[number] if number is not None else F64 if q.dtype is F64 else F32
+    work = F64 if F64 in (q.dtype, precision) else F32
     scale = given["scale"] if given["scale"] is not None else 1 / max(size, 1) ** 0.5
-    rows = form.reshaped(form.cast(q, work) * scale, batch, groups, heads // groups * queries, size)
-    scores = form.reshaped(
-        rows.call("MatMul", form.cast(k, work).call("Transpose", perm=[0, 1, 3, 2])), batch, heads, queries, keys
+    rows = (q.cast(work) * scale).reshaped(batch, groups, heads // groups * queries, size)
+    scores = rows.call("MatMul", k.cast(work).call("Transpose", perm=[0, 1, 3, 2])).reshaped(
+        batch, heads, queries, keys
     )
-    scores = _through(form, "score_mod", form.cast(scores, precision), precision)
-    shares = _shares(form, form.cast(scores, work) if precision.bits < 32 else scores)
-    shares = form.cast(_through(form, "prob_mod", form.cast(shares, precision), precision), work)
-    found = form.reshaped(shares, batch, groups, heads // groups * queries, keys).call("MatMul", form.cast(v, work))
-    form.give(0, form.cast(form.reshaped(found, batch, heads, queries, width), dtype_of(v)))
+    scores = _through(form, "score_mod", scores.cast(precision), precision)
+    shares = _shares(form, scores.cast(work) if precision.bits < 32 else scores)
+    shares = _through(form, "prob_mod", shares.cast(precision), precision).cast(work)
+    found = shares.reshaped(batch, groups, heads // groups * queries, keys).call("MatMul", v.cast(work))
+    form.give(0, found.reshaped(batch, heads, queries, width).cast(v.dtype))
 
 
 decomposed(flex_attention)(forms(_flex))

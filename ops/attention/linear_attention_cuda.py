@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.cuda.plan.kernel_api import decomposed
-from ..rules.decompose_cuda import Form, dtype_of, forms, lengths
+from ..rules.decompose_cuda import Form, forms
 from ..rules.expression import Term
 from .linear_attention import RULES, linear_attention
 
@@ -19,8 +19,8 @@ def linear_attention_of_others(form: Form) -> None:
     attributes = form.attributes
     heads, groups = attributes["q_num_heads"], attributes["kv_num_heads"]
     _, corrected = RULES[attributes["update_rule"]]
-    batch, length, width = lengths(query)
-    depth, out = width // heads, lengths(value)[2] // groups
+    batch, length, width = query.lengths
+    depth, out = width // heads, value.lengths[2] // groups
 
     def split(term: Term, count: int) -> Term:
         """[length, batch, heads, size] in f32."""
@@ -28,14 +28,14 @@ def linear_attention_of_others(form: Form) -> None:
         return wide.call("Reshape", form.constant([batch, length, count, -1])).call("Transpose", perm=[1, 0, 2, 3])
 
     def token(term: Term, index: int) -> Term:
-        return form.part(term, 0, index, index + 1).call("Squeeze", form.constant([0]))
+        return term.part(0, index, index + 1).call("Squeeze", form.constant([0]))
 
     scale = attributes["scale"] or 1 / max(depth, 1) ** 0.5
     q, k, v = split(query, heads) * scale, split(key, groups), split(value, groups)
     zeros = form.constant(np.zeros((batch, groups, depth, out)), "float32")
     state = zeros if past is None else past.call("Cast", to=1)
     kept = None if decay is None else split(decay, groups).call("Exp").call("Unsqueeze", form.constant([-1]))
-    rate = None if beta is None else split(beta, groups if lengths(beta)[2] == groups else 1)
+    rate = None if beta is None else split(beta, groups if beta.lengths[2] == groups else 1)
     rows = []
     for index in range(length):
         write, at = token(v, index), token(k, index).call("Unsqueeze", form.constant([3]))
@@ -50,4 +50,4 @@ def linear_attention_of_others(form: Form) -> None:
     found = rows[0].call("Concat", *rows[1:], axis=1) if len(rows) > 1 else rows[0]
     for index, (term, like) in enumerate(((found, query), (state, past or query))):
         if form.wanted(index):
-            form.build.add("Cast", [term.value], {"to": dtype_of(like).onnx}, outputs=[form.node.outputs[index]])
+            form.build.add("Cast", [term.value], {"to": like.dtype.onnx}, outputs=[form.node.outputs[index]])

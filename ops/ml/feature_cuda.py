@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.cuda.plan.kernel_api import decomposed
 from ...runtime.ir.op import Undecomposable
 from ...runtime.tensor.dtype import F32, F64
-from ..rules.decompose_cuda import Form, dtype_of, forms, lengths
+from ..rules.decompose_cuda import Form, forms
 from ..rules.expression import Term
 from . import feature, linear_model, svm
 from .class_scores import NEARLY_ZERO
@@ -64,39 +64,39 @@ def of_two(form: Form, score: Term, name: str, probable: bool) -> Term:
 def rows_of(form: Form) -> Term:
     """The input as rows."""
     x = form.input(0)
-    return form.reshaped(x, 1, -1) if len(lengths(x)) == 1 else x
+    return x.reshaped(1, -1) if len(x.lengths) == 1 else x
 
 
 def _extracted(form: Form) -> None:
-    x, indices = form.input(0), form.reshaped(form.input(1), -1)
+    x, indices = form.input(0), form.input(1).reshaped(-1)
     found = x.call("Gather", indices, axis=-1)
-    form.give(0, form.reshaped(found, 1, -1) if len(lengths(x)) == 1 else found)
+    form.give(0, found.reshaped(1, -1) if len(x.lengths) == 1 else found)
 
 
 def _binarized(form: Form) -> None:
     x = form.input(0)
-    wide = x if dtype_of(x).kind == "float" else form.cast(x, F64)
-    form.give(0, form.cast(wide > float(np.float32(form.attributes["threshold"])), dtype_of(x)))
+    wide = x if x.dtype.kind == "float" else x.cast(F64)
+    form.give(0, (wide > float(np.float32(form.attributes["threshold"]))).cast(x.dtype))
 
 
 def _joined(form: Form) -> None:
     widths, parts = form.attributes["inputdimensions"], []
     for index in range(len(form.node.inputs)):
-        item = form.cast(form.input(index), F32)
-        shape = lengths(item)
-        rows = form.reshaped(item, *((1, -1) if len(shape) < 2 else (shape[0], -1)))
-        width = lengths(rows)[1] if not widths else widths[index]
-        if lengths(rows)[1] > width:
-            rows = form.part(rows, 1, 0, width)
-        elif lengths(rows)[1] < width:
-            rows = rows.call("Pad", form.constant([0, 0, 0, width - lengths(rows)[1]]))
+        item = form.input(index).cast(F32)
+        shape = item.lengths
+        rows = item.reshaped(*((1, -1) if len(shape) < 2 else (shape[0], -1)))
+        width = rows.lengths[1] if not widths else widths[index]
+        if rows.lengths[1] > width:
+            rows = rows.part(1, 0, width)
+        elif rows.lengths[1] < width:
+            rows = rows.call("Pad", form.constant([0, 0, 0, width - rows.lengths[1]]))
         parts.append(rows)
     form.give(0, parts[0].call("Concat", *parts[1:], axis=1))
 
 
 def _imputed(form: Form) -> None:
     x, given = form.input(0), form.attributes
-    dtype = dtype_of(x).as_numpy()
+    dtype = x.dtype.as_numpy()
     whole = dtype.kind in "iu"
     values = form.constant(
         np.array(given["imputed_value_int64s" if whole else "imputed_value_floats"] or [], dtype), dtype
@@ -107,10 +107,10 @@ def _imputed(form: Form) -> None:
 
 
 def _normalized(form: Form) -> None:
-    wide = form.cast(form.input(0), F64)
+    wide = form.input(0).cast(F64)
     operators = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
     divisor = wide.call(operators[form.attributes["norm"]], form.constant([-1]), keepdims=1)
-    form.give(0, form.cast(wide / divisor.call("Equal", divisor.number(0)).where(1.0, divisor), F32))
+    form.give(0, (wide / divisor.call("Equal", divisor.number(0)).where(1.0, divisor)).cast(F32))
 
 
 def _scaled(form: Form) -> None:
@@ -118,11 +118,11 @@ def _scaled(form: Form) -> None:
         form.constant(form.attributes[name] or [default], "float32")
         for name, default in (("offset", 0.0), ("scale", 1.0))
     )
-    form.give(0, (form.cast(form.input(0), F32) - shift) * factor)
+    form.give(0, (form.input(0).cast(F32) - shift) * factor)
 
 
 def _products(form: Form, count: int) -> Term:
-    rows = form.cast(rows_of(form), F32)
+    rows = rows_of(form).cast(F32)
     weights = np.array(form.attributes["coefficients"] or [], np.float32).reshape(count, -1)
     scores = rows.call("MatMul", form.constant(weights.T, "float32"))
     intercepts = form.attributes["intercepts"]
@@ -143,7 +143,7 @@ def _classified(form: Form) -> None:
     count = len(form.attributes["intercepts"] or labels)
     scores = _products(form, count)
     if count == 1 and len(labels) == 2:
-        chosen(form, labels, form.cast((scores > 0).call("Squeeze", form.constant([1])), dtype_of(form.constant(0))))
+        chosen(form, labels, (scores > 0).call("Squeeze", form.constant([1])).cast(form.constant(0).dtype))
         form.give(1, of_two(form, scores, post, True))
         return
     chosen(form, labels, scores.call("ArgMax", axis=1, keepdims=0))
@@ -165,7 +165,7 @@ def _kernels(form: Form, rows: Term, vectors: np.ndarray) -> Term:
 
 
 def _supported(form: Form) -> None:
-    given, rows = form.attributes, form.cast(rows_of(form), F64)
+    given, rows = form.attributes, rows_of(form).cast(F64)
     factors = np.array(given["coefficients"] or [], np.float64)
     if given["n_supports"] > 0:
         rows = _kernels(
@@ -174,23 +174,23 @@ def _supported(form: Form) -> None:
     scores = rows.call("MatMul", form.constant(factors[:, None], "float64")) + (given["rho"] or [0.0])[0]
     if given["one_class"]:
         scores = (scores > 0).where(form.constant(1.0, "float64"), form.constant(-1.0, "float64"))
-    form.give(0, form.cast(transformed(scores, given["post_transform"]), F32))
+    form.give(0, transformed(scores, given["post_transform"]).cast(F32))
 
 
 def _voted(form: Form) -> None:
-    given, rows = form.attributes, form.cast(rows_of(form), F64)
+    given, rows = form.attributes, rows_of(form).cast(F64)
     labels, counts = given["classlabels_ints"], given["vectors_per_class"]
     classes, factors = len(labels), np.array(given["coefficients"] or [], np.float64)
     if not counts:
         scores = rows.call("MatMul", form.constant(factors.reshape(classes, -1).T, "float64")) + given["rho"][0]
         chosen(form, labels, scores.call("ArgMax", axis=1, keepdims=0))
-        form.give(1, form.cast(transformed(scores, given["post_transform"]), F32))
+        form.give(1, transformed(scores, given["post_transform"]).cast(F32))
         return
     kernels = _kernels(form, rows, np.array(given["support_vectors"] or [], np.float64).reshape(sum(counts), -1))
     decisions = kernels.call("MatMul", form.constant(_pairs(factors.reshape(classes - 1, -1), counts), "float64"))
     pairs = list(itertools.combinations(range(classes), 2))
     decisions = decisions + form.constant(np.array(given["rho"], np.float64)[: len(pairs)], "float64")
-    wins = form.cast(decisions > 0, F64)
+    wins = (decisions > 0).cast(F64)
     first, second = (
         form.constant(
             np.array([[pair[side] == number for number in range(classes)] for pair in pairs], np.float64), "float64"
@@ -206,9 +206,9 @@ def _voted(form: Form) -> None:
         )
         single = 1 - (decisions * a + b).call("Sigmoid")
         single = single.call("Clip", single.number(1e-7), single.number(1 - 1e-7))
-        form.give(1, form.cast(transformed(coupled_probabilities(single, classes), post), F32))
+        form.give(1, transformed(coupled_probabilities(single, classes), post).cast(F32))
         return
-    form.give(1, form.cast(of_two(form, decisions, post, False) if classes == 2 else transformed(decisions, post), F32))
+    form.give(1, (of_two(form, decisions, post, False) if classes == 2 else transformed(decisions, post)).cast(F32))
 
 
 def _pairs(factors: np.ndarray, counts: list[int]) -> np.ndarray:

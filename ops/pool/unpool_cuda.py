@@ -7,8 +7,9 @@ import math
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.per_thread import per_thread_launch
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, decomposed
+from ...runtime.ir.op import Undecomposable
 from ...runtime.plan.kernel_api import Argument
-from ..rules.decompose_cuda import Form, Undecomposable, forms, lengths
+from ..rules.decompose_cuda import Form, forms
 from .unpool import _lengths, max_roi_pool, max_unpool
 
 LARGEST = """
@@ -69,8 +70,8 @@ def max_roi_pool_on_device(step: Step) -> Planned:
 def max_unpool_of_others(form: Form) -> None:
     """Elements written where they were found."""
     x, given = form.input(0), form.attributes
-    spatial = _lengths(tuple(lengths(x)[2:]), given["kernel_shape"], given["strides"], given["pads"])
-    inner = [*lengths(x)[:2], *(max(length, 0) for length in spatial if isinstance(length, int))]
+    spatial = _lengths(tuple(x.lengths[2:]), given["kernel_shape"], given["strides"], given["pads"])
+    inner = [*x.lengths[:2], *(max(length, 0) for length in spatial if isinstance(length, int))]
     wanted = form.node.outputs[0].shape
     outer = (
         inner if form.given(2) is None or wanted is None else [length for length in wanted if isinstance(length, int)]
@@ -78,11 +79,9 @@ def max_unpool_of_others(form: Form) -> None:
     if len(outer) != len(inner):
         raise Undecomposable("its shape is computed")
     flat = x.number(0).call("Expand", form.constant([math.prod(inner)]))
-    y = form.reshaped(
-        flat.call("ScatterElements", form.reshaped(form.input(1), -1), form.reshaped(x, -1), axis=0), *inner
-    )
+    y = flat.call("ScatterElements", form.input(1).reshaped(-1), x.reshaped(-1), axis=0).reshaped(*inner)
     for axis, (have, want) in enumerate(zip(inner, outer, strict=True)):
-        y = form.part(y, axis, 0, want) if have > want else y
+        y = y.part(axis, 0, want) if have > want else y
     if any(want > have for have, want in zip(inner, outer, strict=True)):
         y = y.call(
             "Pad",

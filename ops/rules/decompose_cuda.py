@@ -9,8 +9,6 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import DType
 from .expression import Inferring, Term, given
 
 
@@ -46,18 +44,6 @@ class Form:
         """A constant."""
         return Term(self.build.constant(np.asarray(numbers, dtype)), self.build)
 
-    def part(self, term: Term, axis: int, start: int, stop: int, step: int = 1) -> Term:
-        """Some indices of an axis."""
-        return term.call("Slice", *(self.constant([item]) for item in (start, stop, axis, step)))
-
-    def reshaped(self, term: Term, *lengths: int) -> Term:
-        """The same elements in another shape."""
-        return term.call("Reshape", self.constant(list(lengths)))
-
-    def cast(self, term: Term, dtype: DType) -> Term:
-        """In another dtype."""
-        return term if term.value.dtype is dtype else term.call("Cast", to=dtype.onnx)
-
     def node_of(
         self, operator: str, inputs: list[Term | None], outputs: int, domain: str = "", **attributes: Any
     ) -> list[Term]:
@@ -72,17 +58,6 @@ class Form:
             self.build.add("Identity", [term.value], outputs=[self.node.outputs[index]])
 
 
-def lengths(term: Term) -> list[int]:
-    """The shape."""
-    return [length for length in term.value.shape or () if isinstance(length, int)]
-
-
-def dtype_of(term: Term) -> DType:
-    """The dtype."""
-    assert term.value.dtype is not None
-    return term.value.dtype
-
-
 def forms(formula: Callable[[Form], None]) -> Callable[[Node, Builder], None]:
     """A rule of `runtime.cuda.plan.kernel_api.decomposed` from a function of a form."""
 
@@ -90,6 +65,3 @@ def forms(formula: Callable[[Form], None]) -> Callable[[Node, Builder], None]:
         formula(Form(node, build))
 
     return rule
-
-
-__all__ = ["Form", "Undecomposable", "dtype_of", "forms", "lengths"]

@@ -99,7 +99,9 @@ class _Evaluation:
         self.outputs = [None if term is None else term.value for term in terms]
         results = [value for value in self.outputs if value is not None]
         drop_unused(build, 0, 0, results)
-        self.constants = {graph.values[key]: tensor.numpy() for key, tensor in graph.weights.items()}
+        self.constants: dict[Value | None, np.ndarray] = {
+            graph.values[key]: tensor.numpy() for key, tensor in graph.weights.items()
+        }
         self.calls = list(_calls(graph.nodes, results))
 
     def run(self, inputs: Sequence[np.ndarray | None]) -> Any:

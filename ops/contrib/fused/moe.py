@@ -20,9 +20,16 @@ from ...rules.shape_rules import refuse, same_as_input
 Weight = Callable[[int], np.ndarray]
 """The weight [out, in] of an expert."""
 
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    assert gelu.compute is not None
+    made: np.ndarray = gelu.compute(x, approximate="tanh")
+    return made
+
+
 PLAIN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
-    "gelu": lambda x: np.asarray(gelu.compute(x, approximate="tanh")),
+    "gelu": _gelu,
     "silu": lambda x: x * sigmoid_of(x),
     "identity": lambda x: x,
 }

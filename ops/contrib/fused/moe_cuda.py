@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ....runtime.cuda.plan.kernel_api import decomposed
+from ....runtime.ir.op import Undecomposable
 from ....runtime.tensor.dtype import F32
-from ...rules.decompose_cuda import Form, Undecomposable, dtype_of, forms, lengths
+from ...rules.decompose_cuda import Form, forms
 from ...rules.domain import CANDLE
 from ...rules.expression import Term
 from .moe import moe, qmoe
@@ -31,7 +32,7 @@ def unpacked(form: Form, codes: Term, bits: int) -> Term:
         for place in range(0, 8, bits)
     ]
     spread = [part.call("Unsqueeze", form.constant([-1])) for part in parts]
-    return form.reshaped(spread[0].call("Concat", *spread[1:], axis=-1), *lengths(codes)[:-1], -1)
+    return spread[0].call("Concat", *spread[1:], axis=-1).reshaped(*codes.lengths[:-1], -1)
 
 
 def _through(form: Form, x: Term, layer: Layer, ids: Term, each: int) -> Term:
@@ -45,11 +46,11 @@ def _gated(form: Form, x: Term, other: Term | None) -> Term:
     if given["activation_type"] != "swiglu":
         y: Term = ACTIVATIONS[given["activation_type"]](x)
         return y if other is None else y * other
-    width = lengths(x)[-1]
+    width = x.lengths[-1]
     if given["swiglu_fusion"] == 1:
-        x, other = (form.part(x, -1, start, width, 2) for start in (0, 1))
+        x, other = (x.part(-1, start, width, 2) for start in (0, 1))
     elif given["swiglu_fusion"]:
-        x, other = form.part(x, -1, 0, width // 2), form.part(x, -1, width // 2, width)
+        x, other = x.part(-1, 0, width // 2), x.part(-1, width // 2, width)
     if other is None:
         raise Undecomposable("a SwiGLU that is not fused needs a third layer")
     if given["swiglu_limit"] is not None:
@@ -63,7 +64,7 @@ def _mixed(form: Form, layers: tuple[Layer, Layer, Layer | None], mixing: Term |
     if given["use_sparse_mixer"]:
         raise Undecomposable("a sparse mixer runs nowhere")
     scores, count = form.input(1), given["k"]
-    tokens = form.reshaped(x, -1, lengths(x)[-1])
+    tokens = x.reshaped(-1, x.lengths[-1])
     ids = form.node_of("TopK", [scores, form.constant([count])], 2, axis=1)[1]
     shares = (scores.call("Softmax", axis=1) if mixing is None else mixing).call("GatherElements", ids, axis=1)
     if given["normalize_routing_weights"]:
@@ -73,8 +74,8 @@ def _mixed(form: Form, layers: tuple[Layer, Layer, Layer | None], mixing: Term |
     inner = _gated(
         form, _through(form, tokens, first, ids, 0), None if third is None else _through(form, tokens, third, ids, 0)
     )
-    y = _through(form, inner, second, ids, 1) * form.cast(shares, dtype_of(inner)).call("Unsqueeze", form.constant([2]))
-    form.give(0, form.reshaped(y.call("ReduceSum", form.constant([1]), keepdims=0), *lengths(x)))
+    y = _through(form, inner, second, ids, 1) * shares.cast(inner.dtype).call("Unsqueeze", form.constant([2]))
+    form.give(0, y.call("ReduceSum", form.constant([1]), keepdims=0).reshaped(*x.lengths))
 
 
 def _experts(form: Form) -> None:
@@ -95,31 +96,25 @@ def _real(form: Form, index: int, zero: int, bits: int) -> Term:
     codes, scales, zeros = form.input(index), form.given(index + 1), form.given(zero)
     if scales is None or bits not in (2, 4, 8):
         raise Undecomposable("weights without scales, or of other than 2, 4 or 8 bits")
-    whole = form.cast(unpacked(form, codes, bits), F32)
-    experts, out, count = lengths(whole)
-    blocks = 1 if len(lengths(scales)) == 2 else lengths(scales)[2]
+    whole = unpacked(form, codes, bits).cast(F32)
+    experts, out, count = whole.lengths
+    blocks = 1 if len(scales.lengths) == 2 else scales.lengths[2]
     if zeros is None:
         middle = form.constant(1 << (bits - 1), "float32")
-    elif len(lengths(scales)) == 2:
-        middle = form.reshaped(
-            form.part(unpacked(form, form.reshaped(zeros, experts, -1), bits), 1, 0, out), experts, out, 1, 1
-        )
+    elif len(scales.lengths) == 2:
+        middle = unpacked(form, zeros.reshaped(experts, -1), bits).part(1, 0, out).reshaped(experts, out, 1, 1)
     else:
-        middle = form.reshaped(
-            form.part(unpacked(form, form.reshaped(zeros, experts, out, -1), bits), 2, 0, blocks),
-            experts,
-            out,
-            blocks,
-            1,
+        middle = (
+            unpacked(form, zeros.reshaped(experts, out, -1), bits).part(2, 0, blocks).reshaped(experts, out, blocks, 1)
         )
-    spread = form.reshaped(form.cast(scales, F32), experts, out, blocks, 1)
-    wide = form.reshaped(whole, experts, out, blocks, count // blocks)
-    return form.reshaped((wide - form.cast(middle, F32)) * spread, experts, out, count)
+    spread = scales.cast(F32).reshaped(experts, out, blocks, 1)
+    wide = whole.reshaped(experts, out, blocks, count // blocks)
+    return ((wide - middle.cast(F32)) * spread).reshaped(experts, out, count)
 
 
 def _experts_of_integers(form: Form) -> None:
     given = form.attributes
-    if given["quant_type"] != "int" or given["weights_prepacked"] == 1 or dtype_of(form.input(0)) is not F32:
+    if given["quant_type"] != "int" or given["weights_prepacked"] == 1 or form.input(0).dtype is not F32:
         raise Undecomposable(
             "weights of narrow floats, prepacked ones, and activations of half precision are decoded on the CPU"
         )

@@ -10,7 +10,7 @@ from ....runtime.tensor.dtype import I64
 from ...recurrent.recurrent import DIRECTIONS
 from ...recurrent.recurrent_cuda import activations_of
 from ...rules.contrib_domain import DOMAIN
-from ...rules.decompose_cuda import Form, forms, lengths
+from ...rules.decompose_cuda import Form, forms
 from ...rules.expression import Term
 from .dynamic_lstm import dynamic_quantize_lstm
 
@@ -21,10 +21,10 @@ class _Direction:
     def __init__(self, form: Form, at: int, backwards: bool) -> None:
         self.form, self.at, self.backwards = form, at, backwards
         self.x = form.input(0)
-        self.length, self.batch, _ = lengths(self.x)
-        self.hidden = lengths(form.input(2))[1]
+        self.length, self.batch, _ = self.x.lengths
+        self.hidden = form.input(2).lengths[1]
         ends = form.given(4)
-        self.ends = None if ends is None else form.cast(ends, I64)
+        self.ends = None if ends is None else ends.cast(I64)
         self.applied = activations_of(form.node, ["Sigmoid", "Tanh", "Tanh"], DIRECTIONS[form.attributes["direction"]])[
             3 * at : 3 * at + 3
         ]
@@ -32,11 +32,7 @@ class _Direction:
     def own(self, index: int) -> Term | None:
         """An input's part for this direction."""
         found = self.form.given(index)
-        return (
-            None
-            if found is None
-            else self.form.part(found, 0, self.at, self.at + 1).call("Squeeze", self.form.constant([0]))
-        )
+        return None if found is None else found.part(0, self.at, self.at + 1).call("Squeeze", self.form.constant([0]))
 
     def product(self, a: Term, index: int, scale: int) -> Term:
         """With the weights of an input, of which the scale and the zero point are others."""
@@ -50,7 +46,7 @@ class _Direction:
         if not self.backwards:
             return term
         if self.ends is None:
-            return self.form.part(term, 0, -1, -self.length - 1, -1)
+            return term.part(0, -1, -self.length - 1, -1)
         return term.call("ReverseSequence", self.ends, batch_axis=1, time_axis=0)
 
     def state(self, index: int) -> Term:
@@ -60,7 +56,7 @@ class _Direction:
 
     def gate(self, term: Term, place: int) -> Term:
         """One of four parts of the last axis."""
-        return self.form.part(term, -1, place * self.hidden, (place + 1) * self.hidden)
+        return term.part(-1, place * self.hidden, (place + 1) * self.hidden)
 
     def cell(self, gates: Term, c: Term, bias: Term | None, peepholes: Term | None) -> tuple[Term, Term]:
         """The next hidden and cell states."""
@@ -83,11 +79,9 @@ class _Direction:
         added, h, c = self.time_reversed(self.product(self.x, 1, 8)), self.state(5), self.state(6)
         both, seen, every = self.own(3), h, []
         width = 4 * self.hidden
-        bias = None if both is None else self.form.part(both, 0, 0, width) + self.form.part(both, 0, width, 2 * width)
+        bias = None if both is None else both.part(0, 0, width) + both.part(0, width, 2 * width)
         for turn in range(self.length):
-            gates = self.form.part(added, 0, turn, turn + 1).call("Squeeze", self.form.constant([0])) + self.product(
-                seen, 2, 10
-            )
+            gates = added.part(0, turn, turn + 1).call("Squeeze", self.form.constant([0])) + self.product(seen, 2, 10)
             then_h, then_c = self.cell(gates, c, bias, self.own(7))
             if self.ends is None:
                 h, c = then_h, then_c

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ....runtime.cuda.plan.kernel_api import decomposed
+from ....runtime.ir.op import Undecomposable
 from ....runtime.tensor.dtype import F32, I64
-from ...rules.decompose_cuda import Form, Undecomposable, dtype_of, forms
+from ...rules.decompose_cuda import Form, forms
 from .matmul_bnb4 import TABLES, matmul_bnb4
 
 
@@ -15,14 +16,14 @@ def _of_floats(form: Form) -> None:
     inner, outer, block = given["K"], given["N"], given["block_size"]
     if inner * outer % 2 or inner * outer % block:
         raise Undecomposable("weights that do not fill their last block are decoded on the CPU")
-    a, codes = form.input(0), form.reshaped(form.input(1), -1)
+    a, codes = form.input(0), form.input(1).reshaped(-1)
     halves = [
         codes.call("BitShift", form.constant(4, "uint8"), direction="RIGHT"),
         codes.call("BitwiseAnd", form.constant(15, "uint8")),
     ]
     first, second = (half.call("Unsqueeze", form.constant([1])) for half in halves)
-    places = form.cast(form.reshaped(first.call("Concat", second, axis=1), -1, block), I64)
+    places = first.call("Concat", second, axis=1).reshaped(-1, block).cast(I64)
     values = form.constant(TABLES[given["quant_type"]], "float32").call("Gather", places)
-    weight = values * form.reshaped(form.cast(form.input(2), F32), -1, 1)
-    matrix = form.cast(form.reshaped(weight, outer, inner), dtype_of(a))
+    weight = values * form.input(2).cast(F32).reshaped(-1, 1)
+    matrix = weight.reshaped(outer, inner).cast(a.dtype)
     form.give(0, a.call("MatMul", matrix.call("Transpose", perm=[1, 0]) if given["transB"] else matrix))

@@ -57,8 +57,8 @@ def _binary(name: str, function: Callable[..., Term]) -> Op:
         c_zero: Term | None = None,
     ) -> Term:
         steps = (a_scale, b_scale, c_scale, a_zero, b_zero, c_zero)
-        y = function(a, b, *(a.constant(0, F) if item is None else item.scalar.cast(F32) for item in steps))
-        return requantized(y, y.constant(1, F), None, a)
+        y = function(a, b, *(a.constant(0, "float32") if item is None else item.scalar.cast(F32) for item in steps))
+        return requantized(y, y.constant(1, "float32"), None, a)
 
     return made
 
