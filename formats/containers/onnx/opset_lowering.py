@@ -336,21 +336,19 @@ def lower(graph: Graph, opset: int | None = None) -> None:
 
 def _express(graph: Graph, opset: int) -> bool:
     """Replace operators that an opset lacks by their decompositions; returns whether there were any."""
+    from ....runtime.passes.lower.decomposition import decomposed
+
     changed = False
     for inner in {id(found): found for found, _ in _everything(graph)}.values():
         made: list[Node] = []
         for node in inner.nodes:
             build = Builder(inner, made, node.name or node.op.name)
-            count = len(made)
-            single = not any(value.name for value in node.outputs[1:])
-            if (
+            lacking = (
                 node.op.lower is not None
-                and single
                 and history(node.op.name, node.op.domain)
                 and _options(node, inner)[-1][0] > opset
-            ):
-                node.op.lower(node, build)
-            if len(made) == count:
+            )
+            if not lacking or not decomposed(node, build):
                 build.keep(node)
         changed |= len(made) > len(inner.nodes)
         inner.nodes = made
