@@ -21,14 +21,14 @@ _SHORTS = ir.VectorType(ir.IntType(16), 2 * LANES)
 PATH = INTEGERS.taken()
 
 
-def dot(builder: Any, path: str, sums: Any, columns: Any, spread: Any) -> Any:
+def dot(code: Code, path: str, sums: Any, columns: Any, spread: Any) -> Any:
     """Sixteen words of sums, each with the products of four unsigned bytes of `columns` and four signed ones of
     `spread`.
 
     Args:
         path: a row of `INTEGERS`, which the processor has.
     """
-    return WAYS[path](Code(builder), sums, columns, spread)
+    return WAYS[path](code, sums, columns, spread)
 
 
 def _pairs(code: Code, sums: Any, columns: Any, spread: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -277,6 +277,27 @@ class Code:
         build.store(build.add(now, self.word(step)), index)
         build.branch(head)
         build.position_at_end(end)
+
+    def repeat(self, count: Any, values: Sequence[Any], body: Callable[[Any, list[Any]], Sequence[Any]]) -> list[Any]:
+        """What values in registers are after `count` rounds: `body` gets the round and the values, and gives the next
+        ones."""
+        build, before = self.builder, self.builder.block
+        loop, after = (build.append_basic_block(name) for name in ("repeat", "repeated"))
+        build.cbranch(build.icmp_signed(">", count, self.word(0)), loop, after)
+        build.position_at_end(loop)
+        index, *held = phis = [build.phi(value.type) for value in (count, *values)]
+        made = body(index, held)
+        following, end = build.add(index, self.word(1)), build.block
+        for phi, start, value in zip(phis, (self.word(0), *values), (following, *made), strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(value, end)
+        build.cbranch(build.icmp_signed("<", following, count), loop, after)
+        build.position_at_end(after)
+        found = [build.phi(value.type) for value in values]
+        for phi, start, value in zip(found, values, made, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(value, end)
+        return found
 
 
 class Bytes:

@@ -17,7 +17,7 @@ from ....runtime.simd.memory import lane_max, lane_sum, load_f32, maximum, neare
 from ....runtime.simd.vector import LANES, splat, to_int
 from ...kernels.gemm.microkernel_f32 import ROWS as TILE_ROWS
 from ...kernels.gemm.microkernel_f32 import column_of_tiles
-from ...kernels.gemm.microkernel_nbits import PANEL, ROWS, microkernel, pack_panels, panel_decoder
+from ...kernels.gemm.microkernel_nbits import HEIGHTS, PANEL, microkernel, pack_panels, panel_decoder
 from ...kernels.half_via_f32 import of_halves
 from ...rules.bit_packing import row_nbytes, unpacked
 from .matmul_nbits import matmul_nbits, zero_points_of
@@ -103,8 +103,7 @@ copied = inner(_copied)
 
 
 def _few(bits: int, integers: bool) -> Any:
-    most, middle, _ = ROWS[integers]
-    main, two, one = (microkernel(bits, rows, integers) for rows in ROWS[integers])
+    tiles, most = microkernel(bits, integers), HEIGHTS[integers][0]
 
     @range_kernel
     def product_of_few(
@@ -133,58 +132,22 @@ def _few(bits: int, integers: bool) -> Any:
             offsets, bias = weight.offsets + panel * blocks * weight.offset_step, weight.bias + panel * 4 * PANEL
             width, row = min(PANEL, columns - panel * PANEL), 0
             while row < rows:
-                x, sums, factors = x_at + row * row_bytes, block_sums + 4 * row * blocks, x_scales + 4 * row * blocks
-                if rows - row >= most:
-                    main(
-                        x,
-                        row_bytes,
-                        codes,
-                        scales,
-                        offsets,
-                        weight.offset_step,
-                        blocks,
-                        quads,
-                        bias,
-                        sums,
-                        4 * blocks,
-                        factors,
-                        scratch,
-                    )
-                    done = most
-                elif rows - row >= middle:
-                    two(
-                        x,
-                        row_bytes,
-                        codes,
-                        scales,
-                        offsets,
-                        weight.offset_step,
-                        blocks,
-                        quads,
-                        bias,
-                        sums,
-                        4 * blocks,
-                        factors,
-                        scratch,
-                    )
-                    done = middle
-                else:
-                    one(
-                        x,
-                        row_bytes,
-                        codes,
-                        scales,
-                        offsets,
-                        weight.offset_step,
-                        blocks,
-                        quads,
-                        bias,
-                        sums,
-                        4 * blocks,
-                        factors,
-                        scratch,
-                    )
-                    done = 1
+                done = tiles(
+                    rows - row,
+                    x_at + row * row_bytes,
+                    row_bytes,
+                    codes,
+                    scales,
+                    offsets,
+                    weight.offset_step,
+                    blocks,
+                    quads,
+                    bias,
+                    block_sums + 4 * row * blocks,
+                    4 * blocks,
+                    x_scales + 4 * row * blocks,
+                    scratch,
+                )
                 copied(y + 4 * (row * columns + panel * PANEL), scratch, done, 4 * columns, width)
                 row += done
 
@@ -223,6 +186,7 @@ def _many(bits: int) -> Any:
             for four in range(blocks * quads):
                 block = four // quads
                 decode(
+                    1,
                     codes + four * 16 * bits,
                     scales + block * 4 * PANEL,
                     offsets + block * weight.offset_step,
@@ -412,7 +376,7 @@ def _launches(
             )
         )
         source = codes
-    room = 4 * PANEL * ROWS[integers][0] if few else 4 * PANEL * (wide + TILE_ROWS)
+    room = 4 * PANEL * HEIGHTS[integers][0] if few else 4 * PANEL * (wide + TILE_ROWS)
     row = (wide if few else depth) * (1 if integers else 4)
     shared = {
         "x_at": source,

@@ -11,24 +11,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from ....runtime.jit.address import f32, share
-from ....runtime.jit.numba_lazy import cgutils, intrinsic, types
 from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch
+from ....runtime.simd.llvm_vector import Code
 from ....runtime.simd.memory import load_f32, store_f32
 from ....runtime.simd.transpose import load_columns, store_columns
 from ....runtime.simd.vector import LANES, any_lane, no_lane, splat
 from ..gemm.epilogue import Epilogue, apply_epilogue
-from ..gemm.microkernel_f32 import INT, WIDE, load, multiply_add, store_rows
-from ..gemm.microkernel_f32 import VECTOR as FLOATS
+from ..gemm.microkernel_f32 import WIDE
+from ..gemm.register_tile import FLOATS, VECTOR, fma, limit_and_store, tiles_by_rows
 from ..pool.pool_2x2_3x3 import larger, largest, seen, summed
 from ..pool.problem import Pool
 from .problem import Convolution, ConvPlan, Problem
 
-VECTOR = 4 * LANES
-"""Bytes of a vector."""
 BAND = 4096
 """Maximum number of input vectors of a band."""
 SHORT_ROW = 12
@@ -93,45 +90,41 @@ def pool_scratch_vectors(wide: Any, read: Any, band: Any, out_width: Any) -> Any
     return wide * (read + 1) + 12 + band * out_width + out_width // LANES + 1 + 2 * LANES
 
 
-def _tile(count: int) -> Any:
-    """Intrinsic that sums `count` outputs of a row, `step` input bytes apart."""
+def _sum_outputs(
+    code: Code,
+    count: int,
+    line: Any,
+    step: Any,
+    weights: Any,
+    taps_y: Any,
+    taps_x: Any,
+    row: Any,
+    tap: Any,
+    bias: Any,
+    results: Any,
+    low: Any,
+    high: Any,
+) -> None:
+    """Sum `count` outputs of a row, `step` input bytes apart."""
+    build = code.builder
 
-    @intrinsic
-    def tile(
-        typing: Any,
-        line: Any,
-        step: Any,
-        weights: Any,
-        taps_y: Any,
-        taps_x: Any,
-        row: Any,
-        tap: Any,
-        bias: Any,
-        low: Any,
-        high: Any,
-        results: Any,
-    ) -> Any:
-        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            line, step, weights, taps_y, taps_x, row, tap, bias, low, high, results = args
-            start = load(builder, bias, FLOATS)
-            sums = [cgutils.alloca_once_value(builder, start) for _ in range(count)]
-            size = ir.Constant(INT, VECTOR)
-            with cgutils.for_range(builder, taps_y) as down, cgutils.for_range(builder, taps_x) as across:
-                at = builder.add(builder.add(line, builder.mul(down.index, row)), builder.mul(across.index, tap))
-                place = builder.mul(builder.add(builder.mul(down.index, taps_x), across.index), size)
-                factor = load(builder, builder.add(weights, place), FLOATS)
-                for index, held in enumerate(sums):
-                    element = load(builder, builder.add(at, builder.mul(step, ir.Constant(INT, index))), FLOATS)
-                    builder.store(multiply_add(builder, element, factor, builder.load(held)), held)
-            store_rows(builder, [builder.load(held) for held in sums], range(1), results, size, low, high)
-            return context.get_dummy_value()
+    def taps_of_row(down: Any, sums: list[Any]) -> list[Any]:
+        first = build.add(line, build.mul(down, row))
 
-        return types.void(*[types.int64] * 8, types.float32, types.float32, types.int64), lower
+        def one(across: Any, held: list[Any]) -> list[Any]:
+            at = build.add(first, build.mul(across, tap))
+            place = build.mul(build.add(build.mul(down, taps_x), across), code.word(VECTOR))
+            factor = code.load(build.add(weights, place), FLOATS)
+            elements = [code.load(build.add(at, build.mul(step, code.word(index))), FLOATS) for index in range(count)]
+            return [fma(code, total, element, factor) for total, element in zip(held, elements, strict=True)]
 
-    return tile
+        return code.repeat(taps_x, sums, one)
+
+    found = code.repeat(taps_y, [code.load(bias, FLOATS)] * count, taps_of_row)
+    limit_and_store(code, found, range(1), (results, code.word(VECTOR), code.word(0)), low, high)
 
 
-_eight, _seven, _four, _one = (_tile(count) for count in TILES)
+_tiles = tiles_by_rows(TILES, "line step weights taps_y taps_x row tap bias results", _sum_outputs, "low high")
 
 
 @range_kernel
@@ -181,14 +174,7 @@ def convolve_channels(conv: Convolution, wide: int, read_rows: int, tile: int, p
             for x in range(0, out_width, tile):
                 column = min(x, out_width - tile)
                 source, target = line + step * column, results + VECTOR * (index * out_width + column)
-                if tile == 8:
-                    _eight(source, step, weights, taps, kernel_x, row, tap, bias, low, high, target)
-                elif tile == 7:
-                    _seven(source, step, weights, taps, kernel_x, row, tap, bias, low, high, target)
-                elif tile == 4:
-                    _four(source, step, weights, taps, kernel_x, row, tap, bias, low, high, target)
-                else:
-                    _one(source, step, weights, taps, kernel_x, row, tap, bias, low, high, target)
+                _tiles(tile, source, step, weights, taps, kernel_x, row, tap, bias, target, low, high)
         base = start * out_plane + 4 * begin * out_width
         store_channels(results, conv.target + base, out_plane, some, rows * out_width)
         if conv.epilogue.needed != 0:

@@ -22,11 +22,13 @@ from ....runtime.jit.numba_lazy import intrinsic, types
 from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Step
 from ....runtime.simd.bytes import load_i32, store_bytes
-from ....runtime.simd.dot4_u8s8 import PATH, WORDS, dot
+from ....runtime.simd.dot4_u8s8 import PATH, dot
+from ....runtime.simd.llvm_vector import I64, Code
 from ....runtime.simd.memory import load_f32
 from ....runtime.simd.vector import LANES, to_float
 from ...rules.sliding_window import Axis
-from ..gemm.microkernel_u8s8 import PANEL, broadcast, pack_rows_s8
+from ..gemm.microkernel_u8s8 import ZERO, pack_rows_s8, store_sums
+from ..gemm.register_tile import PANEL, Columns, Lines, accumulate, tiles_by_rows
 from ..gemm.requantize import SIGNED_BYTES, load_zero_point, round_to_bytes
 
 MAX_TILE_ROWS = 12 if "avx512f" in features() else 3
@@ -40,66 +42,31 @@ STRIDES = (1, 2)
 _INT, _BYTES = ir.IntType(64), ir.VectorType(ir.IntType(8), LANES)
 
 
-def _tile(rows: int, stride: int, path: str) -> Any:
-    """Intrinsic that computes sums [rows, PANEL] of neighbouring positions.
+def _tiles(stride: int, path: str) -> Any:
+    """Tiles of sums [rows, PANEL] of neighbouring positions.
 
-    Its arguments: words of the first position; panel of signed bytes [taps, quads, PANEL, 4]; for each tap, how far its
+    Arguments: words of the first position; panel of signed bytes [taps, quads, PANEL, 4]; for each tap, how far its
     first word is away; taps and quads; bytes from quad to quad; sums.
     """
 
-    @intrinsic
-    def tile(typing: Any, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any) -> Any:
-        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            x, panel, offsets, taps, quads, plane, target = args
-            word = lambda value: ir.Constant(_INT, value)  # noqa: E731
+    def multiply_add(code: Code, total: Any, position: Any, column: Any) -> Any:
+        return dot(code, path, total, position, column)
 
-            def load(address: Any, offset: int, kind: Any) -> Any:
-                return builder.load(builder.inttoptr(builder.add(address, word(offset)), kind.as_pointer()), align=1)
+    def write(
+        code: Code, rows: int, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any
+    ) -> None:
+        build = code.builder
 
-            before, outer, loop, last, after = (
-                builder.block,
-                *(builder.append_basic_block(name) for name in ("tap", "quads", "next", "done")),
-            )
-            builder.branch(outer)
-            builder.position_at_end(outer)
-            tap, at, *starts = builder.phi(_INT), builder.phi(_INT), *(builder.phi(WORDS) for _ in range(2 * rows))
-            for phi, value in zip(
-                (tap, at, *starts), (word(0), panel, *[ir.Constant(WORDS, [0] * LANES)] * (2 * rows)), strict=True
-            ):
-                phi.add_incoming(value, before)
-            begin = builder.add(x, load(builder.add(offsets, builder.mul(tap, word(8))), 0, _INT))
-            builder.branch(loop)
-            builder.position_at_end(loop)
-            four, place, own, *found = (
-                *(builder.phi(_INT) for _ in range(3)),
-                *(builder.phi(WORDS) for _ in range(2 * rows)),
-            )
-            for phi, value in zip((four, place, own, *found), (word(0), begin, at, *starts), strict=True):
-                phi.add_incoming(value, outer)
-            columns = [load(own, 64 * half, WORDS) for half in range(2)]
-            made = []
-            for row in range(rows):
-                position = broadcast(builder, load(place, 4 * stride * row, ir.IntType(32)))
-                made += [dot(builder, path, found[2 * row + half], position, columns[half]) for half in range(2)]
-            steps = builder.add(four, word(1)), builder.add(place, plane), builder.add(own, word(4 * PANEL))
-            for phi, value in zip((four, place, own, *found), (*steps, *made), strict=True):
-                phi.add_incoming(value, loop)
-            builder.cbranch(builder.icmp_signed("<", steps[0], quads), loop, last)
-            builder.position_at_end(last)
-            following = builder.add(tap, word(1))
-            for phi, value in zip((tap, at, *starts), (following, steps[2], *made), strict=True):
-                phi.add_incoming(value, last)
-            builder.cbranch(builder.icmp_signed("<", following, taps), outer, after)
-            builder.position_at_end(after)
-            for index, value in enumerate(made):
-                builder.store(
-                    value, builder.inttoptr(builder.add(target, word(64 * index)), WORDS.as_pointer()), align=4
-                )
-            return context.get_dummy_value()
+        def tap(index: Any, held: list[Any]) -> list[Any]:
+            at, *totals = held
+            begin = build.add(x, code.load(build.add(offsets, build.mul(index, code.word(8))), I64))
+            lines = Lines([build.add(begin, code.word(4 * stride * row)) for row in range(rows)], plane)
+            found = accumulate(code, quads, totals, lines, Columns(at, range(2)), multiply_add)
+            return [build.add(at, build.mul(quads, code.word(4 * PANEL))), *found]
 
-        return types.void(*[types.int64] * 7), lower
+        store_sums(code, code.repeat(taps, [panel, *[ZERO] * (2 * rows)], tap)[1:], sums)
 
-    return tile
+    return tiles_by_rows(range(1, MAX_TILE_ROWS + 1), "x panel offsets taps quads plane sums", write, name="positions")
 
 
 @intrinsic
@@ -156,8 +123,7 @@ def _store_lines(source: Any, count: Any, channels: Any, y: Any, line: Any, corn
 
 def direct_kernel(stride: int, path: str) -> Any:
     """The kernel for a stride along lines and a dot4 implementation."""
-    tiles = [_tile(rows, stride, path) for rows in range(1, MAX_TILE_ROWS + 1)]
-    pick = _tile_by_rows(tiles)
+    tiles = _tiles(stride, path)
 
     @range_kernel
     def direct_u8(
@@ -208,7 +174,7 @@ def direct_kernel(stride: int, path: str) -> Any:
                 for index in range(many):
                     at = begin + (end - begin) * index // many
                     rows = begin + (end - begin) * (index + 1) // many - at
-                    pick(rows, source + 4 * stride * at, weights, offsets, taps, quads, plane, sums)
+                    tiles(rows, source + 4 * stride * at, weights, offsets, taps, quads, plane, sums)
                     _requantize(
                         sums, rows, form, shifts + 4 * own, multipliers + 4 * own, zero, gathered + PANEL * count
                     )
@@ -219,29 +185,6 @@ def direct_kernel(stride: int, path: str) -> Any:
             )
 
     return direct_u8
-
-
-def _tile_by_rows(tiles: list[Any]) -> Any:
-    """A function that calls the tile with the given number of rows."""
-    if len(tiles) == 1:
-        only = tiles[0]
-
-        @inner
-        def alone(rows: Any, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any) -> None:
-            only(x, panel, offsets, taps, quads, plane, sums)
-
-        return alone
-    half = len(tiles) // 2
-    low, high = _tile_by_rows(tiles[:half]), _tile_by_rows(tiles[half:])
-
-    @inner
-    def tile_by_rows(rows: Any, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any) -> None:
-        if rows <= half:
-            low(rows, x, panel, offsets, taps, quads, plane, sums)
-        else:
-            high(rows - half, x, panel, offsets, taps, quads, plane, sums)
-
-    return tile_by_rows
 
 
 KERNELS = {stride: direct_kernel(stride, PATH) for stride in STRIDES}

@@ -8,67 +8,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
-from ....runtime.jit.numba_lazy import intrinsic, types
 from ....runtime.jit.range_kernel import inner
-from ..gemm.microkernel_f32 import (
-    EIGHT,
-    FOUR,
-    INT,
-    NARROW,
-    PANEL,
-    ROWS,
-    SIXTEEN,
-    TILE_VECTORS,
-    VECTOR,
-    accumulate,
-    load,
-    load_vectors,
-    rows_of_tile,
-    store_rows,
-)
+from ....runtime.simd.llvm_vector import I64, Code
+from ..gemm.microkernel_f32 import HEIGHTS, NARROW, NARROW_HEIGHTS, ROWS, vector_groups
+from ..gemm.register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumulate, limit_and_store, tiles_by_rows
 
 LINE = 64
 """Bytes of a line of memory, which holds a block of sixteen channels."""
 CHUNK = 48
 """Rows that are computed at a time, while the input of the next ones is asked for."""
+ARGUMENTS = "a offsets taps count depth a_step b c c_row vector_step columns ahead"
 
 
-def _vectors(builder: Any, args: Any, rows: int, vectors: range, blocked: bool, even: bool) -> None:
-    """Some vectors of each row of a tile."""
-    a, offsets, taps, count, depth, a_step, b, c, c_row, vector_step, columns, low, high, ahead = args
-    known = 1 if even else rows
-    lines = [
-        builder.add(a, load(builder, builder.add(offsets, ir.Constant(INT, 8 * row)), INT)) for row in range(known)
-    ]
-    lines += [builder.add(lines[0], ir.Constant(INT, row * (LINE if blocked else 4))) for row in range(known, rows)]
-    starts, zero, before = load_vectors(builder, columns, vectors) * rows, ir.Constant(INT, 0), builder.block
-    loop, after = builder.append_basic_block("taps"), builder.append_basic_block("all")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    tap, at = builder.phi(INT), builder.phi(INT)
-    sums = [builder.phi(VECTOR) for _ in starts]
-    for phi, start in zip((tap, at, *sums), (zero, b, *starts), strict=True):
-        phi.add_incoming(start, before)
-    shift = load(builder, builder.add(taps, builder.mul(tap, ir.Constant(INT, 8))), INT)
+def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, even: bool) -> Any:
+    """Tiles of 16 or 32 columns."""
     row_ahead, pace = (LINE * ROWS, LINE // 4) if blocked else (4 * CHUNK, 1)
-    found = accumulate(builder, depth, a_step, at, sums, lines, vectors, ahead, shift, row_ahead, pace)
-    following, end = builder.add(tap, ir.Constant(INT, 1)), builder.block
-    further = builder.add(at, builder.mul(depth, ir.Constant(INT, 4 * PANEL)))
-    for phi, value in zip((tap, at, *sums), (following, further, *found), strict=True):
-        phi.add_incoming(value, end)
-    builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
-    builder.position_at_end(after)
-    store_rows(builder, found, vectors, c, c_row, low, high, vector_step)
 
-
-def _tile(rows: int, halves: int, blocked: bool, even: bool) -> Any:
-    """A tile of `rows` rows and 16 or 32 columns."""
-
-    @intrinsic
-    def tile(
-        typing: Any,
+    def write(
+        code: Code,
+        rows: int,
         a: Any,
         offsets: Any,
         taps: Any,
@@ -80,25 +38,34 @@ def _tile(rows: int, halves: int, blocked: bool, even: bool) -> Any:
         c_row: Any,
         vector_step: Any,
         columns: Any,
+        ahead: Any,
         low: Any,
         high: Any,
-        ahead: Any,
-    ) -> Any:
-        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            for first in range(0, halves, TILE_VECTORS):
-                _vectors(builder, args, rows, range(first, min(halves, first + TILE_VECTORS)), blocked, even)
-            return context.get_dummy_value()
+    ) -> None:
+        build, known = code.builder, 1 if even else rows
+        lines = [build.add(a, code.load(offsets, I64, 8 * row)) for row in range(known)]
+        lines += [build.add(lines[0], code.word(row * (LINE if blocked else 4))) for row in range(known, rows)]
+        for group in vector_groups(vectors):
+            starts = [code.load(columns, FLOATS, VECTOR * half) for half in group] * rows
 
-        return types.void(*[types.int64] * 11, types.float32, types.float32, types.int64), lower
+            def tap(index: Any, held: list[Any], group: range = group) -> list[Any]:
+                at, *sums = held
+                shift = code.load(build.add(taps, build.mul(index, code.word(8))), I64)
+                found = accumulate(
+                    code, depth, sums, Lines(lines, a_step, shift, row_ahead, pace), Columns(at, group, ahead)
+                )
+                return [build.add(at, build.mul(depth, code.word(4 * PANEL))), *found]
 
-    return tile
+            found = code.repeat(count, [b, *starts], tap)[1:]
+            limit_and_store(code, found, group, (c, c_row, vector_step), low, high)
+
+    return tiles_by_rows(heights, ARGUMENTS, write, "low high", f"windows_{vectors}")
 
 
 def microkernel_column(blocked: bool, even: bool) -> Any:
     """The function that computes rows of a panel of outputs; `blocked`: the input is NCHW16c; `even`: windows are
     single consecutive elements."""
-    main, eight, four, two, one = (_tile(rows, 2, blocked, even) for rows in (ROWS, EIGHT, FOUR, 2, 1))
-    narrow, narrow_four, narrow_one = (_tile(rows, 1, blocked, even) for rows in (SIXTEEN, 4, 1))
+    wide, narrow = _tiles(2, HEIGHTS, blocked, even), _tiles(1, NARROW_HEIGHTS, blocked, even)
 
     @inner
     def column_of_windows(
@@ -135,28 +102,14 @@ def microkernel_column(blocked: bool, even: bool) -> Any:
         """
         row = 0
         while row < rows:
-            left = rows - row
-            at, to, ahead = offsets + 8 * row, c + row * c_row, distance if row == 0 else 0
+            left, at, to, ahead = rows - row, offsets + 8 * row, c + row * c_row, distance if row == 0 else 0
             if width == NARROW:
-                done = SIXTEEN if left >= SIXTEEN else 4 if left >= 4 else 1
-                if done == SIXTEEN:
-                    narrow(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-                elif done == 4:
-                    narrow_four(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-                else:
-                    narrow_one(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
+                row += narrow(
+                    left, a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, ahead, low, high
+                )
             else:
-                done = rows_of_tile(left)
-                if done == ROWS:
-                    main(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-                elif done == EIGHT:
-                    eight(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-                elif done == FOUR:
-                    four(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-                elif done == 2:
-                    two(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-                else:
-                    one(a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, low, high, ahead)
-            row += done
+                row += wide(
+                    left, a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, ahead, low, high
+                )
 
     return column_of_windows

@@ -1,0 +1,148 @@
+"""Register tiles: sums of a few rows and one panel of columns that stay in registers along the common dimension.
+
+A panel has `PANEL` columns; each step along the common dimension is one line of 32-bit lanes: an f32, or four bytes
+(dot4), of each column. The left matrix is read where it lies, 32 bits for a whole row of the tile.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ....runtime.jit.numba_lazy import intrinsic, types
+from ....runtime.simd.llvm_vector import F32, LANES, Code, Vector, vector_type
+
+PANEL = 32
+VECTOR = 4 * LANES
+"""Bytes of a vector."""
+FLOATS = vector_type(F32)
+
+
+class Lines(NamedTuple):
+    """The rows of the left matrix that a tile reads.
+
+    Attributes:
+        addresses: of their first elements.
+        step: bytes from element to element.
+        start: bytes that are skipped, None for none.
+        ahead: bytes behind the first row that are asked for ahead of their use, 0 for none.
+        pace: how many times faster than the rows that place moves.
+    """
+
+    addresses: list[Any]
+    step: Any
+    start: Any = None
+    ahead: int = 0
+    pace: int = 1
+
+
+class Columns(NamedTuple):
+    """The vectors of a panel that a tile reads.
+
+    Attributes:
+        address: of the panel.
+        ahead: bytes behind the panel that are asked for ahead of their use, None for none.
+    """
+
+    address: Any
+    vectors: range
+    ahead: Any = None
+
+
+MultiplyAdd = Callable[[Code, Any, Any, Any], Any]
+"""Adds to a sum the products of a row's element, in all lanes, and of the elements of columns."""
+
+
+def fma(code: Code, total: Any, element: Any, column: Any) -> Any:
+    """Products of f32, rounded once where the processor can."""
+    return code.fma(*(Vector(code, value) for value in (element, column, total))).value
+
+
+def accumulate(
+    code: Code, depth: Any, sums: list[Any], lines: Lines, columns: Columns, multiply_add: MultiplyAdd = fma
+) -> list[Any]:
+    """The sums, row by row, after `depth` steps along the common dimension."""
+    build, element_type, count = code.builder, sums[0].type.element, len(columns.vectors)
+    start = code.word(0) if lines.start is None else lines.start
+
+    def step(_: Any, held: list[Any]) -> list[Any]:
+        offset, at, *totals = held
+        panel = [code.load(at, sums[0].type, VECTOR * half) for half in columns.vectors]
+        for half in columns.vectors if columns.ahead is not None else ():
+            code.prefetch(build.add(at, columns.ahead), VECTOR * half)
+        if lines.ahead:
+            gone = build.add(start, build.mul(build.sub(offset, start), code.word(lines.pace)))
+            code.prefetch(build.add(lines.addresses[0], gone), lines.ahead)
+        elements = [code.splat(code.load(build.add(line, offset), element_type)).value for line in lines.addresses]
+        made = [
+            multiply_add(code, total, elements[index // count], panel[index % count])
+            for index, total in enumerate(totals)
+        ]
+        return [build.add(offset, lines.step), build.add(at, code.word(4 * PANEL)), *made]
+
+    return code.repeat(depth, [start, columns.address, *sums], step)[2:]
+
+
+def limit_and_store(code: Code, found: list[Any], vectors: range, target: Sequence[Any], low: Any, high: Any) -> None:
+    """Store the vectors of all rows, limited.
+
+    Args:
+        target: address, bytes from row to row, and bytes from vector to vector of a row.
+    """
+    build, (address, row_step, vector_step) = code.builder, target
+    least, most = code.splat(low).value, code.splat(high).value
+    for index, total in enumerate(found):
+        raised = build.select(build.fcmp_ordered("<", total, least), least, total)
+        bounded = build.select(build.fcmp_ordered(">", raised, most), most, raised)
+        row, half = divmod(index, len(vectors))
+        place = build.add(address, build.mul(row_step, code.word(row)))
+        code.store(bounded, build.add(place, build.mul(vector_step, code.word(vectors[half]))))
+
+
+def tiles_by_rows(
+    sizes: Sequence[int], integers: str, write: Callable[..., None], floats: str = "", name: str = "tile"
+) -> Any:
+    """A function of kernels ``(left, *integers, *floats)``: computes the tallest tile that `left` rows hold, and gives
+    its rows.
+
+    Args:
+        sizes: rows of the tiles.
+        integers, floats: names of the arguments, 64-bit integers and f32.
+        write: gets `Code`, the rows of a tile and the arguments, and adds its instructions.
+    """
+    tallest_first = sorted(set(sizes), reverse=True)
+    names = ["left", *integers.split(), *floats.split()]
+
+    def typed(typing: Any, *given: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return _choose(Code(builder), tallest_first, args[0], lambda code, rows: write(code, rows, *args[1:]))
+
+        reals = len(floats.split())
+        return types.int64(*[types.int64] * (len(names) - reals), *[types.float32] * reals), lower
+
+    typed.__name__ = name
+    made = intrinsic(typed)
+    parameters = [inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD) for each in ("typing", *names)]
+    typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return made
+
+
+def _choose(code: Code, sizes: Sequence[int], left: Any, write: Callable[[Code, int], None]) -> Any:
+    """Instructions of the first tile that is not taller than what is left; its rows."""
+    build, (size, *others) = code.builder, sizes
+    if not others:
+        write(code, size)
+        return code.word(size)
+    ends = []
+    with build.if_else(build.icmp_signed(">=", left, code.word(size))) as (fits, too_tall):
+        with fits:
+            write(code, size)
+            ends.append((code.word(size), build.block))
+        with too_tall:
+            smaller = _choose(code, others, left, write)
+            ends.append((smaller, build.block))
+    rows = build.phi(left.type)
+    for value, block in ends:
+        rows.add_incoming(value, block)
+    return rows
