@@ -11,7 +11,8 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.memory import DTYPE_CODES
 from ..kernels.attention import flash_decode, flash_prefill, grouped_heads
 from ..kernels.attention.score_row import ADDITIVE_MASK, BOOL_MASK, NO_MASK, AttentionArguments, HeadRows
-from ..kernels.gemm.microkernel_f32 import PANEL, ROWS
+from ..kernels.gemm.microkernel_f32 import ROWS
+from ..kernels.gemm.register_tile import PANEL
 from ..shape.layout_kernel import copy
 from .attention import attention, softmax_dtype
 

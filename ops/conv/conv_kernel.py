@@ -17,7 +17,8 @@ from ..kernels.conv.implicit_gemm import plan_implicit_gemm
 from ..kernels.conv.problem import Convolution, ConvPlan, Problem, problem
 from ..kernels.conv.winograd import plan_winograd
 from ..kernels.gemm.epilogue import Epilogue, apply_epilogue, launch_with_epilogue, prefetch_rows
-from ..kernels.gemm.microkernel_f32 import PANEL, ROWS, column_of_tiles
+from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
+from ..kernels.gemm.register_tile import PANEL
 from .conv import conv
 
 GROUPED_PLANES = 4 * ROWS

@@ -12,7 +12,8 @@ from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue, launch_with_epilogue
 from ..kernels.gemm.gemv import gemv
-from ..kernels.gemm.microkernel_f32 import PANEL, PREFETCH_DISTANCE, ROWS, column_of_tiles, panels
+from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles, panels
+from ..kernels.gemm.register_tile import PANEL
 from .gemm import gemm
 from .matmul import matmul
 

@@ -19,7 +19,8 @@ from ..kernels.conv.depthwise import band_elements, band_rows
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
 from ..kernels.conv.direct_u8 import STRIDES, is_faster, launch_direct, pack_output_panels
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
-from ..kernels.gemm.microkernel_u8s8 import PANEL, SIGN_OFFSET, column_kernel, pack_rows_s8
+from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_rows_s8
+from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_rows
 from ..rules.sliding_window import Axis
 from .conv_integer import conv_integer, qlinear_conv

@@ -12,7 +12,8 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.dot4_u8s8 import PATH
-from ..kernels.gemm.microkernel_u8s8 import PANEL, SIGN_OFFSET, column_kernel, pack_panels_u8
+from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_panels_u8
+from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, FLOATS, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_columns
 from .matmul_integer import matmul_integer, qlinear_matmul
 

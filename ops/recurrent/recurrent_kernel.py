@@ -17,7 +17,8 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.vector import LANES
-from ..kernels.gemm.microkernel_f32 import PANEL, ROWS, column_of_tiles, panels
+from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
+from ..kernels.gemm.register_tile import PANEL
 from ..linalg.matmul_kernel import packed_launch, zeros
 from .cells_kernel import KINDS, gru_reset, gru_row, lstm_row, rnn_row
 from .gru import gru

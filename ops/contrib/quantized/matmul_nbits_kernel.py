@@ -17,7 +17,8 @@ from ....runtime.simd.memory import lane_max, lane_sum, load_f32, maximum, neare
 from ....runtime.simd.vector import LANES, splat, to_int
 from ...kernels.gemm.microkernel_f32 import ROWS as TILE_ROWS
 from ...kernels.gemm.microkernel_f32 import column_of_tiles
-from ...kernels.gemm.microkernel_nbits import HEIGHTS, PANEL, microkernel, pack_panels, panel_decoder
+from ...kernels.gemm.microkernel_nbits import HEIGHTS, microkernel, pack_panels, panel_decoder
+from ...kernels.gemm.register_tile import PANEL
 from ...kernels.half_via_f32 import of_halves
 from ...rules.bit_packing import row_nbytes, unpacked
 from .matmul_nbits import matmul_nbits, zero_points_of

@@ -15,7 +15,8 @@ from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.simd.branchless_math import exp
 from ....runtime.simd.memory import load_f32, load_one, narrow, store_f32, widen
 from ....runtime.simd.vector import LANES
-from ..gemm.microkernel_f32 import PANEL, ROWS, column_of_tiles
+from ..gemm.microkernel_f32 import ROWS, column_of_tiles
+from ..gemm.register_tile import PANEL
 from .score_row import BOOL_MASK, AttentionArguments, HeadRows, key_count, softmax_row, trim_mask, visible_keys
 
 QUERIES = 48

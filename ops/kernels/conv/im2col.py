@@ -13,7 +13,7 @@ import numpy as np
 from ....runtime.jit.address import f32
 from ....runtime.jit.range_kernel import inner
 from ....runtime.simd.memory import evens, load_masked, store_masked
-from ..gemm.microkernel_f32 import PANEL
+from ..gemm.register_tile import PANEL
 
 
 @inner

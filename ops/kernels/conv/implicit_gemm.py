@@ -17,7 +17,8 @@ from ....runtime.plan.kernel_api import PARTS_PER_THREAD, Buffer, Launch
 from ....runtime.simd.memory import DTYPE_CODES, F32_CODE, widen
 from ....runtime.simd.transpose import store_columns
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
-from ..gemm.microkernel_f32 import NARROW, PANEL, PREFETCH_DISTANCE, panels
+from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, panels
+from ..gemm.register_tile import PANEL
 from .indirection import indirection
 from .microkernel_f32 import CHUNK, microkernel_column
 from .problem import PARTS_FACTOR, Convolution, ConvPlan, Problem

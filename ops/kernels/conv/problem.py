@@ -14,7 +14,7 @@ from ....runtime.jit.kernel_arguments import Address
 from ....runtime.plan.kernel_api import Argument, Buffer, Launch, Step
 from ...rules.sliding_window import Axis, window
 from ..gemm.epilogue import Epilogue, EpilogueArguments
-from ..gemm.microkernel_f32 import PANEL
+from ..gemm.register_tile import PANEL
 
 PARTS_FACTOR = 2
 """Convolutions are cut into this many times the usual parts, to balance threads."""

@@ -24,7 +24,8 @@ from ....runtime.simd.memory import DTYPE_CODES, F32_CODE, load_f32, store_f32
 from ....runtime.simd.transpose import load_columns, store_columns
 from ....runtime.simd.vector import LANES, splat
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
-from ..gemm.microkernel_f32 import NARROW, PANEL, PREFETCH_DISTANCE, WIDE, column_of_tiles
+from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, WIDE, column_of_tiles
+from ..gemm.register_tile import PANEL
 from .problem import Convolution, ConvPlan, Problem
 from .winograd_half_weights import pack_kernels, panel_transform
 from .winograd_transform import F2, F4, VECTOR, TileTransform

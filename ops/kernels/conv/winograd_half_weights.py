@@ -10,7 +10,7 @@ import numpy as np
 from ....runtime.jit.range_kernel import inlined, inner
 from ....runtime.simd.memory import F16_CODE, load_bf16, load_f16, load_f32
 from ....runtime.simd.vector import address_of, stack_array
-from ..gemm.microkernel_f32 import PANEL
+from ..gemm.register_tile import PANEL
 from .winograd_transform import VECTOR, TileTransform
 
 CHANNEL_BLOCK = 8
