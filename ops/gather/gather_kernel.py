@@ -16,7 +16,7 @@ from ...runtime.jit.kernel_arguments import Address, Words
 from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, native
 from ...runtime.tensor.dtype import BlockType
-from ..kernels.gemm.dequantize_gemm import gather_rows
+from ..kernels.gemm.gather_rows import gather_rows
 from ..quants.llvm import rows
 from ..shape.layout_kernel import COPIES, copy
 from .gather import gather, gather_elements, gather_nd

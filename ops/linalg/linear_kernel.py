@@ -6,49 +6,17 @@ import math
 
 import numpy as np
 
-from ...runtime.jit.address import f32, share
-from ...runtime.jit.kernel_arguments import Address
-from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ..kernels.gemm import quantized_gemm
-from ..kernels.gemm.dequantize_gemm import PANEL, TILE, dequantize_gemm, scratch_nbytes
+from ..kernels.gemm import packed_gemm
+from ..kernels.gemm.dispatch import FLOAT, available, gemv_products, selected_variant
 from ..kernels.gemm.gemv import FloatProducts, Products, append_group_sums, gemv, minima_group
-from ..kernels.gemm.gemv_int8 import (
-    RUN,
-    Int8Products,
-    ThreeDigitProducts,
-    available,
-    quantize_rows,
-    round_trip_rows,
-    rounded_nbytes,
-)
-from ..kernels.gemm.panel_int8_vnni import COLUMNS
+from ..kernels.gemm.gemv_int8 import RUN, quantize_rows, round_trip_rows, rounded_nbytes
+from ..kernels.gemm.panel import COLUMNS
 from ..quants.llvm import rows
 from .linear import linear
 
 MAX_GEMV_ROWS = 4
 """Maximum number of activation rows per GEMV."""
-MAX_DECODED_ROWS = 96
-"""Maximum number of weight rows decoded into cache at a time."""
-
-
-@range_kernel
-def pack_panels(source: Address, target: Address, tokens: int, length: int, part: int, parts: int) -> None:
-    """Rows of `length` elements in panels, element by element. The last panel is padded with zeros to 16 or 32 rows."""
-    source, target = f32(source), f32(target)
-    first, last = share((tokens + PANEL - 1) // PANEL, part, parts)
-    for panel in range(first, last):
-        count = min(PANEL, tokens - panel * PANEL)
-        width = PANEL if count > 16 else 16
-        start = panel * PANEL * length
-        for k in range(0, length, 16):
-            stop = min(length, k + 16)
-            for row in range(count):
-                for element in range(k, stop):
-                    target[start + element * width + row] = source[start + row * length + element]
-            for element in range(k, stop):
-                for row in range(count, width):
-                    target[start + element * width + row] = np.float32(0)
 
 
 def stored_weight(step: Step) -> tuple[str, int] | None:
@@ -82,7 +50,7 @@ def plan_linear(step: Step) -> Planned:
     int8_activations = step.attributes["activations"] == "q8"
     if int8_activations and length % RUN:
         return None
-    integer_products = step.attributes["activations"] != "f32" and not length % RUN and quantized_gemm.available(name)
+    integer_products = step.attributes["activations"] != "f32" and not length % RUN and available(name)
     if tokens <= (MAX_GEMV_ROWS if integer_products else 2 * MAX_GEMV_ROWS):
         before, x, x_bytes, products = prepare_rows(step, x, name)
         launches = []
@@ -106,45 +74,21 @@ def plan_linear(step: Step) -> Planned:
                 )
             )
         return [*before, *launches]
-    if integer_products:
-        return _quantized_gemm(step, x, name, (weight, y, bias, count, row_bytes))
-    before, x = round_to_int8(step, x) if int8_activations else ([], x)
-    parts = step.parts(-(-tokens // PANEL), tokens * length / 4)
-    panels = step.scratch(4 * length * -(-tokens // PANEL) * PANEL)
-    pack = Launch(pack_panels, parts, source=x, target=panels, tokens=tokens, length=length)
-    unit = max(TILE, min(MAX_DECODED_ROWS, count // (4 * step.threads)) // TILE * TILE)
-    parts = step.parts(-(-count // unit), tokens * count * length / 16)
-    scratch = step.scratch(parts * scratch_nbytes(unit))
-    return [
-        *before,
-        pack,
-        Launch(
-            dequantize_gemm(name),
-            parts,
-            weight=weight,
-            panels=panels,
-            y=y,
-            bias=bias,
-            count=count,
-            row_bytes=row_bytes,
-            length=length,
-            tokens=tokens,
-            scratch=scratch,
-            unit=unit,
-        ),
-    ]
+    variant = selected_variant(name) if integer_products else FLOAT
+    before, x = round_to_int8(step, x) if int8_activations and not integer_products else ([], x)
+    return [*before, *_packed_gemm(step, x, name, variant, (weight, y, bias, count, row_bytes))]
 
 
-def _quantized_gemm(
-    step: Step, x: Buffer, name: str, operands: tuple[Buffer, Buffer, Buffer | int, int, int]
+def _packed_gemm(
+    step: Step, x: Buffer, name: str, variant: str, operands: tuple[Buffer, Buffer, Buffer | int, int, int]
 ) -> list[Launch]:
-    """Quantized GEMM; operands are weight, y, bias, weight rows and bytes of a weight row."""
+    """Packed GEMM; operands are weight, y, bias, weight rows and bytes of a weight row."""
     weight, y, bias, count, row_bytes = operands
     length = x.shape[-1]
-    tokens, variant = x.count // length, quantized_gemm.selected_variant(name)
-    tiles = step.scratch(quantized_gemm.tiles_nbytes(name, variant, tokens, length))
+    tokens = x.count // length
+    tiles = step.scratch(packed_gemm.tiles_nbytes(name, variant, tokens, length))
     tiling = Launch(
-        quantized_gemm.pack_tiles(name, variant),
+        packed_gemm.pack_tiles(name, variant),
         step.parts(tokens, x.count / 4),
         source=x,
         target=tiles,
@@ -152,11 +96,11 @@ def _quantized_gemm(
         length=length,
     )
     parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)
-    scratch = step.scratch(parts * quantized_gemm.scratch_nbytes(name, variant, tokens))
+    scratch = step.scratch(parts * packed_gemm.scratch_nbytes(name, variant, tokens))
     return [
         tiling,
         Launch(
-            quantized_gemm.quantized_gemm(name, variant),
+            packed_gemm.packed_gemm(name, variant),
             parts,
             weight=weight,
             tiles=tiles,
@@ -176,8 +120,8 @@ def prepare_rows(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer
     length = x.shape[-1]
     tokens = x.count // length
     int8_activations = step.attributes["activations"] == "q8"
-    if available(name):
-        products = Int8Products if int8_activations else ThreeDigitProducts
+    products = gemv_products(name, int8_activations)
+    if products.digits:
         nbytes = rounded_nbytes(name, length, products.digits)
         made = step.scratch(tokens * nbytes)
         kernel, parts = quantize_rows(name, products.digits), step.parts(tokens, x.count / 4)

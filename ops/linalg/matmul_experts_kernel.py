@@ -11,11 +11,12 @@ from ...runtime.jit.address import i32, i64
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ..kernels.gemm import quantized_gemm
+from ..kernels.gemm import packed_gemm
+from ..kernels.gemm.dispatch import available, selected_variant
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.gemv_int8 import RUN
 from ..kernels.gemm.grouped_gemm import grouped_gemm, max_tiles, pack_slots
-from ..kernels.gemm.panel_int8_vnni import COLUMNS
+from ..kernels.gemm.panel import COLUMNS
 from .linear_kernel import MAX_GEMV_ROWS, prepare_rows, stored_weight
 from .matmul_experts import matmul_experts
 
@@ -153,7 +154,7 @@ def plan_experts(step: Step) -> Planned:
         "expert_bytes": count * row_bytes,
     }
     each = 1 if step.attributes["each"] else chosen
-    if int8_activations and pairs >= MIN_TILED_ROWS * experts and quantized_gemm.available(name):
+    if int8_activations and pairs >= MIN_TILED_ROWS * experts and available(name):
         return [ordering, *_quantized_gemm(step, name, sorted_pairs, number, (x, each, y, pairs))]
     batch = 1 if pairs == chosen else MAX_GEMV_ROWS
     before, x, x_bytes, products = prepare_rows(step, x, name)
@@ -185,17 +186,17 @@ def _quantized_gemm(
 ) -> list[Launch]:
     """Grouped quantized GEMM; `rows_of` are x, pairs per row of x, y, and the number of pairs."""
     x, each, y, pairs = rows_of
-    length, count, variant = x.shape[-1], y.shape[-1], quantized_gemm.selected_variant(name)
+    length, count, variant = x.shape[-1], y.shape[-1], selected_variant(name)
     tiles, rows = (
         max_tiles(name, variant, pairs, sorted_pairs["experts"]),
-        quantized_gemm.tile_layout(name, variant).rows,
+        packed_gemm.tile_layout(name, variant).rows,
     )
     jobs, sources, targets = (
         step.scratch(8 * size) for size in (3 * sorted_pairs["experts"], tiles * rows, tiles * rows)
     )
-    made = step.scratch(quantized_gemm.tiles_nbytes(name, variant, tiles * rows, length))
+    made = step.scratch(packed_gemm.tiles_nbytes(name, variant, tiles * rows, length))
     parts = step.parts(-(-count // COLUMNS), pairs * count * length / 32)
-    scratch = step.scratch(parts * quantized_gemm.scratch_nbytes(name, variant, pairs))
+    scratch = step.scratch(parts * packed_gemm.scratch_nbytes(name, variant, pairs))
     tiling_parts = step.parts(tiles, pairs * length / 4)
     return [
         Launch(

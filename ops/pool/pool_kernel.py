@@ -14,9 +14,10 @@ from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
 from ...runtime.simd.memory import load_even, load_f32, load_masked, store_f32, store_masked
 from ...runtime.simd.vector import LANES, load, splat, stack_array
-from ..kernels.conv.channels_vectorized import POOL_KERNELS, VECTOR, band_sizes, pool_is_faster, pool_scratch_vectors
+from ..kernels.conv.channels_vectorized import POOL_KERNELS, band_sizes, pool_is_faster, pool_scratch_vectors
 from ..kernels.conv.depthwise import BAND
 from ..kernels.conv.problem import PARTS_FACTOR
+from ..kernels.gemm.register_tile import VECTOR
 from ..kernels.pool.max_pool_uint8 import LARGEST_BYTES
 from ..kernels.pool.pool_2x2_3x3 import LINES, SQUARES, largest, seen, summed
 from ..kernels.pool.problem import Pool

@@ -21,13 +21,15 @@ class EmittedKernel:
 
     Args:
         name: says what it is, together with what `write` closes over.
-        write: gets an `ir.IRBuilder`, the values of the part and the number of parts, and by keyword those of the
-            kernel's arguments, each a word.
+        write: gets an `ir.IRBuilder`, the values of the part and the number of parts, and those of the kernel's
+            arguments, each a word: by keyword, or as one `arguments`.
+        arguments: the class of a NamedTuple, None for keywords.
     """
 
-    def __init__(self, name: str, write: Any) -> None:
+    def __init__(self, name: str, write: Any, arguments: Any = None) -> None:
         self.name = name
         self.write = write
+        self.arguments = arguments
 
     @property
     def made_of(self) -> tuple[Any, ...]:
@@ -49,6 +51,8 @@ class EmittedKernel:
     @functools.cached_property
     def parameters(self) -> Parameters:
         """Its named arguments."""
+        if self.arguments is not None:
+            return Parameters(self.name, dict.fromkeys(self.arguments._fields, Address))
         code = self.write.__code__
         return Parameters(
             self.name,
@@ -75,7 +79,10 @@ class EmittedKernel:
         block, part, parts = function.args
         places = (builder.gep(block, [WORD(position)]) for position in range(len(self.parameters.kinds)))
         words = {name: builder.load(place) for name, place in zip(self.parameters.kinds, places, strict=True)}
-        self.write(builder, part, parts, **words)
+        if self.arguments is not None:
+            self.write(builder, part, parts, self.arguments(**words))
+        else:
+            self.write(builder, part, parts, **words)
         builder.ret_void()
         return str(module)
 

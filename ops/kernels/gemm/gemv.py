@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from llvmlite import ir
 
@@ -68,6 +68,21 @@ class WeightRows:
                     each(
                         build.add(address, build.mul(now, code.word(self.size))), build.mul(now, code.word(self.length))
                     )
+
+    def decode(self, code: Code, address: Any, count: Any, target: Any) -> None:
+        """Decode `count` elements, which begin a block, to f32 at an address."""
+        build = code.builder
+
+        def each(block: Any, element: Any) -> None:
+            place = build.add(target, build.shl(element, code.word(2)))
+            for index, numbers in enumerate(value for group in self.groups(code, block) for value in group.values()):
+                code.store(numbers.value, place, 64 * index)
+
+        blocks = build.sdiv(count, code.word(self.length))
+        self.blocks(code, address, blocks, each)
+        if self.plain:
+            with code.loop(build.mul(blocks, code.word(LANES)), count) as element:
+                code.store(self.number(code, address, element), build.add(target, build.shl(element, code.word(2))))
 
 
 def part_range(code: Code, count: Any, part: Any, parts: Any) -> tuple[Any, Any]:
@@ -175,10 +190,15 @@ class FloatProducts:
     Args:
         xs: addresses of the rows.
         streams: rows of the weight that are multiplied at a time.
+
+    Attributes:
+        digits: int8 digits of the activations, 0 for f32.
     """
 
+    digits = 0
+
     def __init__(self, code: Code, stored: WeightRows, xs: list[Any], length: Any, streams: int) -> None:
-        self.code, self.stored, self.xs, self.length = code, stored, xs, length
+        self.code, self.stored, self.xs, self.length, self.streams = code, stored, xs, length, streams
         sums = [code.builder.add(x, code.builder.shl(length, code.word(2))) for x in xs]
         self.minima = Minima(code, stored, sums, streams)
         self.chains = max(1, 4 // (streams * len(xs)))
@@ -247,90 +267,88 @@ def _sum_vectors(vectors: list[Vector]) -> Vector:
     return vectors[0]
 
 
-Products = Callable[[Code, WeightRows, list[Any], Any, int], Any]
-"""Constructor of `FloatProducts` or a class like it: (code, weight rows, addresses of x, length, streams)."""
+Products: TypeAlias = Any
+"""`FloatProducts` or a class like it: made of code, weight rows, addresses of x, length, streams."""
+
+
+class GemvArguments(NamedTuple):
+    """Arguments of `gemv`.
+
+    Attributes:
+        bias: 0 for none.
+        count: rows of the weight.
+        length: elements of a row.
+        x_step, y_step: bytes between rows.
+    """
+
+    weight: Any
+    x: Any
+    y: Any
+    bias: Any
+    count: Any
+    row_bytes: Any
+    length: Any
+    x_step: Any
+    y_step: Any
+
+
+class GemvJobs(NamedTuple):
+    """Arguments of `gemv` with experts: `number` is the address of the number of jobs. A job holds the addresses of a
+    weight, of rows of x and of rows of y."""
+
+    jobs: Any
+    number: Any
+    x: Any
+    y: Any
+    count: Any
+    row_bytes: Any
+    length: Any
 
 
 @functools.cache
 def gemv(name: str, batch: int, *, experts: bool = False, products: Products = FloatProducts) -> EmittedKernel:
-    """``y[t, row] = x[t] . W[row] + bias[row]`` for `batch` rows of activations.
-
-    `count`: rows of the weight; `length`: elements of a row; `bias`: 0 for none; `x_step`, `y_step`: bytes between
-    rows. With `experts` the kernel reads `number` jobs instead: a job holds the addresses of a weight, of `batch` rows
-    of x and of `batch` rows of y.
-    """
+    """``y[t, row] = x[t] . W[row] + bias[row]`` for `batch` rows of activations."""
     stored = WeightRows(name)
 
     streams = max(1, STREAMS // batch)
 
-    def write(
-        builder: Any,
-        part: Any,
-        parts: Any,
-        *,
-        weight: Any,
-        x: Any,
-        y: Any,
-        bias: Any,
-        count: Any,
-        row_bytes: Any,
-        length: Any,
-        x_step: Any,
-        y_step: Any,
-    ) -> None:
+    def write(builder: Any, part: Any, parts: Any, given: GemvArguments) -> None:
         code = Code(builder)
-        first, last = part_range(code, count, part, parts)
+        first, last = part_range(code, given.count, part, parts)
         xs, ys = (
             [builder.add(start, builder.mul(step, code.word(t))) for t in range(batch)]
-            for start, step in ((x, x_step), (y, y_step))
+            for start, step in ((given.x, given.x_step), (given.y, given.y_step))
         )
-        _dots(code, products(code, stored, xs, length, streams), streams, weight, ys, bias, first, last, row_bytes)
+        made = products(code, stored, xs, given.length, streams)
+        _dots(code, made, (given.weight, given.row_bytes, given.bias), ys, first, last)
 
-    def write_jobs(
-        builder: Any,
-        part: Any,
-        parts: Any,
-        *,
-        jobs: Any,
-        number: Any,
-        x: Any,
-        y: Any,
-        count: Any,
-        row_bytes: Any,
-        length: Any,
-    ) -> None:
-        code = Code(builder)
-        first, last = part_range(code, builder.mul(code.load(number, I64), count), part, parts)
+    def write_jobs(builder: Any, part: Any, parts: Any, given: GemvJobs) -> None:
+        code, count = Code(builder), given.count
+        first, last = part_range(code, builder.mul(code.load(given.number, I64), count), part, parts)
         end = builder.sdiv(builder.sub(builder.add(last, count), code.word(1)), count)
         with code.loop(builder.sdiv(first, count), end) as job:
-            place = builder.add(jobs, builder.mul(job, code.word(8 * (1 + 2 * batch))))
+            place = builder.add(given.jobs, builder.mul(job, code.word(8 * (1 + 2 * batch))))
             held = [code.load(place, I64, 8 * index) for index in range(1 + 2 * batch)]
             start = builder.sub(first, builder.mul(job, count))
             start = builder.select(builder.icmp_signed("<", start, code.word(0)), code.word(0), start)
             stop = minimum(code, builder.sub(last, builder.mul(job, count)), count)
-            made = products(code, stored, held[1 : 1 + batch], length, streams)
-            _dots(code, made, streams, held[0], held[1 + batch :], None, start, stop, row_bytes)
+            made = products(code, stored, held[1 : 1 + batch], given.length, streams)
+            _dots(code, made, (held[0], given.row_bytes, None), held[1 + batch :], start, stop)
 
     kind = products.__name__.lower()
-    return EmittedKernel(f"{name}_{kind}_{batch}{'_experts' if experts else ''}", write_jobs if experts else write)
+    if experts:
+        return EmittedKernel(f"{name}_{kind}_{batch}_experts", write_jobs, GemvJobs)
+    return EmittedKernel(f"{name}_{kind}_{batch}", write, GemvArguments)
 
 
-def _dots(
-    code: Code,
-    products: Any,
-    streams: int,
-    weight: Any,
-    ys: list[Any],
-    bias: Any,
-    first: Any,
-    last: Any,
-    row_bytes: Any,
-) -> None:
-    """Multiply the weight rows [first, last) with the activations of `products`.
+def _dots(code: Code, products: Any, weight_of: tuple[Any, Any, Any], ys: list[Any], first: Any, last: Any) -> None:
+    """Multiply the weight rows [first, last) with the activations of `products`; `weight_of` is the address of the
+    weight, bytes of a row, and the bias.
 
     Rows of several regions are read in parallel, because hardware prefetch stops at page ends. If the regions differ in
     size, the last row is computed twice.
     """
+    (weight, row_bytes, bias), streams = weight_of, products.streams
     build = code.builder
     each = build.sdiv(build.add(build.sub(last, first), code.word(streams - 1)), code.word(streams))
     final = build.sub(last, code.word(1))

@@ -14,7 +14,6 @@ from typing import Any
 from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.jit.isa import BLOCKS
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ...quants.llvm import Block, Codes, Numbers, build_mask, codes
@@ -25,11 +24,6 @@ RUN = 32
 VECTOR = 64
 INTS, BYTES = vector_type(I32), vector_type(I8, VECTOR)
 NO_INTS, NO_FLOATS = ir.Constant(INTS, [0] * LANES), ir.Constant(vector_type(F32), [0.0] * LANES)
-
-
-def available(name: str) -> bool:
-    """Whether rows of the type are multiplied as integers on this processor."""
-    return name in codes() and BLOCKS.taken() == "VNNI"
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class Int8Products:
     digits = 1
 
     def __init__(self, code: Code, stored: WeightRows, xs: list[Any], length: Any, streams: int) -> None:
-        self.code, self.stored, self.xs, self.length = code, stored, xs, length
+        self.code, self.stored, self.xs, self.length, self.streams = code, stored, xs, length, streams
         self.record_layout = record_layout(stored.name, self.digits)
         self.kind = self.record_layout.kind
         self.chains = min(2 if streams * len(xs) == 1 else 1, len(self.kind.order))
@@ -320,4 +314,4 @@ def _integer_sum(code: Code, values: Any) -> Any:
     return code.call(f"llvm.vector.reduce.add.v{values.type.count}i32", I32, values)
 
 
-__all__ = ["Int8Products", "ThreeDigitProducts", "available", "quantize_rows", "round_trip_rows", "rounded_nbytes"]
+__all__ = ["Int8Products", "ThreeDigitProducts", "quantize_rows", "round_trip_rows", "rounded_nbytes"]

@@ -1,7 +1,6 @@
 """16-bit panels: GEMM for f16 and bf16 weights by int16 or bf16 pair dot products.
 
-Rows of the weight stand side by side as those of `dot_panel_kernel` do, in pairs of elements. Two kinds of numbers are
-multiplied:
+A vector has two elements of each of sixteen weight rows. Two kinds of numbers are multiplied:
 
 Whole numbers: each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact
 for elements above a sixteenth of the run's greatest one; smaller ones are off by at most its 2^-16th. Activations are
@@ -13,17 +12,19 @@ bfloat16: weights are as they are, activations rounded to nearest even; see `sim
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.simd.dot_product import INTS, dot2_bf16, dot2_i16_vnni
+from ....runtime.simd.dot_product import INTS, dot2_bf16, dot2_i16_avx2, dot2_i16_avx_vnni, dot2_i16_vnni
 from ....runtime.simd.llvm_vector import F32, I16, I32, LANES, Code, Vector, vector_type
+from ...quants.llvm import Block, codes, runs
 from .gemv import WeightRows
 from .gemv_int8 import RUN, quantize_run
-from .panel_int8_vnni import COLUMNS, STRIDE, transposed
+from .panel import COLUMNS, VECTORS, Panel, Tile, line_stride
+from .register_tile import VECTOR
 
 CHUNK = 256
 """Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
@@ -33,21 +34,18 @@ MAX_ACTIVATION = 2047
 
 
 @dataclass(frozen=True)
-class PairTile:
+class PairTile(Tile):
     """How a run of a tile of activations lies in memory: for each part the numbers of all rows, then their steps where
     they have some.
 
     Attributes:
-        rows: of activations.
         parts: numbers that are added up for an activation, and for a weight.
         max_magnitude: whole number that an activation becomes, None where they are bfloat16.
-        chunk: elements of a row of the weight that are decoded at a time.
     """
 
-    rows: int
     parts: int = 1
     max_magnitude: int | None = None
-    chunk: int = CHUNK
+    chunk = CHUNK
 
     @property
     def steps(self) -> int:
@@ -62,7 +60,7 @@ class PairTile:
     @property
     def scratch(self) -> int:
         """Scratch bytes of a part without sums: decoded rows, transposed rows, scales."""
-        return COLUMNS * (STRIDE + 2 * self.parts * CHUNK + 4 * CHUNK // RUN)
+        return COLUMNS * (line_stride(2 * CHUNK) + 2 * self.parts * CHUNK + 4 * CHUNK // RUN)
 
     def pack(self, code: Code, x: Any, to: Any, row: Any) -> None:
         """One run of one row."""
@@ -86,42 +84,27 @@ class PairTile:
             ]
 
 
-class PairPanel(ABC):
-    """Weight rows as 16-bit elements, transposed: for each part [run, pair, COLUMNS, 2]; and the sums of all tiles
-    [.., rows, COLUMNS].
+class PairPanel(Panel):
+    """Weight rows as 16-bit elements, transposed: for each part [run, pair, COLUMNS, 2].
 
     Attributes:
-        vectors_per_step: vectors of columns that are multiplied at a time.
         dot: adds two products in each lane.
     """
 
-    vectors_per_step = COLUMNS // LANES
+    itemsize = 2
     dot = staticmethod(dot2_i16_vnni)
 
     def __init__(self, code: Code, tile: PairTile, stored: WeightRows, scratch: Any) -> None:
-        build = code.builder
-        self.code, self.tile, self.stored = code, tile, stored
-        self.lines = scratch
-        self.numbers = build.add(scratch, code.word(COLUMNS * STRIDE))
-        self.scales = build.add(self.numbers, code.word(2 * COLUMNS * tile.parts * CHUNK))
-        self.sums = build.add(scratch, code.word(tile.scratch))
-
-    def release(self) -> None:  # noqa: B027
-        """Release hardware tiles, if any."""
+        super().__init__(code, tile, stored, scratch)
+        self.scales = code.builder.add(self.elements, code.word(2 * COLUMNS * tile.parts * CHUNK))
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """Elements from `start` of some rows; those behind the last row are what they are."""
-        code, build, stored = self.code, self.code.builder, self.stored
-        skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
         for part in range(self.tile.parts):
-            with code.loop(code.word(0), height) as row:
-                address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
-                self._read_row(part, address, depth, build.add(self.lines, build.mul(row, code.word(STRIDE))), row)
-            with code.loop(code.word(0), build.mul(depth, code.word(2 * COLUMNS)), 2 * COLUMNS * RUN) as offset:
-                self._transpose(offset, build.add(self.numbers, code.word(2 * COLUMNS * CHUNK * part)))
+            self.decode_part(part, source, row_bytes, height, start, depth)
 
-    def _read_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
-        """Elements of a row."""
+    def decode_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
+        """A part of the elements of a row to a line."""
         code, build = self.code, self.code.builder
         with code.loop(code.word(0), build.sdiv(depth, code.word(RUN))) as run:
             offset = build.mul(run, code.word(2 * RUN))
@@ -140,51 +123,13 @@ class PairPanel(ABC):
             for at in (0, 2 * LANES)
         ]
 
-    def _transpose(self, offset: Any, to: Any) -> None:
-        """A run of each row, so that rows stand side by side; `offset` is that of the result."""
-        code, build = self.code, self.code.builder
-        source, target = build.add(self.lines, build.sdiv(offset, code.word(COLUMNS))), build.add(to, offset)
-        for half in range(COLUMNS // LANES):
-            held = [code.load(source, INTS, STRIDE * (LANES * half + row)) for row in range(LANES)]
-            for pair, vector in enumerate(transposed(code, held)):
-                code.store(vector, target, 4 * (COLUMNS * pair + LANES * half))
-
-    def multiply(self, x: Any, runs: Any, sums: Any, rows: int) -> None:
-        """Add the products with the first rows of a tile to its sums."""
-        for first in range(0, COLUMNS // LANES, self.vectors_per_step):
-            self._multiply(
-                x,
-                runs,
-                sums,
-                [(row, half) for row in range(rows) for half in range(first, first + self.vectors_per_step)],
-            )
-
-    def _multiply(self, x: Any, runs: Any, sums: Any, places: list[tuple[int, int]]) -> None:
-        """The same for some vectors, row by row."""
-        code, build = self.code, self.code.builder
-        held = [code.variable(ir.Constant(vector_type(F32), None)) for _ in places]
-        for (row, half), place in zip(places, held, strict=True):
-            build.store(code.floats(sums, 4 * (COLUMNS * row + LANES * half)).value, place)
-        with code.loop(code.word(0), runs) as run:
-            at = build.add(x, build.mul(run, code.word(self.tile.nbytes)))
-            for total, place in zip(
-                self._added(at, run, places, [build.load(place) for place in held]), held, strict=True
-            ):
-                build.store(total, place)
-        for (row, half), place in zip(places, held, strict=True):
-            code.store(build.load(place), sums, 4 * (COLUMNS * row + LANES * half))
-
-    @abstractmethod
-    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
-        """The sums with a run's products."""
-
     def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
         """Some sums with the products of the pairs of a run."""
         code, build = self.code, self.code.builder
-        line = build.add(self.numbers, build.mul(run, code.word(2 * COLUMNS * RUN)))
+        line = build.add(self.elements, build.mul(run, code.word(2 * COLUMNS * RUN)))
         for pair in range(PAIRS):
             columns = {
-                half: code.load(line, INTS, 4 * (COLUMNS * pair + LANES * half))
+                half: code.load(line, INTS, VECTOR * (VECTORS * pair + half))
                 for half in dict.fromkeys(half for _, half in places)
             }
             elements = {
@@ -215,7 +160,8 @@ class Int16Pairs(PairPanel):
             build.add(self.scales, build.add(build.mul(run, code.word(4 * COLUMNS)), build.shl(row, code.word(2)))),
         )
 
-    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+    def add_run(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        """The sums with a run\'s products."""
         code, build = self.code, self.code.builder
         nothing = [ir.Constant(INTS, None) for _ in places]
         found = self._products(at, run, places, nothing)
@@ -251,8 +197,45 @@ class Bf16Pairs(PairPanel):
             )
             code.store(build.trunc((kept >> 16).value, vector_type(I16)), to, 2 * LANES * half)
 
-    def _added(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+    def add_run(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
+        """The sums with a run\'s products."""
         return self._products(at, run, places, totals)
+
+
+class AvxVnniPairs(Int16Pairs):
+    """As `Int16Pairs`, by AVX-VNNI."""
+
+    vectors_per_step = 1
+    dot = staticmethod(dot2_i16_avx_vnni)
+
+
+class Avx2Pairs(Int16Pairs):
+    """As `Int16Pairs`, by AVX2."""
+
+    vectors_per_step = 1
+    dot = staticmethod(dot2_i16_avx2)
+
+
+class Avx2CodePairs(Avx2Pairs):
+    """Codes as 16-bit integers."""
+
+    def decode_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
+        """The codes of a row to a line."""
+        code, build, kind = self.code, self.code.builder, codes()[self.stored.name]
+
+        def each(block: Any, element: Any) -> None:
+            first = build.sdiv(element, code.word(RUN))
+            for index, run in enumerate(runs(kind, Block(code, block))):
+                wide = build.zext(run.codes.value, vector_type(I16, RUN))
+                numbers = build.sub(wide, ir.Constant(wide.type, [kind.zero] * RUN))
+                code.store(numbers, build.add(line, build.shl(element, code.word(1))), 2 * RUN * index)
+                self._store_scale(
+                    build.extract_element(run.scales, ir.Constant(I32, run.first)),
+                    build.add(first, code.word(index)),
+                    row,
+                )
+
+        self.stored.blocks(code, address, build.sdiv(depth, code.word(self.stored.length)), each)
 
 
 def _round_to_bf16(code: Code, value: Vector) -> Vector:

@@ -13,7 +13,7 @@ import candle_convert
 import pytest
 from candle_convert.ops.conv import conv, conv_kernel
 from candle_convert.ops.kernels.conv import winograd
-from candle_convert.ops.kernels.gemm import gemv, gemv_int8, quantized_gemm
+from candle_convert.ops.kernels.gemm import gemv, gemv_int8, packed_gemm
 from candle_convert.ops.nn import softmax, softmax_kernel
 from candle_convert.ops.quants.encoders import q8_1_q8_k
 from candle_convert.ops.quants.llvm import codes, rows
@@ -30,24 +30,15 @@ FILES = [
     for folder in ("convert", "formats", "models", "ops", "runtime")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-KERNELS = (
-    conv_kernel,
-    softmax_kernel,
-    quantized_gemm,
-    gemv,
-    q8_1_q8_k,
-    half_cast_kernel,
-    interpreter,
-    elementwise_fusion,
-)
+KERNELS = (conv_kernel, softmax_kernel, packed_gemm, gemv, q8_1_q8_k, half_cast_kernel, interpreter, elementwise_fusion)
 EDITS = {
-    dot_product: {quantized_gemm},
+    dot_product: {packed_gemm},
     winograd: {conv_kernel},
     softmax_kernel: {softmax_kernel},
     softmax: {softmax_kernel},
     conv: {conv_kernel},
     ggml_rounding: {q8_1_q8_k},
-    llvm_vector: {quantized_gemm, gemv},
+    llvm_vector: {packed_gemm, gemv},
     element: {softmax_kernel, elementwise_fusion},
     interpreter: {interpreter},
     simd: {conv_kernel, softmax_kernel, q8_1_q8_k, half_cast_kernel, elementwise_fusion},
@@ -187,7 +178,7 @@ def test_generators_that_kernels_find_by_name_are_part_of_their_description(name
     if name in codes():
         described += [
             kernel_store.described(kernel.made_of)
-            for kernel in (gemv_int8.quantize_rows(name, 1), quantized_gemm.quantized_gemm(name, "emulated"))
+            for kernel in (gemv_int8.quantize_rows(name, 1), packed_gemm.packed_gemm(name, "emulated"))
         ]
         assert all(source_digest.digest(codes()[name].numbers.__module__) in each for each in described)
 

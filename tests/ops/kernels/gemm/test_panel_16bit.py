@@ -3,7 +3,7 @@ roundings as stated."""
 
 import numpy as np
 import pytest
-from candle_convert.ops.kernels.gemm import quantized_gemm
+from candle_convert.ops.kernels.gemm import packed_gemm
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.jit import isa
@@ -41,18 +41,14 @@ def product(name, way, x, patterns, bias=None):
     (rows, length), count = x.shape, len(patterns)
     given, weight = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(patterns)
     y = np.full((rows, count), np.nan, np.float32)
-    tiles = np.empty(quantized_gemm.tiles_nbytes(name, way, rows, length), np.uint8)
-    scratch = np.full(2 * quantized_gemm.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
+    tiles = np.empty(packed_gemm.tiles_nbytes(name, way, rows, length), np.uint8)
+    scratch = np.full(2 * packed_gemm.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
     shift = 0 if bias is None else bias.ctypes.data
     launched(
-        quantized_gemm.pack_tiles(name, way),
-        source=given.ctypes.data,
-        target=tiles.ctypes.data,
-        count=rows,
-        length=length,
+        packed_gemm.pack_tiles(name, way), source=given.ctypes.data, target=tiles.ctypes.data, count=rows, length=length
     )
     launched(
-        quantized_gemm.quantized_gemm(name, way),
+        packed_gemm.packed_gemm(name, way),
         weight=weight.ctypes.data,
         tiles=tiles.ctypes.data,
         y=y.ctypes.data,

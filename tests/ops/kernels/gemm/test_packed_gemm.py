@@ -6,7 +6,8 @@ import re
 import gguf
 import numpy as np
 import pytest
-from candle_convert.ops.kernels.gemm import quantized_gemm
+from candle_convert.ops.kernels.gemm import packed_gemm
+from candle_convert.ops.kernels.gemm.dispatch import available
 from candle_convert.ops.quants.llvm import codes
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
@@ -35,7 +36,7 @@ ONES = {
     "mxfp4": [],
 }
 """Where half-precision scales are in a block."""
-WHOLE = [name for name in ONES if quantized_gemm.available(name)]
+WHOLE = [name for name in ONES if available(name)]
 
 
 def whole_weight(name, rows, columns):
@@ -111,17 +112,17 @@ def test_other_ways_multiply_exactly(way, name):
     for rows in (5, 16, 17, 50):
         x = whole_rows(rows, 256)
         given, y = x.astype(np.float32), np.full((rows, 43), np.nan, np.float32)
-        tiles = np.empty(quantized_gemm.tiles_nbytes(name, way, rows, 256), np.uint8)
-        scratch = np.full(2 * quantized_gemm.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
+        tiles = np.empty(packed_gemm.tiles_nbytes(name, way, rows, 256), np.uint8)
+        scratch = np.full(2 * packed_gemm.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
         launched(
-            quantized_gemm.pack_tiles(name, way),
+            packed_gemm.pack_tiles(name, way),
             source=given.ctypes.data,
             target=tiles.ctypes.data,
             count=rows,
             length=256,
         )
         launched(
-            quantized_gemm.quantized_gemm(name, way),
+            packed_gemm.packed_gemm(name, way),
             weight=weight.ctypes.data,
             tiles=tiles.ctypes.data,
             y=y.ctypes.data,
@@ -165,7 +166,7 @@ def assembled(kernel, cpu):
 @pytest.mark.parametrize(("name", "word"), [("q4_k", "vpdpbusd"), ("f16", "vpdpwssd")])
 def test_instructions_of_avx_vnni_are_assembled(name, word):
     """In the encoding of processors without AVX-512; those that run them here have the other one."""
-    written, code = assembled(quantized_gemm.quantized_gemm(name, "AVX-VNNI"), "alderlake")
+    written, code = assembled(packed_gemm.packed_gemm(name, "AVX-VNNI"), "alderlake")
     assert re.search(rf"{{vex}}\s+{word}\s[^\n]*%ymm", written)
     assert re.search(rb"\xc4[\x42\x62\xc2\xe2][\x05-\x7d][\x50\x52]", code)
     assert "zmm" not in written
@@ -174,7 +175,7 @@ def test_instructions_of_avx_vnni_are_assembled(name, word):
 @pytest.mark.parametrize("name", ["q8_0", "q6_k", "f16", "bf16"])
 def test_instructions_of_tiles_are_assembled(name):
     """For a processor that has them; none was there to run them."""
-    written, code = assembled(quantized_gemm.quantized_gemm(name, "AMX"), "sapphirerapids")
+    written, code = assembled(packed_gemm.packed_gemm(name, "AMX"), "sapphirerapids")
     for word, pattern in INSTRUCTIONS.items():
         assert (word in written) == (word not in (("tdpbsud", "tilezero") if "f16" in name else ("tdpbf16ps",)))
         assert len(re.findall(pattern, code, re.DOTALL)) == len(re.findall(rf"\b{word}\b", written)), word
