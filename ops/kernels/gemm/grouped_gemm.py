@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import I64, Code
 from .gemv import part_range
-from .packed_gemm import multiply_tiles, panel_of, tile_layout, weight_units, write_sums, zero_words
+from .packed_gemm import multiply_tiles, panel_maker, tile_layout, weight_units, write_sums, zero_words
 
 
 def max_tiles(name: str, variant: str, pairs: int, experts: int) -> int:
@@ -68,11 +68,11 @@ class GroupedGemmArguments(NamedTuple):
 @functools.cache
 def grouped_gemm(name: str, variant: str) -> EmittedKernel:
     """Rows of y for all jobs."""
-    rows_of_tile = tile_layout(name, variant).rows
+    make_panel, rows_of_tile = panel_maker(name, variant), tile_layout(name, variant).rows
 
     def write(builder: Any, part: Any, parts: Any, given: GroupedGemmArguments) -> None:
         code = Code(builder)
-        panel = panel_of(code, name, variant, part, given.scratch, given.max_rows)
+        panel = make_panel(code, part, given.scratch, given.max_rows)
         tile_bytes = panel.tile.offset(code, given.length)
         with code.loop(code.word(0), code.load(given.number, I64)) as job:
             place = builder.add(given.jobs, builder.mul(job, code.word(24)))

@@ -95,10 +95,11 @@ class GemmArguments(NamedTuple):
 @functools.cache
 def packed_gemm(name: str, variant: str) -> EmittedKernel:
     """``y[t, row] = x[t] . W[row] + bias[row]`` for x in tiles."""
+    make_panel = panel_maker(name, variant)
 
     def write(builder: Any, part: Any, parts: Any, given: GemmArguments) -> None:
         code = Code(builder)
-        panel = panel_of(code, name, variant, part, given.scratch, given.tokens)
+        panel = make_panel(code, part, given.scratch, given.tokens)
         for row, rows_of in weight_units(code, given.weight, given.count, given.row_bytes, part, parts):
 
             def line(token: Any, row: Any = row) -> Any:
@@ -113,11 +114,14 @@ def packed_gemm(name: str, variant: str) -> EmittedKernel:
     return EmittedKernel(f"{name}_dots_{variant}", write, GemmArguments)
 
 
-def panel_of(code: Code, name: str, variant: str, part: Any, scratch: Any, tokens: Any) -> Any:
-    """The panel of a part in its scratch memory."""
-    found, tile = gemm_variant(name, variant), tile_layout(name, variant)
+def panel_maker(name: str, variant: str) -> Callable[[Code, Any, Any, Any], Any]:
+    """Makes the panel of a part from code, the number of the part, scratch memory and rows of activations."""
+    return functools.partial(_panel, gemm_variant(name, variant).panel, tile_layout(name, variant), WeightRows(name))
+
+
+def _panel(make: Any, tile: Any, stored: WeightRows, code: Code, part: Any, scratch: Any, tokens: Any) -> Any:
     own = code.builder.add(scratch, code.builder.mul(part, scratch_size(code, tile, tokens)))
-    return found.panel(code, tile, WeightRows(name), own)
+    return make(code, tile, stored, own)
 
 
 def weight_units(

@@ -38,7 +38,7 @@ EDITS = {
     softmax: {softmax_kernel},
     conv: {conv_kernel},
     ggml_rounding: {q8_1_q8_k},
-    llvm_vector: {packed_gemm, gemv},
+    llvm_vector: {conv_kernel, packed_gemm, gemv},
     element: {softmax_kernel, elementwise_fusion},
     interpreter: {interpreter},
     simd: {conv_kernel, softmax_kernel, q8_1_q8_k, half_cast_kernel, elementwise_fusion},
