@@ -42,7 +42,6 @@ def im2col_gemm(conv: Convolution, part: int, parts: int) -> None:
     x, w, y, bias, bias_row, zero = conv.source, conv.weights, conv.target, conv.bias, conv.bias_step, conv.zeros
     images, groups, channels, outputs = conv.images, conv.groups, conv.channels, conv.outputs
     low, high, slices = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high), conv.slices
-    alpha, beta, added = np.float32(conv.epilogue.alpha), np.float32(conv.epilogue.beta), conv.epilogue.added
     depth = channels * conv.kernel_z * conv.kernel_y * conv.kernel_x
     scratch = conv.scratch + part * (depth + ROWS) * 4 * PANEL
     positions = conv.out_depth * conv.out_height * conv.out_width
@@ -68,8 +67,7 @@ def im2col_gemm(conv: Convolution, part: int, parts: int) -> None:
         base = ((image * groups + group) * outputs * positions + start) * 4
         for row in range(low_row, high_row, GROUPED_PLANES):
             end, place = min(row + GROUPED_PLANES, high_row), base + row * positions * 4
-            other = added + place if added != 0 else added
-            prefetch_rows(y + place, other, positions * 4, end - row, 4 * wide)
+            prefetch_rows(conv.epilogue, y, place, positions * 4, end - row, 4 * wide)
             column_of_tiles(
                 w + group * outputs * depth * 4,
                 depth * 4,
@@ -88,10 +86,7 @@ def im2col_gemm(conv: Convolution, part: int, parts: int) -> None:
                 high,
                 scratch + depth * 4 * PANEL,
             )
-            if conv.epilogue.needed != 0:
-                apply_epilogue(
-                    conv.epilogue.kind, alpha, beta, y + place, positions * 4, end - row, wide, other, positions * 4
-                )
+            apply_epilogue(conv.epilogue, y, place, positions * 4, end - row, wide)
 
 
 def _slice_count(step: Step, panels: int, outputs: int) -> int:

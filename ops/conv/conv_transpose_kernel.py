@@ -70,7 +70,6 @@ def added_windows(
 ) -> None:
     """Windows [planes, taps, positions] added up; so many channels have biases of their own, 0 for none."""
     low, high = np.float32(epilogue.low), np.float32(epilogue.high)
-    alpha, beta, added = np.float32(epilogue.alpha), np.float32(epilogue.beta), epilogue.added
     count, positions = depth * height * width, depth_in * rows_in * wide_in
     first, last = share(planes, part, parts)
     for plane in range(first, last):
@@ -99,11 +98,7 @@ def added_windows(
             value = result[j]
             value = low if value < low else value
             result[j] = high if value > high else value
-        if epilogue.needed != 0:
-            place = 4 * plane * count
-            apply_epilogue(
-                epilogue.kind, alpha, beta, y + place, 0, 1, count, added + place if added != 0 else added, 0
-            )
+        apply_epilogue(epilogue, y, 4 * plane * count, 0, 1, count)
 
 
 def _transposed_weights(w: np.ndarray, groups: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue, launch_with_epilogue
+from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
@@ -47,7 +47,6 @@ def packed_product(
     count = (columns + PANEL - 1) // PANEL
     tall = (rows + ROW_BLOCK - 1) // ROW_BLOCK
     low, high = np.float32(epilogue.low), np.float32(epilogue.high)
-    alpha, beta = np.float32(epilogue.alpha), np.float32(epilogue.beta)
     first, last = share(count * tall, part, parts)
     for unit in range(first, last):
         panel, block = unit // tall, unit % tall
@@ -71,21 +70,16 @@ def packed_product(
             spare,
             PREFETCH_DISTANCE,
         )
-        if epilogue.needed != 0:
-            place, added = 4 * (block * ROW_BLOCK * columns + panel * PANEL), epilogue.added
-            if added != 0:
-                added += block * ROW_BLOCK * epilogue.added_row + 4 * panel * PANEL
-            apply_epilogue(
-                epilogue.kind,
-                alpha,
-                beta,
-                c + place,
-                4 * columns,
-                min(rows - block * ROW_BLOCK, ROW_BLOCK),
-                width,
-                added,
-                epilogue.added_row,
-            )
+        start, many = block * ROW_BLOCK, min(rows - block * ROW_BLOCK, ROW_BLOCK)
+        apply_epilogue_rows(
+            epilogue,
+            c + 4 * (start * columns + panel * PANEL),
+            4 * columns,
+            many,
+            width,
+            start * epilogue.added_row + 4 * panel * PANEL,
+            epilogue.added_row,
+        )
 
 
 @range_kernel
@@ -153,12 +147,11 @@ def packed_launch(
     b: Buffer,
     c: Buffer,
     bias: np.ndarray | None,
-    rows: int,
-    columns: int,
-    depth: int,
+    lengths: tuple[int, int, int],
     a_steps: tuple[int, int],
 ) -> Launch:
-    """A product whose right matrix is in panels."""
+    """A product of `lengths` rows, columns and depth, whose right matrix is in panels."""
+    rows, columns, depth = lengths
     units = -(-columns // PANEL) * -(-rows // ROW_BLOCK)
     parts = step.parts(units, rows * columns * depth / 16)
     scratch, zero = step.scratch(parts * 4 * PANEL * ROWS), zeros(step)
@@ -199,7 +192,7 @@ def plan_matmul(step: Step) -> Planned:
     if len(b.shape) == 2 and step.known(1):
         rows = a.count // depth
         packed = step.packed(1, "panels", panels)
-        return packed_launch(step, a, packed, y, None, rows, columns, depth, (depth, 1))
+        return packed_launch(step, a, packed, y, None, (rows, columns, depth), (depth, 1))
     stack = math.prod(y.shape[:-2])
     left, right = math.prod(a.shape[:-2]), math.prod(b.shape[:-2])
     if not (left in (1, stack) and right in (1, stack)):
@@ -267,7 +260,7 @@ def plan_gemm(step: Step) -> Planned:
     packed = step.packed(1, ("panels", flipped), lambda matrix: panels(matrix.T if flipped else matrix))
     depth = a.count // rows
     steps = (1, rows) if step.attributes["transA"] else (depth, 1)
-    return packed_launch(step, a, packed, step.output(), bias, rows, columns, depth, steps)
+    return packed_launch(step, a, packed, step.output(), bias, (rows, columns, depth), steps)
 
 
 def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) -> Launch:

@@ -385,5 +385,6 @@ def _added(
             bias[2 * lengths.hidden :] = b[index, 2 * lengths.hidden : columns]
         target = made.view((rows, columns), index * rows * columns)
         panel = weights.view((one,), index * one)
-        launches.append(packed_launch(step, x, panel, target, bias, rows, columns, lengths.size, (lengths.size, 1)))
+        sizes = rows, columns, lengths.size
+        launches.append(packed_launch(step, x, panel, target, bias, sizes, (lengths.size, 1)))
     return launches, made

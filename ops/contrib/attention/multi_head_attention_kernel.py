@@ -172,7 +172,7 @@ def plan_attention(step: Step) -> Planned:
     wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
     made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)
     launch = packed_launch(
-        step, x, step.packed(1, "panels", panels), made, projection, rows, wide, x.shape[2], (x.shape[2], 1)
+        step, x, step.packed(1, "panels", panels), made, projection, (rows, wide, x.shape[2]), (x.shape[2], 1)
     )
     attended = _attended(step, made, sizes, mask, past, bias)
     return None if attended is None else [launch, *attended]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,41 +90,45 @@ def pool_scratch_vectors(wide: Any, read: Any, band: Any, out_width: Any) -> Any
     return wide * (read + 1) + 12 + band * out_width + out_width // LANES + 1 + 2 * LANES
 
 
-def _sum_outputs(
-    code: Code,
-    count: int,
-    line: Any,
-    step: Any,
-    weights: Any,
-    taps_y: Any,
-    taps_x: Any,
-    row: Any,
-    tap: Any,
-    bias: Any,
-    results: Any,
-    low: Any,
-    high: Any,
-) -> None:
-    """Sum `count` outputs of a row, `step` input bytes apart."""
+class RowTile(NamedTuple):
+    """Outputs of a row, `step` input bytes apart."""
+
+    line: Any
+    step: Any
+    weights: Any
+    taps_y: Any
+    taps_x: Any
+    row: Any
+    tap: Any
+    bias: Any
+    results: Any
+    low: float
+    high: float
+
+
+def _sum_outputs(code: Code, count: int, tile: RowTile) -> None:
+    """Sum `count` outputs of a row."""
     build = code.builder
 
     def taps_of_row(down: Any, sums: list[Any]) -> list[Any]:
-        first = build.add(line, build.mul(down, row))
+        first = build.add(tile.line, build.mul(down, tile.row))
 
         def one(across: Any, held: list[Any]) -> list[Any]:
-            at = build.add(first, build.mul(across, tap))
-            place = build.mul(build.add(build.mul(down, taps_x), across), code.word(VECTOR))
-            factor = code.load(build.add(weights, place), FLOATS)
-            elements = [code.load(build.add(at, build.mul(step, code.word(index))), FLOATS) for index in range(count)]
+            at = build.add(first, build.mul(across, tile.tap))
+            place = build.mul(build.add(build.mul(down, tile.taps_x), across), code.word(VECTOR))
+            factor = code.load(build.add(tile.weights, place), FLOATS)
+            elements = [
+                code.load(build.add(at, build.mul(tile.step, code.word(index))), FLOATS) for index in range(count)
+            ]
             return [fma(code, total, element, factor) for total, element in zip(held, elements, strict=True)]
 
-        return code.repeat(taps_x, sums, one)
+        return code.repeat(tile.taps_x, sums, one)
 
-    found = code.repeat(taps_y, [code.load(bias, FLOATS)] * count, taps_of_row)
-    limit_and_store(code, found, range(1), (results, code.word(VECTOR), code.word(0)), low, high)
+    found = code.repeat(tile.taps_y, [code.load(tile.bias, FLOATS)] * count, taps_of_row)
+    limit_and_store(code, found, range(1), (tile.results, code.word(VECTOR), code.word(0)), tile.low, tile.high)
 
 
-_tiles = tiles_by_rows(TILES, "line step weights taps_y taps_x row tap bias results", _sum_outputs, "low high")
+_tiles = tiles_by_rows(TILES, RowTile, _sum_outputs)
 
 
 @range_kernel
@@ -136,7 +140,6 @@ def convolve_channels(conv: Convolution, wide: int, read_rows: int, tile: int, p
     stride_y, stride_x, dilation_y, dilation_x = conv.stride_y, conv.stride_x, conv.dilation_y, conv.dilation_x
     pad_y, pad_x = conv.pad_y, conv.pad_x
     low, high, band = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high), conv.slices
-    alpha, beta, added = np.float32(conv.epilogue.alpha), np.float32(conv.epilogue.beta), conv.epilogue.added
     lines = conv.scratch + part * VECTOR * _scratch_vectors(wide, read_rows, band, out_width)
     transposed = lines + VECTOR * wide * read_rows
     results, plane, out_plane = transposed + VECTOR * LANES, 4 * height * width, 4 * out_height * out_width
@@ -177,11 +180,7 @@ def convolve_channels(conv: Convolution, wide: int, read_rows: int, tile: int, p
                 _tiles(tile, source, step, weights, taps, kernel_x, row, tap, bias, target, low, high)
         base = start * out_plane + 4 * begin * out_width
         store_channels(results, conv.target + base, out_plane, some, rows * out_width)
-        if conv.epilogue.needed != 0:
-            other = added + base if added != 0 else added
-            apply_epilogue(
-                conv.epilogue.kind, alpha, beta, conv.target + base, out_plane, some, rows * out_width, other, out_plane
-            )
+        apply_epilogue(conv.epilogue, conv.target, base, out_plane, some, rows * out_width)
 
 
 def _pooling(average: bool) -> Any:

@@ -173,7 +173,6 @@ def depthwise(conv: Convolution, part: int, parts: int) -> None:
     stride_y, stride_x, dilation_y, dilation_x = conv.stride_y, conv.stride_x, conv.dilation_y, conv.dilation_x
     pad_y, pad_x = conv.pad_y, conv.pad_x
     low, high, band = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high), conv.slices
-    alpha, beta, added = np.float32(conv.epilogue.alpha), np.float32(conv.epilogue.beta), conv.epilogue.added
     wide = ((out_width + LANES - 1) // LANES * LANES - 1) * stride_x + (kernel_x - 1) * dilation_x + 1 + 2 * LANES
     most = (band - 1) * stride_y + (kernel_y - 1) * dilation_y + 1
     scratch, zero = conv.scratch + part * 4 * (most * wide + LANES), np.float32(0)
@@ -228,9 +227,7 @@ def depthwise(conv: Convolution, part: int, parts: int) -> None:
                 _store(target + 8 * out_width, out_width - j, c, low, high)
                 _store(target + 12 * out_width, out_width - j, d, low, high)
             row += 4 if four else 1
-        if conv.epilogue.needed != 0:
-            other = added + (base - y) if added != 0 else added
-            apply_epilogue(conv.epilogue.kind, alpha, beta, base, 0, 1, rows * out_width, other, 0)
+        apply_epilogue(conv.epilogue, y, base - y, 0, 1, rows * out_width)
 
 
 def plan_depthwise(problem: Problem) -> ConvPlan | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -42,31 +42,43 @@ STRIDES = (1, 2)
 _INT, _BYTES = ir.IntType(64), ir.VectorType(ir.IntType(8), LANES)
 
 
-def _tiles(stride: int, path: str) -> Any:
-    """Tiles of sums [rows, PANEL] of neighbouring positions.
+class PositionTile(NamedTuple):
+    """Sums [rows, PANEL] of neighbouring positions.
 
-    Arguments: words of the first position; panel of signed bytes [taps, quads, PANEL, 4]; for each tap, how far its
-    first word is away; taps and quads; bytes from quad to quad; sums.
+    Attributes:
+        x: words of the first position.
+        panel: signed bytes [taps, quads, PANEL, 4].
+        offsets: for each tap, how far its first word is away.
+        plane: bytes from quad to quad.
     """
 
+    x: Any
+    panel: Any
+    offsets: Any
+    taps: Any
+    quads: Any
+    plane: Any
+    sums: Any
+
+
+def _tiles(stride: int, path: str) -> Any:
     def multiply_add(code: Code, total: Any, position: Any, column: Any) -> Any:
         return dot(code, path, total, position, column)
 
-    def write(
-        code: Code, rows: int, x: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, sums: Any
-    ) -> None:
+    def write(code: Code, rows: int, tile: PositionTile) -> None:
         build = code.builder
 
         def tap(index: Any, held: list[Any]) -> list[Any]:
             at, *totals = held
-            begin = build.add(x, code.load(build.add(offsets, build.mul(index, code.word(8))), I64))
-            lines = Lines([build.add(begin, code.word(4 * stride * row)) for row in range(rows)], plane)
-            found = accumulate(code, quads, totals, lines, Columns(at, range(2)), multiply_add)
-            return [build.add(at, build.mul(quads, code.word(4 * PANEL))), *found]
+            begin = build.add(tile.x, code.load(build.add(tile.offsets, build.mul(index, code.word(8))), I64))
+            lines = [build.add(begin, code.word(4 * stride * row)) for row in range(rows)]
+            columns = Columns(at, range(2))
+            found = accumulate(code, tile.quads, totals, Lines(lines, tile.plane), columns, multiply_add)
+            return [build.add(at, build.mul(tile.quads, code.word(4 * PANEL))), *found]
 
-        store_sums(code, code.repeat(taps, [panel, *[ZERO] * (2 * rows)], tap)[1:], sums)
+        store_sums(code, code.repeat(tile.taps, [tile.panel, *[ZERO] * (2 * rows)], tap)[1:], tile.sums)
 
-    return tiles_by_rows(range(1, MAX_TILE_ROWS + 1), "x panel offsets taps quads plane sums", write, name="positions")
+    return tiles_by_rows(range(1, MAX_TILE_ROWS + 1), PositionTile, write)
 
 
 @intrinsic

@@ -76,7 +76,6 @@ def _kernel(blocked: bool, even: bool) -> Any:
         offsets and taps are those of `Indirection`. NCHW16c results are not transposed."""
         images, groups, outputs, slices = conv.images, conv.groups, conv.outputs, conv.slices
         low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
-        alpha, beta, added = np.float32(conv.epilogue.alpha), np.float32(conv.epilogue.beta), conv.epilogue.added
         depth, positions = tap_count * tap_depth, conv.out_depth * conv.out_height * conv.out_width
         nbytes, in_blocks = 4 * PANEL * depth, blocks_out != 0
         results = conv.scratch + part * (SCRATCH_BYTES if kind == F32_CODE else SCRATCH_BYTES + nbytes)
@@ -102,8 +101,8 @@ def _kernel(blocked: bool, even: bool) -> Any:
                 start = chunk * CHUNK
                 rows = CHUNK if chunk + 1 < chunks else positions - start
                 place = base + 4 * block * start
-                target, other = conv.target + place, added + place if added != 0 else added
-                prefetch_rows(target, other, step, most // block, 4 * block * rows)
+                target = conv.target + place
+                prefetch_rows(conv.epilogue, conv.target, place, step, most // block, 4 * block * rows)
                 made, c_row, vector_step = (target, VECTOR, step) if in_blocks else (results, 4 * PANEL, VECTOR)
                 column(
                     source,
@@ -125,10 +124,7 @@ def _kernel(blocked: bool, even: bool) -> Any:
                 )
                 if not in_blocks:
                     _transpose(results, target, step, rows, most)
-                if conv.epilogue.needed != 0:
-                    apply_epilogue(
-                        conv.epilogue.kind, alpha, beta, target, step, most // block, block * rows, other, step
-                    )
+                apply_epilogue(conv.epilogue, conv.target, place, step, most // block, block * rows)
 
     return implicit_gemm
 

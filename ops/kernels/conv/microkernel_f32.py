@@ -6,7 +6,7 @@ Rows are positions of the output, columns are output channels; kernels come in p
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....runtime.jit.range_kernel import inner
 from ....runtime.simd.llvm_vector import I64, Code
@@ -17,49 +17,49 @@ LINE = 64
 """Bytes of a line of memory, which holds a block of sixteen channels."""
 CHUNK = 48
 """Rows that are computed at a time, while the input of the next ones is asked for."""
-ARGUMENTS = "a offsets taps count depth a_step b c c_row vector_step columns ahead"
+
+
+class WindowTile(NamedTuple):
+    """A tile of windows, as `microkernel_column` says."""
+
+    a: Any
+    offsets: Any
+    taps: Any
+    count: Any
+    depth: Any
+    a_step: Any
+    b: Any
+    c: Any
+    c_row: Any
+    vector_step: Any
+    columns: Any
+    ahead: Any
+    low: float
+    high: float
 
 
 def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, even: bool) -> Any:
     """Tiles of 16 or 32 columns."""
     row_ahead, pace = (LINE * ROWS, LINE // 4) if blocked else (4 * CHUNK, 1)
 
-    def write(
-        code: Code,
-        rows: int,
-        a: Any,
-        offsets: Any,
-        taps: Any,
-        count: Any,
-        depth: Any,
-        a_step: Any,
-        b: Any,
-        c: Any,
-        c_row: Any,
-        vector_step: Any,
-        columns: Any,
-        ahead: Any,
-        low: Any,
-        high: Any,
-    ) -> None:
+    def write(code: Code, rows: int, tile: WindowTile) -> None:
         build, known = code.builder, 1 if even else rows
-        lines = [build.add(a, code.load(offsets, I64, 8 * row)) for row in range(known)]
+        lines = [build.add(tile.a, code.load(tile.offsets, I64, 8 * row)) for row in range(known)]
         lines += [build.add(lines[0], code.word(row * (LINE if blocked else 4))) for row in range(known, rows)]
         for group in vector_groups(vectors):
-            starts = [code.load(columns, FLOATS, VECTOR * half) for half in group] * rows
 
             def tap(index: Any, held: list[Any], group: range = group) -> list[Any]:
                 at, *sums = held
-                shift = code.load(build.add(taps, build.mul(index, code.word(8))), I64)
-                found = accumulate(
-                    code, depth, sums, Lines(lines, a_step, shift, row_ahead, pace), Columns(at, group, ahead)
-                )
-                return [build.add(at, build.mul(depth, code.word(4 * PANEL))), *found]
+                shift = code.load(build.add(tile.taps, build.mul(index, code.word(8))), I64)
+                windows = Lines(lines, tile.a_step, shift, row_ahead, pace)
+                found = accumulate(code, tile.depth, sums, windows, Columns(at, group, tile.ahead))
+                return [build.add(at, build.mul(tile.depth, code.word(4 * PANEL))), *found]
 
-            found = code.repeat(count, [b, *starts], tap)[1:]
-            limit_and_store(code, found, group, (c, c_row, vector_step), low, high)
+            starts = [code.load(tile.columns, FLOATS, VECTOR * half) for half in group] * rows
+            found = code.repeat(tile.count, [tile.b, *starts], tap)[1:]
+            limit_and_store(code, found, group, (tile.c, tile.c_row, tile.vector_step), tile.low, tile.high)
 
-    return tiles_by_rows(heights, ARGUMENTS, write, "low high", f"windows_{vectors}")
+    return tiles_by_rows(heights, WindowTile, write)
 
 
 def microkernel_column(blocked: bool, even: bool) -> Any:

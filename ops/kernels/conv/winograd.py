@@ -215,7 +215,7 @@ def _kernels(transform: TileTransform) -> Kernels:
         conv: Any, layout: Any, image: Any, output: Any, panel_outputs: Any, first: Any, last: Any
     ) -> None:
         """Prefetch the memory of results and residuals."""
-        out_height, out_width, added = conv.out_height, conv.out_width, conv.epilogue.added
+        out_height, out_width = conv.out_height, conv.out_width
         block = LANES if layout.blocks_out != 0 else 1
         plane, at = 4 * out_height * out_width, first
         while at < last:
@@ -225,11 +225,7 @@ def _kernels(transform: TileTransform) -> Kernels:
             for y in range(edge * row, min(edge * row + edge, out_height)):
                 place = (image * conv.outputs + output) * plane + 4 * block * (y * out_width + edge * column)
                 prefetch_rows(
-                    conv.target + place,
-                    added + place if added != 0 else added,
-                    block * plane,
-                    panel_outputs // block,
-                    4 * block * wide,
+                    conv.epilogue, conv.target, place, block * plane, panel_outputs // block, 4 * block * wide
                 )
 
     @inner
@@ -275,7 +271,6 @@ def _kernels(transform: TileTransform) -> Kernels:
                 products,
                 PREFETCH_DISTANCE,
             )
-        alpha, beta, added = np.float32(conv.epilogue.alpha), np.float32(conv.epilogue.beta), conv.epilogue.added
         plane, spare, at = 4 * out_height * out_width, products + 4 * PANEL * points * rows, first
         while at < last:
             row, column, count = run_in_row(conv, at, last)
@@ -285,22 +280,10 @@ def _kernels(transform: TileTransform) -> Kernels:
                 transform_output(
                     conv, layout, image, output + half, row, column, count, source + 4 * half, 4 * PANEL * rows, spare
                 )
-            if conv.epilogue.needed != 0:
-                wide, block = min(edge * count, out_width - edge * column), LANES if layout.blocks_out != 0 else 1
-                for y in range(edge * row, min(edge * row + edge, out_height)):
-                    base = (image * outputs + output) * plane + 4 * block * (y * out_width + edge * column)
-                    other, step = added + base if added != 0 else added, block * plane
-                    apply_epilogue(
-                        conv.epilogue.kind,
-                        alpha,
-                        beta,
-                        conv.target + base,
-                        step,
-                        panel_outputs // block,
-                        block * wide,
-                        other,
-                        step,
-                    )
+            wide, block = min(edge * count, out_width - edge * column), LANES if layout.blocks_out != 0 else 1
+            for y in range(edge * row, min(edge * row + edge, out_height)):
+                base = (image * outputs + output) * plane + 4 * block * (y * out_width + edge * column)
+                apply_epilogue(conv.epilogue, conv.target, base, block * plane, panel_outputs // block, block * wide)
 
     @range_kernel
     def winograd_fused(conv: Convolution, layout: Layout, part: int, parts: int) -> None:

@@ -60,44 +60,12 @@ def _activate(kind: Any, alpha: Any, beta: Any, x: Any) -> Any:
     return x * gate if kind == HARD_SWISH else gate
 
 
-@inner
-def apply_epilogue(
-    kind: Any, alpha: Any, beta: Any, c: Any, c_row: Any, rows: Any, width: Any, added: Any, added_row: Any
-) -> None:
-    """Rows of f32 at `c`, `c_row` bytes apart: ``activation(c + added)``; nothing is added where `added` is 0."""
-    vector_end = width - width % LANES
-    rest = (1 << (width - vector_end)) - 1
-    for row in range(rows):
-        line, other = c + row * c_row, added + row * added_row
-        for j in range(0, 4 * vector_end, 4 * LANES):
-            x = load_f32(line + j)
-            if added != 0:
-                x = x + load_f32(other + j)
-            store_f32(line + j, _activate(kind, alpha, beta, x))
-        if vector_end < width:
-            x = load_masked(line + 4 * vector_end, rest)
-            if added != 0:
-                x = x + load_masked(other + 4 * vector_end, rest)
-            store_masked(line + 4 * vector_end, _activate(kind, alpha, beta, x), rest)
-
-
-@inner
-def prefetch_rows(c: Any, added: Any, step: Any, rows: Any, nbytes: Any) -> None:
-    """Ask for the memory of rows of results, `step` bytes apart, and for that of what is added to them unless `added`
-    is 0."""
-    for row in range(rows):
-        for line in range(row * step, row * step + nbytes + LINE - 1, LINE):
-            prefetch_write(c + line)
-            if added != 0:
-                prefetch_read(added + line)
-
-
 class EpilogueArguments(NamedTuple):
     """What a kernel does behind its products.
 
     Attributes:
         low, high: what the product itself is limited to.
-        needed: whether `apply_epilogue` is to be called, with the others.
+        needed: whether `apply_epilogue` has something to do, with the others.
         added_row: bytes from row to row of what is added.
     """
 
@@ -109,6 +77,48 @@ class EpilogueArguments(NamedTuple):
     beta: float
     added: Address
     added_row: int
+
+
+@inner
+def apply_epilogue(epilogue: Any, c: Any, place: Any, c_row: Any, rows: Any, width: Any) -> None:
+    """Rows of f32 `place` bytes behind `c`, `c_row` bytes apart: ``activation(c + added)``; what is added lies as they
+    do."""
+    apply_epilogue_rows(epilogue, c + place, c_row, rows, width, place, c_row)
+
+
+@inner
+def apply_epilogue_rows(
+    epilogue: Any, c: Any, c_row: Any, rows: Any, width: Any, added_place: Any, added_row: Any
+) -> None:
+    """The same for what is added from `added_place` on, `added_row` bytes apart."""
+    if epilogue.needed == 0:
+        return
+    kind, alpha, beta = epilogue.kind, np.float32(epilogue.alpha), np.float32(epilogue.beta)
+    vector_end = width - width % LANES
+    rest = (1 << (width - vector_end)) - 1
+    for row in range(rows):
+        line, other = c + row * c_row, epilogue.added + added_place + row * added_row
+        for j in range(0, 4 * vector_end, 4 * LANES):
+            x = load_f32(line + j)
+            if epilogue.added != 0:
+                x = x + load_f32(other + j)
+            store_f32(line + j, _activate(kind, alpha, beta, x))
+        if vector_end < width:
+            x = load_masked(line + 4 * vector_end, rest)
+            if epilogue.added != 0:
+                x = x + load_masked(other + 4 * vector_end, rest)
+            store_masked(line + 4 * vector_end, _activate(kind, alpha, beta, x), rest)
+
+
+@inner
+def prefetch_rows(epilogue: Any, c: Any, place: Any, step: Any, rows: Any, nbytes: Any) -> None:
+    """Ask for the memory of rows of results, `place` bytes behind `c` and `step` bytes apart, and for that of what is
+    added to them."""
+    for row in range(rows):
+        for line in range(place + row * step, place + row * step + nbytes + LINE - 1, LINE):
+            prefetch_write(c + line)
+            if epilogue.added != 0:
+                prefetch_read(epilogue.added + line)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ last one; the left one is read where it lies.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,40 +34,42 @@ def vector_groups(vectors: int) -> list[range]:
     return [range(first, min(vectors, first + TILE_VECTORS)) for first in range(0, vectors, TILE_VECTORS)]
 
 
-def _tiles(vectors: int, heights: tuple[int, ...]) -> Any:
-    """Tiles of 16 or 32 columns. All addresses and steps are in bytes; each element starts from its row's and its
-    column's bias and is limited at the end."""
+class TileArguments(NamedTuple):
+    """A tile: all addresses and steps are in bytes; each element starts from its row's and its column's bias and is
+    limited at the end."""
 
-    def write(
-        code: Code,
-        rows: int,
-        a: Any,
-        a_row: Any,
-        a_step: Any,
-        b: Any,
-        depth: Any,
-        c: Any,
-        c_row: Any,
-        bias: Any,
-        bias_row: Any,
-        columns: Any,
-        ahead: Any,
-        low: Any,
-        high: Any,
-    ) -> None:
+    a: Any
+    a_row: Any
+    a_step: Any
+    b: Any
+    depth: Any
+    c: Any
+    c_row: Any
+    bias: Any
+    bias_row: Any
+    columns: Any
+    ahead: Any
+    low: float
+    high: float
+
+
+def _tiles(vectors: int, heights: tuple[int, ...]) -> Any:
+    """Tiles of 16 or 32 columns."""
+
+    def write(code: Code, rows: int, tile: TileArguments) -> None:
         build = code.builder
-        lines = [build.add(a, build.mul(a_row, code.word(row))) for row in range(rows)]
+        lines = [build.add(tile.a, build.mul(tile.a_row, code.word(row))) for row in range(rows)]
         for group in vector_groups(vectors):
             starts = []
             for row in range(rows):
-                element = code.splat(code.load(build.add(bias, build.mul(bias_row, code.word(row))), F32)).value
-                starts += [build.fadd(element, code.load(columns, FLOATS, VECTOR * half)) for half in group]
-            found = accumulate(code, depth, starts, Lines(lines, a_step), Columns(b, group, ahead))
-            limit_and_store(code, found, group, (c, c_row, code.word(VECTOR)), low, high)
+                place = build.add(tile.bias, build.mul(tile.bias_row, code.word(row)))
+                bias = code.splat(code.load(place, F32)).value
+                starts += [build.fadd(bias, code.load(tile.columns, FLOATS, VECTOR * half)) for half in group]
+            columns = Columns(tile.b, group, tile.ahead)
+            found = accumulate(code, tile.depth, starts, Lines(lines, tile.a_step), columns)
+            limit_and_store(code, found, group, (tile.c, tile.c_row, code.word(VECTOR)), tile.low, tile.high)
 
-    return tiles_by_rows(
-        heights, "a a_row a_step b depth c c_row bias bias_row columns ahead", write, "low high", f"tiles_{vectors}"
-    )
+    return tiles_by_rows(heights, TileArguments, write)
 
 
 _wide_tiles, _narrow_tiles = _tiles(2, HEIGHTS), _tiles(1, NARROW_HEIGHTS)

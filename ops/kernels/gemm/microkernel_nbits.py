@@ -9,7 +9,7 @@ Rows are f32, or signed bytes with a scale for each block.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -53,35 +53,53 @@ def _offsets(code: Code, address: Any) -> list[Any]:
     ]
 
 
-def microkernel(bits: int, integers: bool) -> Any:
-    """Tiles of the rows in `HEIGHTS`.
+class BlockTile(NamedTuple):
+    """A tile.
 
-    Arguments: rows and bytes from one to the next; codes of the panel; scales f32 and offsets i8 [blocks, 32] and bytes
-    of the latter from block to block; blocks and quads of a block; what sums start from (f32 [32]); sums of the rows'
-    blocks (f32, for bytes i32) and bytes from row to row; scales of the rows' blocks; results [rows, 32].
+    Attributes:
+        x, x_row: rows, and bytes from one to the next.
+        codes: of the panel.
+        scales, offsets: f32 and i8 [blocks, 32].
+        offset_step: bytes of offsets from block to block.
+        quads: of a block.
+        start: what sums start from, f32 [32].
+        sums, sums_row: sums of the rows' blocks (f32, for bytes i32), and bytes from row to row.
+        x_scales: scales of the rows' blocks.
+        c: results [rows, 32].
     """
 
-    def write(
-        code: Code,
-        rows: int,
-        x: Any,
-        x_row: Any,
-        codes: Any,
-        scales: Any,
-        offsets: Any,
-        offset_step: Any,
-        blocks: Any,
-        quads: Any,
-        start: Any,
-        sums: Any,
-        sums_row: Any,
-        x_scales: Any,
-        c: Any,
-    ) -> None:
+    x: Any
+    x_row: Any
+    codes: Any
+    scales: Any
+    offsets: Any
+    offset_step: Any
+    blocks: Any
+    quads: Any
+    start: Any
+    sums: Any
+    sums_row: Any
+    x_scales: Any
+    c: Any
+
+
+class DecodedQuad(NamedTuple):
+    """Four elements of 32 columns as f32 [4, 32], of a block with its scales and offsets."""
+
+    codes: Any
+    scales: Any
+    offsets: Any
+    target: Any
+
+
+def microkernel(bits: int, integers: bool) -> Any:
+    """Tiles of the rows in `HEIGHTS`."""
+
+    def write(code: Code, rows: int, tile: BlockTile) -> None:
         build, chains = code.builder, 1 if integers else max(1, 4 // rows)
         lines, own, factors = (
             [build.add(base, build.mul(step, code.word(row))) for row in range(rows)]
-            for base, step in ((x, x_row), (sums, sums_row), (x_scales, sums_row))
+            for base, step in ((tile.x, tile.x_row), (tile.sums, tile.sums_row), (tile.x_scales, tile.sums_row))
         )
 
         def quad(_: Any, held: list[Any]) -> list[Any]:
@@ -115,10 +133,10 @@ def microkernel(bits: int, integers: bool) -> Any:
                 middle = ir.Constant(I32, -8 if bits == 4 else -128)
                 starts = [build.mul(code.load(build.add(place, word), I32), middle) for place in own]
                 found = [code.splat(value).value for value in starts for _ in HALVES]
-            at, x_at, *found = code.repeat(quads, [at, x_at, *found], quad)
-            scale_at = build.add(scales, build.mul(index, code.word(4 * PANEL)))
+            at, x_at, *found = code.repeat(tile.quads, [at, x_at, *found], quad)
+            scale_at = build.add(tile.scales, build.mul(index, code.word(4 * PANEL)))
             steps = [code.load(scale_at, FLOATS, VECTOR * half) for half in HALVES]
-            moves = _offsets(code, build.add(offsets, build.mul(index, offset_step)))
+            moves = _offsets(code, build.add(tile.offsets, build.mul(index, tile.offset_step)))
             for row in range(rows):
                 total = code.load(build.add(own[row], word), I32 if integers else F32)
                 spread = code.splat(build.sitofp(total, F32) if integers else total).value
@@ -134,12 +152,11 @@ def microkernel(bits: int, integers: bool) -> Any:
                     totals[2 * row + half] = _fma(code, totals[2 * row + half], value, steps[half])
             return [at, x_at, *totals]
 
-        starts = [code.load(start, FLOATS, VECTOR * half) for half in HALVES] * rows
-        for index, value in enumerate(code.repeat(blocks, [codes, code.word(0), *starts], block)[2:]):
-            code.store(value, c, VECTOR * index)
+        starts = [code.load(tile.start, FLOATS, VECTOR * half) for half in HALVES] * rows
+        for index, value in enumerate(code.repeat(tile.blocks, [tile.codes, code.word(0), *starts], block)[2:]):
+            code.store(value, tile.c, VECTOR * index)
 
-    names = "x x_row codes scales offsets offset_step blocks quads start sums sums_row x_scales c"
-    return tiles_by_rows(HEIGHTS[integers], names, write, name=f"nbits_{bits}")
+    return tiles_by_rows(HEIGHTS[integers], BlockTile, write)
 
 
 def pack_panels(codes: np.ndarray, bits: int, columns: int, depth: int) -> np.ndarray:
@@ -158,14 +175,13 @@ def pack_panels(codes: np.ndarray, bits: int, columns: int, depth: int) -> np.nd
 
 
 def panel_decoder(bits: int) -> Any:
-    """Writes four elements of 32 columns as f32 [4, 32]: codes, scales, offsets as `microkernel` has them for one
-    block, and the result."""
+    """Decodes a `DecodedQuad`."""
 
-    def write(code: Code, _: int, codes: Any, scales: Any, offsets: Any, target: Any) -> None:
-        build, words, moves = code.builder, _words(code, bits, codes), _offsets(code, offsets)
+    def write(code: Code, _: int, quad: DecodedQuad) -> None:
+        build, words, moves = code.builder, _words(code, bits, quad.codes), _offsets(code, quad.offsets)
         for element in range(4):
             for half, value in enumerate(_decode(code, bits, words, element)):
-                product = build.fmul(build.fsub(value, moves[half]), code.load(scales, FLOATS, VECTOR * half))
-                code.store(product, target, 4 * PANEL * element + VECTOR * half)
+                product = build.fmul(build.fsub(value, moves[half]), code.load(quad.scales, FLOATS, VECTOR * half))
+                code.store(product, quad.target, 4 * PANEL * element + VECTOR * half)
 
-    return tiles_by_rows((1,), "codes scales offsets target", write, name=f"decoded_{bits}")
+    return tiles_by_rows((1,), DecodedQuad, write)

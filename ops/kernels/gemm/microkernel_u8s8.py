@@ -8,7 +8,7 @@ zero-padded to a multiple of four.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -25,6 +25,16 @@ SIGN_OFFSET = 128
 ZERO = ir.Constant(WORDS, [0] * LANES)
 
 
+class ByteTile(NamedTuple):
+    """Rows of signed bytes, `a_row` bytes apart and of `quads` words, times a panel; sums [rows, PANEL] at `c`."""
+
+    a: Any
+    a_row: Any
+    b: Any
+    quads: Any
+    c: Any
+
+
 def store_sums(code: Code, found: list[Any], address: Any) -> None:
     """Store sums [rows, PANEL]."""
     for index, value in enumerate(found):
@@ -37,12 +47,14 @@ def column_kernel(path: str) -> Any:
     def multiply_add(code: Code, total: Any, four: Any, column: Any) -> Any:
         return dot(code, path, total, column, four)
 
-    def write(code: Code, rows: int, a: Any, a_row: Any, b: Any, quads: Any, c: Any) -> None:
+    def write(code: Code, rows: int, tile: ByteTile) -> None:
         build = code.builder
-        lines = Lines([build.add(a, build.mul(a_row, code.word(row))) for row in range(rows)], code.word(4))
-        store_sums(code, accumulate(code, quads, [ZERO] * (2 * rows), lines, Columns(b, range(2)), multiply_add), c)
+        lines = [build.add(tile.a, build.mul(tile.a_row, code.word(row))) for row in range(rows)]
+        columns = Columns(tile.b, range(2))
+        found = accumulate(code, tile.quads, [ZERO] * (2 * rows), Lines(lines, code.word(4)), columns, multiply_add)
+        store_sums(code, found, tile.c)
 
-    tiles = tiles_by_rows((ROWS, min(4, ROWS), 1), "a a_row b quads c", write, name="tile_u8s8")
+    tiles = tiles_by_rows((ROWS, min(4, ROWS), 1), ByteTile, write)
 
     @inner
     def column_of_tiles_u8s8(a: Any, a_row: Any, b: Any, quads: Any, c: Any, rows: Any) -> None:

@@ -100,30 +100,30 @@ def limit_and_store(code: Code, found: list[Any], vectors: range, target: Sequen
         code.store(bounded, build.add(place, build.mul(vector_step, code.word(vectors[half]))))
 
 
-def tiles_by_rows(
-    sizes: Sequence[int], integers: str, write: Callable[..., None], floats: str = "", name: str = "tile"
-) -> Any:
-    """A function of kernels ``(left, *integers, *floats)``: computes the tallest tile that `left` rows hold, and gives
-    its rows.
+def tiles_by_rows(sizes: Sequence[int], arguments: Any, write: Callable[[Code, int, Any], None]) -> Any:
+    """A function of kernels ``(left, *arguments)``: computes the tallest tile that `left` rows hold; gives its rows.
 
     Args:
         sizes: rows of the tiles.
-        integers, floats: names of the arguments, 64-bit integers and f32.
+        arguments: the class of a NamedTuple, whose fields are addresses, integers and floats.
         write: gets `Code`, the rows of a tile and the arguments, and adds its instructions.
     """
     tallest_first = sorted(set(sizes), reverse=True)
-    names = ["left", *integers.split(), *floats.split()]
+    annotations = [getattr(kind, "__forward_arg__", kind) for kind in arguments.__annotations__.values()]
 
     def typed(typing: Any, *given: Any) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            return _choose(Code(builder), tallest_first, args[0], lambda code, rows: write(code, rows, *args[1:]))
+            left, *others = args
+            known = arguments(*others)
+            return _choose(Code(builder), tallest_first, left, lambda code, rows: write(code, rows, known))
 
-        reals = len(floats.split())
-        return types.int64(*[types.int64] * (len(names) - reals), *[types.float32] * reals), lower
+        kinds = [types.float32 if kind == "float" else types.int64 for kind in annotations]
+        return types.int64(types.int64, *kinds), lower
 
-    typed.__name__ = name
+    typed.__name__ = f"tile_{arguments.__name__}"
     made = intrinsic(typed)
-    parameters = [inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD) for each in ("typing", *names)]
+    names = ("typing", "left", *arguments._fields)
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return made
 
