@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...runtime.jit.llvm_kernel import EmittedKernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm import packed_gemm
 from ..kernels.gemm.dispatch import FLOAT, available, gemv_products, selected_variant
@@ -57,26 +58,44 @@ def plan_linear(step: Step) -> Planned:
         for first in range(0, tokens, MAX_GEMV_ROWS):
             batch = min(MAX_GEMV_ROWS, tokens - first)
             rows_of = Buffer(x.dtype, x.shape, x.allocation, x.offset + first * x_bytes)
-            parts = step.parts(count, 3 * batch * count * length / 16)
+            result, kernel = y.view(y.shape, first * count), gemv(name, batch, products=products)
             launches.append(
-                Launch(
-                    gemv(name, batch, products=products),
-                    parts,
-                    weight=weight,
-                    x=rows_of,
-                    y=y.view(y.shape, first * count),
-                    bias=bias,
-                    count=count,
-                    row_bytes=row_bytes,
-                    length=length,
-                    x_step=x_bytes,
-                    y_step=4 * count,
-                )
+                gemv_launch(step, kernel, batch, (weight, rows_of, result, bias), (count, row_bytes, length, x_bytes))
             )
         return [*before, *launches]
     variant = selected_variant(name) if integer_products else FLOAT
     before, x = round_to_int8(step, x) if int8_activations and not integer_products else ([], x)
     return [*before, *_packed_gemm(step, x, name, variant, (weight, y, bias, count, row_bytes))]
+
+
+def gemv_launch(
+    step: Step,
+    kernel: EmittedKernel,
+    batch: int,
+    operands: tuple[Buffer, Buffer, Buffer, Buffer | int],
+    lengths: tuple[int, int, int, int],
+) -> Launch:
+    """GEMV of `batch` rows.
+
+    Args:
+        operands: weight, x, y, and bias or 0.
+        lengths: weight rows, bytes of one, elements of one, and bytes of a row of x.
+    """
+    weight, x, y, bias = operands
+    count, row_bytes, length, x_step = lengths
+    return Launch(
+        kernel,
+        step.parts(count, 3 * batch * count * length / 16),
+        weight=weight,
+        x=x,
+        y=y,
+        bias=bias,
+        count=count,
+        row_bytes=row_bytes,
+        length=length,
+        x_step=x_step,
+        y_step=4 * count,
+    )
 
 
 def _packed_gemm(

@@ -15,6 +15,7 @@ from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
 from .gemm import gemm
+from .linear_kernel import gemv_launch
 from .matmul import matmul
 
 F32 = np.dtype(np.float32)
@@ -270,16 +271,4 @@ def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) 
     rows, columns = y.shape
     depth = a.count // rows
     shift = 0 if bias is None else step.held(np.broadcast_to(bias.reshape(-1), (columns,)))
-    return Launch(
-        gemv("f32", rows),
-        step.parts(columns, 3 * y.count * depth / 16),
-        weight=b,
-        x=a,
-        y=y,
-        bias=shift,
-        count=columns,
-        row_bytes=4 * depth,
-        length=depth,
-        x_step=4 * depth,
-        y_step=4 * columns,
-    )
+    return gemv_launch(step, gemv("f32", rows), rows, (b, a, y, shift), (columns, 4 * depth, depth, 4 * depth))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import f32, i32, share, u8, u32
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
@@ -17,7 +19,7 @@ from ...runtime.simd.memory import evens, load_f32, store_masked
 from ...runtime.simd.vector import LANES
 from ..kernels.conv.depthwise import band_elements, band_rows
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
-from ..kernels.conv.direct_u8 import STRIDES, is_faster, launch_direct, pack_output_panels
+from ..kernels.conv.direct_u8 import STRIDES, DirectShape, is_faster, launch_direct, pack_output_panels
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
 from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_rows_s8
 from ..kernels.gemm.register_tile import PANEL
@@ -44,7 +46,7 @@ def interleave_channels(
     high: int,
     wide: int,
     signed: int,
-    zero_at: Address,
+    x_zero: Address,
     part: int,
     parts: int,
 ) -> None:
@@ -53,7 +55,7 @@ def interleave_channels(
     Signed bytes become unsigned ones; padding is the zero point, and 0 in channels that are not there.
     """
     turn = np.int32(SIGN_OFFSET if signed != 0 else 0)
-    zero = np.uint32((load_zero_point(zero_at, signed) & 255) ^ turn)
+    zero = np.uint32((load_zero_point(x_zero, signed) & 255) ^ turn)
     quads, plane = (channels + 3) // 4, depth * height * width
     rows = tall * high
     first, last = share(images * quads * rows, part, parts)
@@ -232,108 +234,95 @@ def _interleave_channels(w: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows.reshape(out, -1))
 
 
-def launch_convolution(
-    step: Step,
-    x: Buffer,
-    x_zero: Buffer | None,
-    w_index: int,
-    w_zero: np.ndarray | None,
-    form: int,
-    scales: tuple[Buffer, np.ndarray, Buffer] | None,
-    y_zero: Buffer | None,
-    bias: Buffer | None,
-    kernel: Any = convolve_windows,
-) -> list[Launch] | None:
-    """A convolution; scales are of the input, of each output channel, and of the result."""
-    w = step.inputs[w_index]
-    groups = step.attributes["group"]
-    if (
-        w is None
-        or not step.known(w_index)
-        or x.dtype not in (U8, I8)
-        or w.dtype not in (U8, I8)
-        or len(x.shape) not in (3, 4, 5)
-    ):
-        return None
-    if w.shape[1] * groups != x.shape[1] or (x_zero is not None and x_zero.count != 1) or w.shape[0] % groups:
-        return None
-    axes = window_axes(step, x, w)
-    if axes is None:
+@dataclass(frozen=True)
+class ByteProblem:
+    """A convolution of bytes with constant kernels.
+
+    Attributes:
+        w_index: position of the kernels among the inputs.
+        w_zero: their zero points, one or one for each output channel.
+        form: of the results.
+        scales: of the input, of each output channel, and of the result.
+    """
+
+    step: Step
+    x: Buffer
+    w_index: int
+    w_zero: np.ndarray | None
+    form: int
+    x_zero: Buffer | None = None
+    scales: tuple[Buffer, np.ndarray, Buffer] | None = None
+    y_zero: Buffer | None = None
+    bias: Buffer | None = None
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels."""
+        return int(self.step.attributes["group"])
+
+    @property
+    def signed(self) -> int:
+        """Whether bytes of the input are signed."""
+        return int(self.x.dtype == I8)
+
+    def kernels(self) -> Buffer | None:
+        """The kernels, None if this module has no kernel for the convolution."""
+        x, w, x_zero = self.x, self.step.inputs[self.w_index], self.x_zero
+        if w is None or not self.step.known(self.w_index) or len(x.shape) not in (3, 4, 5):
+            return None
+        if x.dtype not in (U8, I8) or w.dtype not in (U8, I8) or (x_zero is not None and x_zero.count != 1):
+            return None
+        return None if w.shape[1] * self.groups != x.shape[1] or w.shape[0] % self.groups else w
+
+    def per_output(self, values: np.ndarray | None, default: float, dtype: Any, outputs: int) -> np.ndarray:
+        """A number for each output channel."""
+        return np.broadcast_to(np.asarray(default if values is None else values, dtype).reshape(-1), (outputs,))
+
+    def factors(self, outputs: int) -> dict[str, Any]:
+        """Bias and scales, as kernels take them."""
+        one = self.step.held(np.ones(1, np.float32))
+        x_scale, own, y_scale = (one, None, one) if self.scales is None else self.scales
+        scales = self.step.held(self.per_output(own, 1, np.float32, outputs))
+        return {"bias": _default(self.bias), "x_scale": x_scale, "scales": scales, "y_scale": y_scale}
+
+    def arguments(
+        self, source: Buffer, weights: Buffer, geometry: Sequence[int], slices: int, scratch: Buffer
+    ) -> ByteConvolution:
+        """The arguments that the kernels share."""
+        w = self.step.inputs[self.w_index]
+        assert w is not None
+        shape = self.x.shape[0], self.groups, w.shape[1], w.shape[0] // self.groups
+        zeros = _default(self.x_zero), _default(self.y_zero)
+        return ByteConvolution._make(
+            (source, weights, self.step.output(), *shape, *geometry, slices, scratch, self.signed, self.form, *zeros)
+        )
+
+
+def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows) -> list[Launch] | None:
+    """The launches of a convolution, None if a kernel is missing."""
+    step, x, w, y = given.step, given.x, given.kernels(), given.step.output()
+    axes = None if w is None else window_axes(step, x, w)
+    if w is None or axes is None:
         return None
     geometry = _geometry(axes)
-    y = step.output()
-    images, channels, outputs = x.shape[0], w.shape[1], w.shape[0] // groups
+    images, groups, channels, outputs = x.shape[0], given.groups, w.shape[1], w.shape[0] // given.groups
     taps = math.prod(geometry[6:9])
-    quads = taps * -(-channels // 4)
-    zero = np.broadcast_to(np.asarray(0 if w_zero is None else w_zero, np.int32).reshape(-1), (w.shape[0],))
-    own_scales = (
-        np.ones(w.shape[0], np.float32)
-        if scales is None
-        else np.broadcast_to(scales[1].astype(np.float32), (w.shape[0],))
-    )
-    one = step.held(np.ones(1, np.float32))
-    x_scale, y_scale = (one, one) if scales is None else (scales[0], scales[2])
-    signed = int(x.dtype == I8)
+    quads = -(-channels // 4)
+    zero = given.per_output(given.w_zero, 0, np.int32, w.shape[0])
     if channels == 1 and axes[0] is UNIT_AXIS and taps <= MAX_TAPS:
-        band = band_rows(geometry)
-        parts = step.parts(images * w.shape[0] * -(-geometry[4] // band), y.count * taps / 4)
-        scratch = step.scratch(parts * 4 * (band_elements(geometry) + 4 * (geometry[5] + LANES)))
-        weights = step.packed(w_index, ("differences", zero.tobytes()), lambda array: _centered_kernels(array, zero))
-        told = (
-            x,
-            weights,
-            y,
-            images,
-            groups,
-            channels,
-            outputs,
-            *geometry,
-            band,
-            scratch,
-            signed,
-            form,
-            _default(x_zero),
-            _default(y_zero),
-        )
-        return [
-            Launch(
-                depthwise_u8,
-                parts,
-                conv=ByteConvolution._make(told),
-                bias=_default(bias),
-                x_scale=x_scale,
-                scales=step.held(own_scales),
-                y_scale=y_scale,
-            )
-        ]
-    panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
-    slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
-    parts = step.parts(panels * slices, y.count * channels * taps / 32)
-    scratch_size = 4 * PANEL * (quads + outputs + 1)
-    sums = step.packed(w_index, "sums", _sum_kernels)
+        return [_depthwise(given, geometry, zero)]
     shifts, multipliers = (step.scratch(4 * (w.shape[0] + PANEL)) for _ in range(2))
-    factors = Launch(
-        row_factors,
-        outputs=w.shape[0],
-        sums=sums,
-        bias=_default(bias),
-        x_zero=_default(x_zero),
-        signed=signed,
-        x_scale=x_scale,
-        scales=step.held(own_scales),
-        y_scale=y_scale,
-        shifts=shifts,
-        multipliers=multipliers,
-    )
-    zeros = zero - (SIGN_OFFSET if w.dtype == U8 else 0)
+    requantization = {"shifts": shifts, "multipliers": multipliers}
     padded = [
         max(axis.size + axis.begin, (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1)
         for axis in axes
     ]
-    count = images * groups * -(-channels // 4) * math.prod(padded)
+    count = images * groups * quads * math.prod(padded)
     source = step.scratch(4 * (count + 2 * LANES))
+    known = {"signed": given.signed, "x_zero": _default(given.x_zero)}
+    sums = step.packed(given.w_index, "sums", _sum_kernels)
     before = [
-        factors,
+        Launch(row_factors, outputs=w.shape[0], sums=sums, **known, **given.factors(w.shape[0]), **requantization),
         Launch(
             interleave_channels,
             step.parts(count // padded[2], count),
@@ -350,48 +339,35 @@ def launch_convolution(
             tall=padded[0],
             high=padded[1],
             wide=padded[2],
-            signed=signed,
-            zero_at=_default(x_zero),
+            **known,
         ),
     ]
-    if form != INTEGERS and not zeros.any() and axes[2].stride in STRIDES and is_faster(outputs, quads, geometry[3:6]):
-        weights = step.packed(w_index, ("outputs", groups), lambda array: pack_output_panels(array, groups))
-        requantization = {"shifts": shifts, "multipliers": multipliers, "y_zero": _default(y_zero), "form": form}
-        return [
-            *before,
-            launch_direct(
-                step, source, weights, y, images, groups, outputs, -(-channels // 4), padded, axes, requantization
-            ),
-        ]
-    weights = step.packed(w_index, "interleaved", _interleave_channels)
-    told = (
-        source,
-        weights,
-        y,
-        images,
-        groups,
-        channels,
-        outputs,
-        *padded,
-        *geometry[3:],
-        slices,
-        step.scratch(parts * scratch_size),
-        signed,
-        form,
-        _default(x_zero),
-        _default(y_zero),
-    )
-    return [
-        *before,
-        Launch(
-            kernel,
-            parts,
-            conv=ByteConvolution._make(told),
-            zeros=step.held(zeros.astype(np.int32)) if zeros.any() else 0,
-            shifts=shifts,
-            multipliers=multipliers,
-        ),
-    ]
+    zeros = zero - (SIGN_OFFSET if w.dtype == U8 else 0)
+    direct = given.form != INTEGERS and not zeros.any() and axes[2].stride in STRIDES
+    if direct and is_faster(outputs, taps * quads, geometry[3:6]):
+        weights = step.packed(given.w_index, ("outputs", groups), lambda array: pack_output_panels(array, groups))
+        shape = DirectShape(images, groups, outputs, quads, padded, axes)
+        last = {"y_zero": _default(given.y_zero), "form": given.form}
+        return [*before, launch_direct(step, source, weights, y, shape, requantization | last)]
+    panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
+    slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
+    parts = step.parts(panels * slices, y.count * channels * taps / 32)
+    weights = step.packed(given.w_index, "interleaved", _interleave_channels)
+    scratch = step.scratch(parts * 4 * PANEL * (taps * quads + outputs + 1))
+    held = step.held(zeros.astype(np.int32)) if zeros.any() else 0
+    told = given.arguments(source, weights, [*padded, *geometry[3:]], slices, scratch)
+    return [*before, Launch(kernel, parts, conv=told, zeros=held, **requantization)]
+
+
+def _depthwise(given: ByteProblem, geometry: list[int], zero: np.ndarray) -> Launch:
+    """One input channel and one output channel for each group."""
+    step, y, outputs = given.step, given.step.output(), len(zero)
+    band = band_rows(geometry)
+    parts = step.parts(given.x.shape[0] * outputs * -(-geometry[4] // band), y.count * math.prod(geometry[6:9]) / 4)
+    scratch = step.scratch(parts * 4 * (band_elements(geometry) + 4 * (geometry[5] + LANES)))
+    weights = step.packed(given.w_index, ("differences", zero.tobytes()), lambda array: _centered_kernels(array, zero))
+    told = given.arguments(given.x, weights, geometry, band, scratch)
+    return Launch(depthwise_u8, parts, conv=told, **given.factors(outputs))
 
 
 def _default(buffer: Buffer | None) -> Buffer | int:
@@ -431,7 +407,7 @@ def plan_conv_integer(step: Step) -> Planned:
     zeros = None if w_zero is None else _per_channel(step, 3, w.shape[0])
     if w_zero is not None and zeros is None:
         return None
-    return launch_convolution(step, x, x_zero, 1, zeros, INTEGERS, None, None, None)
+    return launch_convolution(ByteProblem(step, x, 1, zeros, INTEGERS, x_zero))
 
 
 @native(qlinear_conv)
@@ -453,4 +429,4 @@ def plan_qlinear_conv(step: Step) -> Planned:
     if b is not None and (b.dtype != np.int32 or b.count != w.shape[0]):
         return None
     form = BYTES if dtype == U8 else SIGNED_BYTES
-    return launch_convolution(step, x, x_zero, 3, zeros, form, (x_scale, scales, y_scale), y_zero, b)
+    return launch_convolution(ByteProblem(step, x, 3, zeros, form, x_zero, (x_scale, scales, y_scale), y_zero, b))

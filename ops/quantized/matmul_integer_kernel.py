@@ -150,6 +150,22 @@ class Factors:
     alpha: float = 1.0
 
 
+@dataclass(frozen=True)
+class PackedBytes:
+    """A matrix of bytes in panels.
+
+    Attributes:
+        sums: of the columns.
+        scales, zeros: a scale and a zero point for each column of the panels.
+    """
+
+    panels: Buffer
+    dtype: np.dtype[Any]
+    sums: np.ndarray
+    scales: np.ndarray
+    zeros: np.ndarray
+
+
 def _columns(step: Step, index: int, columns: int, otherwise: float) -> np.ndarray | None:
     """A scale or zero point as one number for each column of the panels; None where it is not constant or has another
     shape."""
@@ -206,24 +222,15 @@ def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_by
     sums = step.derived(
         factors.b, ("sums", factors.transposed), lambda array: array.sum(int(factors.transposed), dtype=np.int64)
     )
-    return multiplied(step, y, factors, sums, matrix.dtype, panels, scales, zeros, kernel)
+    return multiplied(step, y, factors, PackedBytes(panels, matrix.dtype, sums, scales, zeros), kernel)
 
 
 def multiplied(
-    step: Step,
-    y: Buffer,
-    factors: Factors,
-    sums: np.ndarray,
-    dtype: np.dtype[Any],
-    panels: Buffer,
-    scales: np.ndarray,
-    zeros: np.ndarray,
-    kernel: Any = product_of_bytes,
+    step: Step, y: Buffer, factors: Factors, packed: PackedBytes, kernel: Any = product_of_bytes
 ) -> list[Launch]:
-    """Launches of a product with a matrix that is in panels, the sums of its columns, and a scale and a zero point for
-    each column of the panels."""
-    a, depth, columns = factors.a, factors.a.shape[-1], len(sums)
-    moved, terms = zero_terms(sums, depth, dtype, zeros)
+    """Launches of a product with a packed matrix."""
+    a, depth, columns, scales, zeros = factors.a, factors.a.shape[-1], len(packed.sums), packed.scales, packed.zeros
+    moved, terms = zero_terms(packed.sums, depth, packed.dtype, zeros)
     rows, wide = a.count // depth, -(-depth // 4) * 4
     lines, own = step.scratch(rows * wide), step.scratch(8 * rows)
     units = -(-columns // PANEL) * -(-rows // TALL)
@@ -239,7 +246,7 @@ def multiplied(
         parts,
         a=lines,
         **known,
-        b=panels,
+        b=packed.panels,
         columns=columns,
         column_zeros=step.held(moved),
         column_terms=step.held(terms),

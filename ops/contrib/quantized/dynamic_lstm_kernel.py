@@ -16,7 +16,7 @@ from ....runtime.simd.vector import LANES, select, splat
 from ...kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_of_tiles_u8s8, pack_panels_u8
 from ...kernels.gemm.register_tile import PANEL
 from ...kernels.gemm.requantize import FLOATS, requantize_columns, round_to_byte
-from ...quantized.matmul_integer_kernel import Factors, for_columns, multiplied, zero_terms
+from ...quantized.matmul_integer_kernel import Factors, PackedBytes, for_columns, multiplied, zero_terms
 from ...quantized.quantize_linear_kernel import dynamically
 from ...recurrent.cells_kernel import SIGMOID, TANH, activated
 from ...recurrent.recurrent import DIRECTIONS
@@ -338,5 +338,6 @@ def _added(
     for index, (sums, scales, zeros) in enumerate(inputs):
         factors = Factors(codes, zero, 1, 9, FLOATS, scale)
         target = made.view((rows, columns), index * rows * columns)
-        launches += multiplied(step, target, factors, sums, dtype, panels.view((one,), index * one), scales, zeros)
+        packed = PackedBytes(panels.view((one,), index * one), dtype, sums, scales, zeros)
+        launches += multiplied(step, target, factors, packed)
     return launches, made

@@ -212,21 +212,33 @@ def is_faster(outputs: int, quads: int, lengths: Sequence[int]) -> bool:
     )
 
 
+class DirectShape(NamedTuple):
+    """A convolution of int32 words [images, groups, quads, *padded].
+
+    Attributes:
+        outputs: output channels of a group.
+        padded: lengths of the padded input.
+    """
+
+    images: int
+    groups: int
+    outputs: int
+    quads: int
+    padded: Sequence[int]
+    axes: Sequence[Axis]
+
+
 def launch_direct(
     step: Step,
     source: Buffer,
     weights: Buffer,
     y: Buffer,
-    images: int,
-    groups: int,
-    outputs: int,
-    quads: int,
-    padded: Sequence[int],
-    axes: Sequence[Axis],
+    shape: DirectShape,
     factors: dict[str, Any],
     kernels: dict[int, Any] = KERNELS,
 ) -> Launch:
-    """Launch for int32 words [images, groups, quads, *padded]; `factors`: shifts, multipliers, zero point and form."""
+    """The launch of a convolution; `factors`: shifts, multipliers, zero point and form."""
+    images, groups, outputs, quads, padded, axes = shape
     (_, high, wide), taps = padded, math.prod(axis.kernel for axis in axes)
     places = np.stack(
         np.meshgrid(*(np.arange(axis.kernel) * axis.dilation for axis in axes), indexing="ij"), -1
