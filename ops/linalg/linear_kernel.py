@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.jit.llvm_kernel import EmittedKernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm import packed_gemm
-from ..kernels.gemm.dispatch import FLOAT, available, gemv_products, selected_variant
+from ..kernels.gemm.dispatch import float_variant, gemv_products, rounding_variant
 from ..kernels.gemm.gemv import FloatProducts, Products, append_group_sums, gemv, minima_group
 from ..kernels.gemm.gemv_int8 import RUN, quantize_rows, round_trip_rows, rounded_nbytes
 from ..kernels.gemm.panel import COLUMNS
@@ -51,8 +51,8 @@ def plan_linear(step: Step) -> Planned:
     int8_activations = step.attributes["activations"] == "q8"
     if int8_activations and length % RUN:
         return None
-    integer_products = step.attributes["activations"] != "f32" and not length % RUN and available(name)
-    if tokens <= (MAX_GEMV_ROWS if integer_products else 2 * MAX_GEMV_ROWS):
+    rounded = None if step.attributes["activations"] == "f32" or length % RUN else rounding_variant(name)
+    if tokens <= (2 * MAX_GEMV_ROWS if rounded is None else MAX_GEMV_ROWS):
         before, x, x_bytes, products = prepare_rows(step, x, name)
         launches = []
         for first in range(0, tokens, MAX_GEMV_ROWS):
@@ -63,9 +63,11 @@ def plan_linear(step: Step) -> Planned:
                 gemv_launch(step, kernel, batch, (weight, rows_of, result, bias), (count, row_bytes, length, x_bytes))
             )
         return [*before, *launches]
-    variant = selected_variant(name) if integer_products else FLOAT
-    before, x = round_to_int8(step, x) if int8_activations and not integer_products else ([], x)
-    return [*before, *_packed_gemm(step, x, name, variant, (weight, y, bias, count, row_bytes))]
+    before, x = round_to_int8(step, x) if int8_activations and rounded is None else ([], x)
+    return [
+        *before,
+        *_packed_gemm(step, x, name, rounded or float_variant(length), (weight, y, bias, count, row_bytes)),
+    ]
 
 
 def gemv_launch(

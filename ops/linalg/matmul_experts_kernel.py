@@ -12,7 +12,7 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm import packed_gemm
-from ..kernels.gemm.dispatch import available, selected_variant
+from ..kernels.gemm.dispatch import rounding_variant
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.gemv_int8 import RUN
 from ..kernels.gemm.grouped_gemm import grouped_gemm, max_tiles, pack_slots
@@ -154,8 +154,9 @@ def plan_experts(step: Step) -> Planned:
         "expert_bytes": count * row_bytes,
     }
     each = 1 if step.attributes["each"] else chosen
-    if int8_activations and pairs >= MIN_TILED_ROWS * experts and available(name):
-        return [ordering, *_quantized_gemm(step, name, sorted_pairs, number, (x, each, y, pairs))]
+    variant = rounding_variant(name) if int8_activations and pairs >= MIN_TILED_ROWS * experts else None
+    if variant is not None:
+        return [ordering, *_quantized_gemm(step, name, variant, sorted_pairs, number, (x, each, y, pairs))]
     batch = 1 if pairs == chosen else MAX_GEMV_ROWS
     before, x, x_bytes, products = prepare_rows(step, x, name)
     jobs = step.scratch(8 * pairs * (1 + 2 * batch))
@@ -182,11 +183,16 @@ def plan_experts(step: Step) -> Planned:
 
 
 def _quantized_gemm(
-    step: Step, name: str, sorted_pairs: dict[str, Any], number: Buffer, rows_of: tuple[Buffer, int, Buffer, int]
+    step: Step,
+    name: str,
+    variant: str,
+    sorted_pairs: dict[str, Any],
+    number: Buffer,
+    rows_of: tuple[Buffer, int, Buffer, int],
 ) -> list[Launch]:
     """Grouped quantized GEMM; `rows_of` are x, pairs per row of x, y, and the number of pairs."""
     x, each, y, pairs = rows_of
-    length, count, variant = x.shape[-1], y.shape[-1], selected_variant(name)
+    length, count = x.shape[-1], y.shape[-1]
     tiles, rows = (
         max_tiles(name, variant, pairs, sorted_pairs["experts"]),
         packed_gemm.tile_layout(name, variant).rows,

@@ -13,7 +13,8 @@ from ....runtime.simd.llvm_vector import Code
 from ...quants.llvm import codes
 from .gemv import FloatProducts, Products, WeightRows
 from .gemv_int8 import Int8Products, ThreeDigitProducts
-from .panel import FLOAT_TILE, FloatPanel
+from .microkernel_f32 import ROWS
+from .panel import FloatPanel, FloatTile
 from .panel_16bit import MAX_ACTIVATION, Avx2CodePairs, Avx2Pairs, AvxVnniPairs, Bf16Pairs, Int16Pairs, PairTile
 from .panel_amx import AmxBf16Panel, AmxInt8Panel
 from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile, max_pairs
@@ -43,6 +44,11 @@ def _int16(panel: Any, rows: int, max_magnitude: int = MAX_ACTIVATION) -> GemmVa
     return GemmVariant(lambda name: PairTile(rows, max_magnitude=max_magnitude), panel)
 
 
+def _f32(chunk: int) -> GemmVariant:
+    """Activations as they are, for rows of every storage type that are read in chunks."""
+    return GemmVariant(lambda name: FloatTile(ROWS, chunk), FloatPanel)
+
+
 def _bf16(panel: Any, rows: int, parts: int = 1) -> GemmVariant:
     """Elements as sums of some bf16."""
     return GemmVariant(lambda name: PairTile(rows, parts), panel)
@@ -55,7 +61,6 @@ _VNNI, _VNNI_16 = _int8(Int8Panel, 6, 4), _int16(Int16Pairs, 6)
 _AVX_VNNI, _AVX_VNNI_16 = _int8(AvxVnniPanel, 4, 4), _int16(AvxVnniPairs, 4)
 _AVX2, _AVX2_CODES, _AVX2_16 = _int8(Avx2Panel, 4, 4), _int16(Avx2CodePairs, 4, 127), _int16(Avx2Pairs, 4)
 _DOT_BF16 = _bf16(Bf16Pairs, 12)
-_F32 = GemmVariant(lambda name: FLOAT_TILE, FloatPanel)
 
 KINDS = {"codes": PROMPTS, "8-bit codes": PROMPTS, "f16": F16_ROWS, "bf16": BF16_ROWS}
 """Kinds of storage types whose activations may be rounded, and the choice of an instruction set for each."""
@@ -68,8 +73,8 @@ GEMM: dict[str, tuple[GemmVariant | None, ...]] = {
     "16-bit pairs": (_AVX2, _AVX2_CODES, _AVX2_16, _AVX2_16),
 }
 """GEMM of rounded activations: instruction set x `KINDS`. ``emulated`` does what AMX does with vectors, for tests."""
-FLOAT = "f32"
-"""The variant that takes activations as they are, and every storage type."""
+FLOATS = {f"f32 x {chunk}": (chunk, _f32(chunk)) for chunk in (32, 64, 128, 256)}
+"""GEMM of f32 activations by elements of a chunk: short rows take short chunks, which waste less memory."""
 GEMV: dict[str, dict[bool, Products]] = {
     "VNNI": {True: Int8Products, False: ThreeDigitProducts},
     "FMA": dict.fromkeys((True, False), FloatProducts),
@@ -87,8 +92,8 @@ def weight_kind(name: str) -> str | None:
 
 def find_variant(name: str, variant: str) -> GemmVariant | None:
     """The microkernel of a variant for a storage type, None if there is none."""
-    if variant == FLOAT:
-        return _F32
+    if variant in FLOATS:
+        return FLOATS[variant][1]
     kind = weight_kind(name)
     return None if kind is None or variant not in GEMM else GEMM[variant][list(KINDS).index(kind)]
 
@@ -100,16 +105,21 @@ def gemm_variant(name: str, variant: str) -> GemmVariant:
     return found
 
 
-def selected_variant(name: str) -> str:
-    """The variant for a storage type on this processor, `FLOAT` if its activations are not rounded."""
+def rounding_variant(name: str) -> str | None:
+    """The variant for rounded activations on this processor, None if there is none for a storage type."""
     kind = weight_kind(name)
-    taken = FLOAT if kind is None else KINDS[kind].taken()
-    return FLOAT if find_variant(name, taken) is None else taken
+    taken = None if kind is None else KINDS[kind].taken()
+    return None if taken is None or find_variant(name, taken) is None else taken
 
 
 def available(name: str) -> bool:
     """Whether many rows are rounded for a storage type on this processor."""
-    return selected_variant(name) != FLOAT
+    return rounding_variant(name) is not None
+
+
+def float_variant(length: int) -> str:
+    """The variant for f32 activations and rows of some length."""
+    return next((name for name, (chunk, _) in FLOATS.items() if length <= chunk), list(FLOATS)[-1])
 
 
 def gemv_products(name: str, rounded: bool) -> Products:

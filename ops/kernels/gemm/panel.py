@@ -17,7 +17,7 @@ from ....runtime.simd.dot_product import INTS
 from ....runtime.simd.llvm_vector import F32, I32, LANES, Code, vector_type
 from .gemv import WeightRows, minimum
 from .gemv_int8 import RUN
-from .microkernel_f32 import ROWS, TILE_VECTORS
+from .microkernel_f32 import TILE_VECTORS
 from .register_tile import PANEL, VECTOR, Columns, Lines, accumulate
 
 COLUMNS = PANEL
@@ -27,7 +27,8 @@ VECTORS = COLUMNS // LANES
 
 @dataclass(frozen=True)
 class Tile(ABC):
-    """How a tile of activations lies in memory.
+    """How a tile of activations lies in memory. Each tile has a `chunk`: elements of a weight row that are decoded at a
+    time, a multiple of the block length.
 
     Attributes:
         rows: of activations.
@@ -44,11 +45,6 @@ class Tile(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes of a run of a tile."""
-
-    @property
-    @abstractmethod
-    def chunk(self) -> int:
-        """Elements of a weight row that are decoded at a time; every block length divides it."""
 
     @property
     @abstractmethod
@@ -148,10 +144,11 @@ class Panel(ABC):
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
 class FloatTile(Tile):
     """Activations as they are: [chunk, rows, elements of a chunk]."""
 
-    chunk = 256
+    chunk: int
 
     @property
     def heights(self) -> tuple[int, ...]:
@@ -209,9 +206,6 @@ class FloatPanel(Panel):
         lines = [self.code.builder.add(x, self.code.word(stride * row)) for row in rows]
         columns = Columns(self.elements, range(halves[0], halves[-1] + 1))
         return accumulate(self.code, depth, totals, Lines(lines, self.code.word(4)), columns)
-
-
-FLOAT_TILE = FloatTile(ROWS)
 
 
 def line_stride(nbytes: int) -> int:
