@@ -36,7 +36,7 @@ SHOWN = 60
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing page.")
 @shared_options.options(shared_options.READING, shared_options.PROGRESS)
-def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802
     """List tensors, graph, metadata and attached files.
 
     Reads headers only; --html also reads the weights.

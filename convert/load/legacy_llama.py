@@ -196,8 +196,7 @@ def _told(index: int, token: bytes) -> tuple[str, int]:
 
 
 def _ranks(count: int) -> np.ndarray:
-    """Scores of tokens that a file has none for: tokens stand in the order in which they were learned, the best one
-    first."""
+    """Scores for tokens of a file without scores, by rank: tokens stand in training order, the best one first."""
     import numpy
 
     return numpy.minimum(len(TEXTS) + BYTES - numpy.arange(count, dtype=numpy.float32), 0)

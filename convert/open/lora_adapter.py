@@ -45,7 +45,8 @@ UNKNOWN = (
     "megatron_config",
 )
 _PART = re.compile(
-    r"(?P<module>.+)\.lora_(?P<part>A|B|embedding_A|embedding_B|magnitude_vector)(?:\.(?!weight$|bias$)[^.]+)?(?:\.(?P<kind>weight|bias))?\Z"
+    r"(?P<module>.+)\.lora_(?P<part>A|B|embedding_A|embedding_B|magnitude_vector)(?:\.(?!weight$|bias$)[^.]+)?"
+    r"(?:\.(?P<kind>weight|bias))?\Z"
 )
 _AROUND = re.compile(r"\.(?:base_layer|modules_to_save(?:\.(?!weight$|bias$)[^.]+)?|original_module)(?=\.)")
 SHOWN = 12

@@ -295,8 +295,8 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
 
 
 def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
-    """What stands beside the weights is texts, with names that are no path, no model's, no index and not written
-    already: they come from files."""
+    """Check the names of attached files, which come from a file: plain text files in the folder itself, neither models
+    nor indices nor files that are written already."""
     for name in names:
         text = (
             name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")

@@ -32,7 +32,7 @@ WIDTH = 256
 def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
-    pointer, number = kind.pointer, kind.number
+    pointer, compute_type = kind.pointer, kind.compute_type
 
     @range_kernel(fastmath={"contract"})
     def weighted(
@@ -52,7 +52,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
         [count, after]."""
         x, y = pointer(x), pointer(y)
         places, weights = i64(places), pointer(weights)
-        total = stack_array(number, 16)
+        total = stack_array(compute_type, 16)
         if columns == 1:
             blocks = (after + WIDTH - 1) // WIDTH
             first, last = share(stacks * blocks, part, parts)
@@ -60,7 +60,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
                 stack, begin = unit // blocks, unit % blocks * WIDTH
                 width, base = min(WIDTH, after - begin), stack * length
                 for j in range(width):
-                    total[j] = number(0)
+                    total[j] = compute_type(0)
                 for tap in range(count):
                     table = tap * after + begin
                     for j in range(width):
@@ -74,7 +74,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
             row, begin = unit // blocks, unit % blocks * WIDTH
             stack, line, width = row // after, row % after, min(WIDTH, columns - begin)
             for j in range(width):
-                total[j] = number(0)
+                total[j] = compute_type(0)
             for tap in range(count):
                 weight, base = (
                     weights[tap * after + line],

@@ -146,7 +146,7 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     return [*inner.before, *launches, *after]
 
 
-def of_halves(planner: Planner) -> Planner:
+def via_f32(planner: Planner) -> Planner:
     """The planner of f32, for narrow inputs too."""
 
     def plan(step: Step) -> Planned:

@@ -30,7 +30,7 @@ ROWS, COLUMNS = 4, 32
 @functools.cache
 def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     kind = ELEMENTS[dtype.name]
-    pointer, number = kind.pointer, kind.number
+    pointer, number = kind.pointer, kind.compute_type
     nbytes = dtype.itemsize
 
     @range_kernel(fastmath={"contract"})

@@ -35,7 +35,7 @@ def looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any)
 
 
 def other_kind(node: Inference) -> None:
-    """Integers for texts, texts for integers."""
+    """Integers for strings, strings for integers."""
     source = node.dtype(0)
     node.set(0, None if source is None else I64 if source is STRING else STRING, node.shape(0))
 
@@ -61,25 +61,25 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> np.ndarray:
-    """The integer of each text, or the text of each integer; the default for those that are not listed."""
-    numbers, texts = np.array(cats_int64s or [], np.int64), np.array(cats_strings or [], object)
-    if len(numbers) != len(texts):
+    """The integer of each string, or the string of each integer; the default for those that are not listed."""
+    integers, strings = np.array(cats_int64s or [], np.int64), np.array(cats_strings or [], object)
+    if len(integers) != len(strings):
         raise refused(
             "CategoryMapper",
-            "there are not as many integers as texts",
+            "there are not as many integers as strings",
             "E-OP-ATTRIBUTE",
-            expected=len(texts),
-            found=len(numbers),
+            expected=len(strings),
+            found=len(integers),
         )
     return (
-        looked_up(x, texts, numbers, default_int64)
+        looked_up(x, strings, integers, default_int64)
         if x.dtype.kind == "O"
-        else looked_up(x.astype(np.int64), numbers, texts, default_string)
+        else looked_up(x.astype(np.int64), integers, strings, default_string)
     )
 
 
 def array_of(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
-    """The tensor or list that is given; the lists are of texts, integers, floats."""
+    """The tensor or list that is given; the lists are of strings, integers, floats."""
     if tensor is not None:
         return tensor.reshape(-1)
     return next(
@@ -167,7 +167,7 @@ def fitting(
 
 @upgrade(label_encoder, below=2)
 def classes_by_index(node: Node, build: Builder) -> None:
-    """In the first version texts and their places in one list stood for each other."""
+    """Version 1 of the operator maps strings to their positions in one list, or back."""
     classes = node.attributes.pop("classes_strings", None)
     if classes is None:
         return
@@ -175,9 +175,9 @@ def classes_by_index(node: Node, build: Builder) -> None:
     if source is None or source.dtype is None:
         why = "a LabelEncoder of the first version has an input of unknown dtype"
         raise UnsupportedError("E-OP-DTYPE", None, why, hint="Run ONNX shape inference first")
-    places, texts = list(range(len(classes))), list(classes)
+    places, strings = list(range(len(classes))), list(classes)
     own, other = ("keys_strings", "values_int64s") if source.dtype is STRING else ("values_strings", "keys_int64s")
-    node.attributes.update({own: texts, other: places})
+    node.attributes.update({own: strings, other: places})
 
 
 def hot(node: Inference) -> None:

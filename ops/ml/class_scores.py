@@ -77,17 +77,17 @@ def of_two(operator: str, score: np.ndarray, name: str, probable: bool) -> np.nd
 def labels_of(operator: str, strings: Sequence[str] | None, integers: Sequence[int] | None) -> np.ndarray:
     """Class labels as an array; UsageError where both or none are given."""
     if bool(strings) == bool(integers):
-        raise refused(operator, "the classes have either texts or integers as labels", "E-OP-ATTRIBUTE")
+        raise refused(operator, "class labels must be either strings or integers", "E-OP-ATTRIBUTE")
     return np.array(strings, object) if strings else np.array(integers, np.int64)
 
 
 def chosen(node: Inference, strings: str, integers: str) -> None:
     """One label and one score for each class for every row."""
-    texts, numbers = node.attributes[strings], node.attributes[integers]
+    names, numbers = node.attributes[strings], node.attributes[integers]
     shape = node.shape(0)
     rows: Dim = None if shape is None else shape[0] if len(shape) == 2 else 1
-    node.set(0, STRING if texts else I64, (rows,))
-    node.set(1, F32, (rows, len(texts or numbers or ()) or None))
+    node.set(0, STRING if names else I64, (rows,))
+    node.set(1, F32, (rows, len(names or numbers or ()) or None))
 
 
 def rows_of(operator: str, x: np.ndarray) -> np.ndarray:

@@ -131,7 +131,7 @@ def probit(x: float) -> float:
 
 
 def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) -> tuple[dict[str, Argument], str] | str:
-    """Parameters and text that give the scores of a row; why there are none."""
+    """Parameters and source that compute the scores of a row, or the reason why the device cannot."""
     x = step.input(0)
     features = x.shape[-1]
     if trees.feature.size and trees.feature.max() >= features:
@@ -178,7 +178,8 @@ def _launched(step: Step, named: dict[str, Argument], text: str, transform: str,
     if transform not in TRANSFORMS:
         return f"unknown transform {transform}"
     x = step.input(0)
-    named["y"] = step.output(output) if step.wanted(output) else step.temporary(np.float32, named["scores"].shape)  # type: ignore[union-attr]
+    shape = named["scores"].shape  # type: ignore[union-attr]
+    named["y"] = step.output(output) if step.wanted(output) else step.temporary(np.float32, shape)
     return per_thread_launch(
         "trees", x.count // x.shape[-1], named, text + TRANSFORMS[transform], {"probit": (probit, "float64")}
     )

@@ -31,11 +31,12 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
 
 
 def _normalizing(kind: Element) -> RangeKernel:
-    pointer, numbers, read, written, real = kind.pointer, kind.pointer_to_numbers, kind.read, kind.written, kind.number
-    wide = ELEMENT_OF[kind.number]
-    total = along(wide.read, real, np.float64, 0, identity, add)
-    squares = along(wide.read, real, np.float64, 0, square, add)
-    stored, nbytes = kind.stored, np.dtype(kind.number).itemsize
+    pointer, numbers = kind.pointer, kind.compute_pointer
+    read, written, real = kind.widen, kind.narrow, kind.compute_type
+    wide = ELEMENT_OF[kind.compute_type]
+    total = along(wide.widen, real, np.float64, 0, identity, add)
+    squares = along(wide.widen, real, np.float64, 0, square, add)
+    stored, nbytes = kind.stored, np.dtype(kind.compute_type).itemsize
 
     @range_kernel(fastmath={"contract"})
     def normalized(
@@ -152,12 +153,12 @@ def normalize(
     kind, y = element(x.dtype), step.output()
     if (
         kind is None
-        or kind.number not in ELEMENT_OF
+        or kind.compute_type not in ELEMENT_OF
         or y.dtype != x.dtype
         or (residual is not None and residual.dtype != x.dtype)
     ):
         return None
-    dtype = np.dtype(kind.number)
+    dtype = np.dtype(kind.compute_type)
     entries = entries or count
     if any(
         item is not None and item.count != length

@@ -18,7 +18,7 @@ from .regex_compile import PatternError, compiled
 from .regex_match import Matcher
 
 ADDRESS = 8
-"""Bytes of a reference to a text, in arrays of texts."""
+"""Bytes of a reference to a string in an array of objects."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -63,19 +63,19 @@ def regex_full_match(x: np.ndarray, *, pattern: str | None = None) -> np.ndarray
     return np.array([program.matches(text) for text in x.reshape(-1).tolist()], bool).reshape(x.shape)
 
 
-def texts(node: Inference) -> None:
-    """Texts of the shape that both inputs broadcast to."""
+def string_tensor(node: Inference) -> None:
+    """Strings of the shape that both inputs broadcast to."""
     node.set(0, STRING, broadcast(node.shape(0), node.shape(1)))
 
 
 @op(
     "StringConcat",
     since=20,
-    infer=texts,
+    infer=string_tensor,
     examples=[case("string[2,3]", "string[3]"), case("string[2,1]", "string[1,3]"), case("string[0]", "string[1]")],
 )
 def string_concat(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The texts of `x`, each followed by that of `y`."""
+    """The strings of `x`, each followed by that of `y`."""
     return np.asarray(np.add(x.astype(object), y.astype(object)), object)
 
 
@@ -86,7 +86,7 @@ def _each(text: str, change: str) -> str:
 
 
 def normal(node: Inference) -> None:
-    """As many texts as are left, but for at least one."""
+    """One string for each word that is left, at least one."""
     shape = node.shape(0)
     if shape is not None and (
         len(shape) not in (1, 2) or (len(shape) == 2 and isinstance(shape[0], int) and shape[0] != 1)
@@ -119,7 +119,7 @@ def string_normalizer(
     locale: str | None = None,
     stopwords: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """[C] or [1, C] texts without the stop words, in lower or upper case; one empty text where none is left. `locale`
+    """[C] or [1, C] strings without the stop words, in lower or upper case; one empty string if none is left. `locale`
     has no influence."""
     if (
         x.ndim not in (1, 2)
@@ -158,8 +158,8 @@ def parts(node: Inference) -> None:
 def string_split(
     x: np.ndarray, *, delimiter: str | None = None, maxsplit: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Parts of each text, filled up with empty texts, and their numbers; without a delimiter runs of white space part
-    them."""
+    """Parts of each string, padded with empty strings, and their counts; split at runs of white space without a
+    delimiter."""
     limit = -1 if maxsplit is None else maxsplit
     found = [text.split(delimiter or None, limit) for text in x.reshape(-1).tolist()]
     counts = np.array([len(pieces) for pieces in found], np.int64)

@@ -18,7 +18,7 @@ from .op import Op
 
 Meta = Any
 """A metadata value: str, bytes, bool, int, float, a numpy scalar or 1-D array (which keep a GGUF type), or a list,
-`Texts` or dict of these."""
+`StringArray` or dict of these."""
 
 
 T = TypeVar("T")

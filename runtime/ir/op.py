@@ -46,7 +46,7 @@ G = TypeVar("G", bound=Gradient)
 
 @dataclass(frozen=True)
 class Example:
-    """One application for the tests: inputs as arrays, texts such as ``"f32[2,3]"`` for made-up values, or None;
+    """One application for the tests: inputs as arrays, strings such as ``"f32[2,3]"`` for random values, or None;
     attributes; outputs asked for."""
 
     inputs: tuple[Any, ...]

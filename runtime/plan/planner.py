@@ -95,7 +95,7 @@ class Planner(RegionPlanner[HostWeight]):
         if isinstance(feed, Signature):
             value.dtype, value.shape = dtype_of_numpy(feed.dtype), feed.shape
             slot = self.slot(feed.dtype, feed.shape)
-            self.locations[value] = Buffer(feed.dtype, feed.shape, self._slot_room(slot))
+            self.locations[value] = Buffer(feed.dtype, feed.shape, self._slot_allocation(slot))
             self.plan.inputs.append(slot)
             return
         if isinstance(feed, Specialized):
@@ -113,7 +113,7 @@ class Planner(RegionPlanner[HostWeight]):
         self.plan.slots.append((dtype, shape))
         return len(self.plan.slots) - 1
 
-    def _slot_room(self, slot: int) -> Allocation:
+    def _slot_allocation(self, slot: int) -> Allocation:
         dtype, shape = self.plan.slots[slot]
         return Allocation(math.prod(shape) * dtype.itemsize, slot=slot)
 
@@ -323,7 +323,7 @@ class Planner(RegionPlanner[HostWeight]):
             return None
         slot = self.slot(value.dtype.as_numpy(), ints(value.shape))
         step.slots[step.node.outputs.index(value)] = slot
-        buffer = Buffer(value.dtype.as_numpy(), ints(value.shape), self._slot_room(slot))
+        buffer = Buffer(value.dtype.as_numpy(), ints(value.shape), self._slot_allocation(slot))
         self.locations[value] = buffer
         return buffer
 

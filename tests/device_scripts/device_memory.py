@@ -60,7 +60,7 @@ def memory_comes_back():
     print("memory comes back")
 
 
-def lent_arrays_keep_their_memory():
+def in_place_inputs_keep_their_memory():
     """A state that is written in place from run to run stays the caller's when the array that was fed is gone."""
     graph = Graph()
     fed = [Value("past", F32, (1, 1, 4, 2)), Value("new", F32, (1, 1, 1, 2)), Value("at", I64, (1,))]
@@ -139,5 +139,5 @@ def arrays_are_exchanged():
 with tempfile.TemporaryDirectory() as name:
     weights_are_there_once(Path(name))
 memory_comes_back()
-lent_arrays_keep_their_memory()
+in_place_inputs_keep_their_memory()
 arrays_are_exchanged()

@@ -74,7 +74,8 @@ class _Tokens:
         return Operand(buffer, (0,), offset, (lookup,))
 
     def _zipped(self, function: object, operands: list[Operand], target: Buffer, *numbers: float) -> None:
-        apply = chain_step(function, [operand.buffer for operand in operands], INT64, *numbers, compute=INT64)  # type: ignore[arg-type]
+        buffers = [operand.buffer for operand in operands]
+        apply = chain_step(function, buffers, INT64, *numbers, compute=INT64)  # type: ignore[arg-type]
         self.launches.append(elementwise_launch([apply], (self.count,), operands, over(target, target.shape)))
 
     def slots(self, size: int) -> Buffer:

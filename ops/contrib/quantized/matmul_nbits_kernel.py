@@ -18,7 +18,7 @@ from ....runtime.simd.vector import LANES, splat, to_int
 from ...kernels.gemm.microkernel_f32 import ROWS as TILE_ROWS
 from ...kernels.gemm.microkernel_f32 import column_of_tiles
 from ...kernels.gemm.microkernel_nbits import PANEL, ROWS, microkernel, pack_panels, panel_decoder
-from ...kernels.half_via_f32 import of_halves
+from ...kernels.half_via_f32 import via_f32
 from ...rules.bit_packing import row_nbytes, unpacked
 from .matmul_nbits import matmul_nbits, zero_points_of
 
@@ -312,7 +312,7 @@ def _from_middle(points: np.ndarray, columns: int, blocks: int, bits: int) -> np
 
 
 @native(matmul_nbits)
-@of_halves
+@via_f32
 def plan_matmul_nbits(step: Step) -> Planned:
     """Constant weights with whole zero points, blocks of 16 and its multiples; `g_idx` where it names each block
     equally often."""

@@ -252,7 +252,10 @@ def plan_concat(step: Step) -> Planned:
         ):
             return None
         own = [item for item in held if item is not None]
-        table = _table(x.dtype, lambda codes, own=own: stored(real(codes, *own), scale, zero, zero))  # type: ignore[misc]
+        table = _table(
+            x.dtype,
+            lambda codes, own=own: stored(real(codes, *own), scale, zero, zero),  # type: ignore[misc]
+        )
         length = math.prod(x.shape[axis:])
         launches.append(_lookup(step, x, table, y.view((rows * row - start,), start), rows, length, row))
         start += length

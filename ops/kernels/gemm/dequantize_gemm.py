@@ -30,7 +30,7 @@ TOKENS = 256
 def gather_rows(name: str, index_bytes: int) -> EmittedKernel:
     """Gathers and decodes rows of `length` elements by `count` indices into `height` rows.
 
-    An index out of range sets the word at `refusal` and reads the first row.
+    An index out of range sets the bailout word and reads the first row.
     """
     stored = WeightRows(name)
 

@@ -104,8 +104,8 @@ def _search16(
         for point in range(2):
             place = gather(lattice[0], load(group_codes, point * LANES))
             store(codes, (2 * group + point) * LANES, select(active, place, 0))
-            turned = flipped(load(group_signs, point * LANES), negative)
-            store(signs, (2 * group + point) * LANES, select(active, turned, 0))
+            flipped_signs = flipped(load(group_signs, point * LANES), negative)
+            store(signs, (2 * group + point) * LANES, select(active, flipped_signs, 0))
     return maximum
 
 

@@ -228,7 +228,7 @@ def _refined(
 
 @inner
 def flipped(signs: Any, negative: Any) -> Any:
-    """All signs of a byte turned, in the lanes where the scale came out negative."""
+    """The sign bits of a byte, all flipped in the lanes whose scale is negative."""
     return select(negative, signs ^ 255, signs)
 
 

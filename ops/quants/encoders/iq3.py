@@ -66,8 +66,8 @@ def _search(
             place = gather(lattice[0], load(group_codes, point * LANES))
             store(codes, (8 * group + point) * LANES, select(active, place, 0))
         for byte in range(4):
-            turned = flipped(load(group_signs, byte * LANES), negative)
-            store(signs, (4 * group + byte) * LANES, select(active, turned, 0))
+            flipped_signs = flipped(load(group_signs, byte * LANES), negative)
+            store(signs, (4 * group + byte) * LANES, select(active, flipped_signs, 0))
     return maximum
 
 

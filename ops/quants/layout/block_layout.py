@@ -91,7 +91,7 @@ class Scale:
         form: of the number: "f16" or "f32", one for the block; "e8m0" and "ue4m3" are halved, one for each group.
         at: byte of the first number.
         codes: an integer for each group, None for 1.
-        count: numbers, where there are no codes.
+        count: scales of a block without codes.
     """
 
     form: str

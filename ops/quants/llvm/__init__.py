@@ -56,8 +56,8 @@ class Block:
         return self.code.mask(self.code.load(self.address, I16, at))
 
 
-def halves(blocks: list[Block], at: int = 0) -> Any:
-    """A half-precision number of each block, as a vector of f32."""
+def f16_at(blocks: list[Block], at: int = 0) -> Any:
+    """The f16 at byte `at` of each block, as a vector of f32."""
     code = blocks[0].code
     patterns = ir.Constant(vector_type(I16, len(blocks)), ir.Undefined)
     for index, block in enumerate(blocks):

@@ -18,7 +18,7 @@ BITS = (4,)
 VERSIONS = ("gemm", "gemv")
 PER_WORD = 8
 MIDDLE = np.float32(8)
-"""What zero is where there are no zeros."""
+"""The zero point of files that store no zero points."""
 PLACES = np.array((0, 4, 1, 5, 2, 6, 3, 7))
 """Where the numbers of eight neighbouring outputs are in a word, in the GEMM format."""
 

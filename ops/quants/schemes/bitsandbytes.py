@@ -27,23 +27,23 @@ PER_127 = np.float32(7.874015718698502e-3)
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
-    """``weight`` with a ``quant_state``, or with ``SCB``, to weights [out, in]."""
-    fours = checkpoint.stems(*STATES)
-    eights = checkpoint.stems(".SCB")
+    """``weight`` with a ``quant_state``, or with ``SCB``, to weight_bit [out, in]."""
+    four_bit = checkpoint.stems(*STATES)
+    eight_bit = checkpoint.stems(".SCB")
     found = Unpacked("bitsandbytes")
     kinds: dict[str, None] = {}
-    for name in fours:
+    for name in four_bit:
         state = State(checkpoint, name)
         kinds[state.title] = None
         found.add(name, state.tensor(), state.names)
-    for stem in eights:
+    for stem in eight_bit:
         parts = [
             f"{stem}.weight",
             f"{stem}.SCB",
             *(name for name in [f"{stem}.weight_format"] if name in checkpoint.tensors),
         ]
         found.add(f"{stem}.weight", rows_scaled(checkpoint, stem), parts)
-    found.title = "bitsandbytes " + " and ".join([*kinds, *(["8-bit"] if eights else [])])
+    found.title = "bitsandbytes " + " and ".join([*kinds, *(["8-bit"] if eight_bit else [])])
     return found
 
 

@@ -164,7 +164,7 @@ def _spread(values: np.ndarray, scales: Grid, order: np.ndarray | None) -> np.nd
 
 
 def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int]) -> Any:
-    """A function that gives the zeros of rows, [rows, groups]; None where there are none."""
+    """A function that gives the zeros of rows, [rows, groups]; None for symmetric codes."""
     name = f"{stem}.{ZERO}"
     if name not in checkpoint.tensors:
         return None

@@ -61,7 +61,7 @@ def scaled(
     """``(weight - zero) * scale``, with one scale and zero for each block."""
     weight = checkpoint.part(name, dtypes, of=scales)
     if len(weight.shape) < 2 or not weight.count:
-        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {name!r} is no matrix", found=list(weight.shape))
+        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(weight.shape))
     grid = Grid(checkpoint, scales, weight.shape, block, name)
     middle = None if zeros is None else Grid(checkpoint, zeros, weight.shape, block, name)
     flat = Tensor(weight.dtype, (weight.count // weight.shape[-1], weight.shape[-1]), weight.storage)

@@ -60,17 +60,17 @@ def test_gemm_and_other_operators_take_quantized_weights(name):
 
     def build(b, w):
         x = fed(b.graph, "x", F32, (5, 64))
-        turned = b.add("Transpose", [w], {"perm": [1, 0]})
+        transposed = b.add("Transpose", [w], {"perm": [1, 0]})
         return [
             b.add("Gemm", [x, w], {"transB": 1}),
-            b.add("Gemm", [x, turned], {"alpha": 2.0}),
-            b.add("Cast", [turned], {"to": 1}),
+            b.add("Gemm", [x, transposed], {"alpha": 2.0}),
+            b.add("Cast", [transposed], {"to": 1}),
         ]
 
-    one, two, turned = Session(model(tensor, build), native=True).run(None, {"x": x})
+    one, two, transposed = Session(model(tensor, build), native=True).run(None, {"x": x})
     close(one, x, numbers)
     close(two, x, 2 * numbers)
-    np.testing.assert_array_equal(turned, numbers.T)
+    np.testing.assert_array_equal(transposed, numbers.T)
 
 
 def experts(tensor, ids, each):

@@ -45,7 +45,7 @@ def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
 @inlined
 def _mean_squares(source: int, kind: int, columns: int, start: int, stop: int, starts: Any, means: Any) -> None:
     """The mean square of each row in ``[start, stop)``, sixteen at most, each summed in order."""
-    tile, turned = stack_array(np.float32, LANES), stack_array(np.float32, LANES)
+    tile, transposed = stack_array(np.float32, LANES), stack_array(np.float32, LANES)
     for lane in range(LANES):
         starts[lane] = lane * LANES
     total = splat(np.float32(0))
@@ -54,9 +54,9 @@ def _mean_squares(source: int, kind: int, columns: int, start: int, stop: int, s
             take(
                 source, kind, min(start + lane, stop - 1) * columns + at, LANES, tile, lane * LANES, splat(np.int32(0))
             )
-        turn_in(tile, starts, 0, turned)
+        turn_in(tile, starts, 0, transposed)
         for j in range(LANES):
-            element = load(turned, j * LANES)
+            element = load(transposed, j * LANES)
             total += element * element
     store(means, 0, total / np.float32(columns))
 

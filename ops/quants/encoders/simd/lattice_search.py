@@ -43,8 +43,8 @@ def build(
 ) -> None:
     """Fill the arrays of a lattice, see `layout.lattices`.
 
-    Two int64 at `filled` get the number of combinations that are no points and of neighbours; where there are more than
-    fit, none is written.
+    Two int64 at `filled` get the number of combinations outside the lattice and of neighbours; if there are more
+    than fit, nothing is written.
     """
     coordinates, distances = flat(np.uint8, grid, points * dims), flat(np.int32, distances_at, points)
     places, starts = flat(np.int32, places_at, 1 << (width * dims)), flat(np.int32, starts_at, capacity)

@@ -12,7 +12,7 @@ from .....runtime.simd.pointer import flat, load_f16
 from .....runtime.simd.vector import LANES, bits, from_bits, load, select, stack_array, store
 from .....runtime.tensor.block_codec import KINDS
 
-HALF, BRAIN = KINDS["f16"], KINDS["bf16"]
+F16, BF16 = KINDS["f16"], KINDS["bf16"]
 
 
 @inlined
@@ -26,14 +26,14 @@ def _kept(value: Any, tile: Any, at: int, largest: Any) -> Any:
 def take(source: int, kind: int, first: int, count: int, tile: Any, at: int, largest: Any) -> Any:
     """Put `count` elements from `first`, a multiple of the lanes, into `tile` from `at`; the lanes' largest magnitude
     so far, as bits."""
-    if kind == HALF:
-        halves = flat(np.uint16, source, first + count)
+    if kind == F16:
+        patterns = flat(np.uint16, source, first + count)
         for i in range(0, count, LANES):
-            largest = _kept(load_f16(halves, first + i), tile, at + i, largest)
-    elif kind == BRAIN:
-        brains = flat(np.uint16, source, first + count)
+            largest = _kept(load_f16(patterns, first + i), tile, at + i, largest)
+    elif kind == BF16:
+        patterns = flat(np.uint16, source, first + count)
         for i in range(0, count, LANES):
-            largest = _kept(from_bits(load(brains, first + i) << 16), tile, at + i, largest)
+            largest = _kept(from_bits(load(patterns, first + i) << 16), tile, at + i, largest)
     else:
         values = flat(np.float32, source, first + count)
         for i in range(0, count, LANES):

@@ -1,5 +1,4 @@
-"""Tiles of sixteen by sixteen, as compiled kernels turn them: rows that lie anywhere become vectors of lanes, and
-back."""
+"""In-register transpose of 16 x 16 f32 tiles: gathered rows become vectors of lanes, and back."""
 
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
@@ -24,12 +23,12 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     for step in (1, 2, 4, 8):
         low = [lane if not lane & step else lane - step + LANES for lane in range(LANES)]
         high = [lane + step if not lane & step else lane + LANES for lane in range(LANES)]
-        turned = list(rows)
+        exchanged = list(rows)
         for i in range(LANES):
             if not i & step:
-                turned[i] = _shuffled(builder, rows[i], rows[i + step], low)
-                turned[i + step] = _shuffled(builder, rows[i], rows[i + step], high)
-        rows = turned
+                exchanged[i] = _shuffled(builder, rows[i], rows[i + step], low)
+                exchanged[i + step] = _shuffled(builder, rows[i], rows[i + step], high)
+        rows = exchanged
     return rows
 
 
