@@ -84,7 +84,7 @@ def check(
     )
     refuse_unwritten(graph)
     graph.weights = collect_weights(graph)
-    checked = Checked([*graph.files, *graph.beside], len(graph), graph.nbytes)
+    checked = Checked([*graph.files, *graph.external_files], len(graph), graph.nbytes)
     found = checked.findings
     sizes = sum(os.stat(file).st_size for file in graph.files)
     progress.phase("checking")

@@ -53,7 +53,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     whole, count, parameters = graph.nbytes, len(graph), _parameters(graph, stored)
     Select(include=include).run(graph)
     out = current()
-    files = counted(len(graph.files) + len(graph.beside), "file")
+    files = counted(len(graph.files) + len(graph.external_files), "file")
     out.say(
         f"{graph.format} · {files} · {counted(count, 'tensor')} · {human_count(parameters)} parameters · "
         f"{human_size(whole)}"
@@ -83,7 +83,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     if out.json:
         out.emit(
             {
-                "inputs": [*graph.files, *graph.beside],
+                "inputs": [*graph.files, *graph.external_files],
                 "format": graph.format,
                 "bytes": whole,
                 "parameters": parameters,

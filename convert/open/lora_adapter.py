@@ -164,7 +164,7 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None
             graph.weights[places[name]] = tensor
         for module, update in adapter.updates.items():
             _apply(graph, adapter, module, update, places)
-        graph.beside = [*graph.beside, adapter.file]
+        graph.external_files = [*graph.external_files, adapter.file]
         done = f"{counted(len(adapter.updates), 'weight')} updated" + (
             f", {len(adapter.replaced)} replaced" if adapter.replaced else ""
         )

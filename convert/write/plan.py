@@ -90,7 +90,7 @@ class Plan:
         dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
         tensors = counted(len(self.graph), "tensor")
         return (
-            f" source   {self.source_format} · {counted(len(source) + len(self.graph.beside), 'file')} · {tensors}\n"
+            f" source   {self.source_format} · {counted(len(source) + len(self.graph.external_files), 'file')} · {tensors}\n"
             f" plan     {self.format.name} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
             f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
         )
@@ -415,7 +415,7 @@ def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> 
     """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that
     change values."""
     inputs = []
-    for path in (*graph.files, *graph.beside):
+    for path in (*graph.files, *graph.external_files):
         status = os.stat(path)
         inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
     reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan, options.lora]

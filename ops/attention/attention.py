@@ -195,7 +195,7 @@ def attention(
     precision = softmax_dtype(softmax_precision, "Attention")
     work = working(q, precision)
     factor = scale if scale is not None else 1 / max(q4.shape[3], 1) ** 0.5
-    capture = qk_matmul_output_mode if len(call.wanted) > 3 and call.wanted[3] else None
+    capture = qk_matmul_output_mode if len(call.used_outputs) > 3 and call.used_outputs[3] else None
     mask = attn_mask.astype(work) if attn_mask is not None and is_narrow(attn_mask) else attn_mask
     y, scores = attend(
         q4.astype(work, copy=False),

@@ -144,7 +144,7 @@ def _high(x: float, high: float) -> float:
 @cuda(clip)
 def clip_on_device(step: Step) -> Planned:
     """A missing bound does not limit."""
-    x, low, high, y = step.input(0), step.given(1), step.given(2), step.output()
+    x, low, high, y = step.input(0), step.optional_input(1), step.optional_input(2), step.output()
     steps = []
     if low is not None:
         steps.append(chain_step(_low, [x, low.view(())], y.dtype))

@@ -310,7 +310,7 @@ def plan_gather_nd(step: Step) -> Planned:
 
 def _base(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
     """The output with the elements of `x`, which it takes over where nothing else uses them."""
-    if step.alone(x):
+    if step.may_overwrite(x):
         step.outputs[0] = x
         return x, []
     y = step.output()

@@ -35,7 +35,7 @@ def affine_grid_on_device(step: Step) -> Planned:
     points = affine_grid.compute(
         identity, np.array([1, 1, *size[2:]]), align_corners=step.attributes["align_corners"]
     ).reshape(-1, rank)
-    whole = step.held(np.concatenate([points, np.ones((len(points), 1), np.float32)], 1).astype(theta.dtype))
+    whole = step.constant_buffer(np.concatenate([points, np.ones((len(points), 1), np.float32)], 1).astype(theta.dtype))
     return product(
         whole,
         theta,

@@ -91,7 +91,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
 def _along(step: Step, x: Buffer, y: Buffer, dim: int, indices: np.ndarray, weights: np.ndarray) -> Launch:
     """Weighted sums along one axis; taps without weight are left out."""
     used = (weights != 0).any(0)
-    places, factors = step.held(indices[:, used].T), step.held(weights[:, used].T.astype(x.dtype))
+    places, factors = step.constant_buffer(indices[:, used].T), step.constant_buffer(weights[:, used].T.astype(x.dtype))
     stacks, columns, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :]), y.shape[dim]
     blocks = -(-after // WIDTH) if columns == 1 else after * -(-columns // WIDTH)
     return Launch(
@@ -151,7 +151,7 @@ def plan_resize(step: Step) -> Planned:
         tables = [np.arange(length) for length in x.shape]
         for dim, axis in moved.items():
             tables[dim] = np.clip(NEAREST[asked["nearest_mode"]](positions[dim]), 0, axis.size - 1).astype(np.int64)
-        return mapping(step, x, y, tables, step.held(np.zeros(1, x.dtype)))
+        return mapping(step, x, y, tables, step.constant_buffer(np.zeros(1, x.dtype)))
     if mode not in FILTERS or not floating(x.dtype) or not moved:
         return None
     made: list[Any] = []

@@ -71,10 +71,10 @@ class Wide(Step):
 
     def packed(self, index: int, layout: Any, pack: Any) -> Buffer:
         """Another layout, kept narrow. Raises Inexact where it holds other numbers than the weight."""
-        kept = self.narrowed(index, layout, pack)
+        kept = self.packed_16bit(index, layout, pack)
         return Step.packed(self, index, layout, pack) if kept is None else self.wide(kept)
 
-    def narrowed(self, index: int, layout: Any, pack: Any) -> Buffer | None:
+    def packed_16bit(self, index: int, layout: Any, pack: Any) -> Buffer | None:
         """As `packed`, not widened."""
         if index not in self.narrow:
             return None
@@ -86,7 +86,7 @@ class Wide(Step):
             if (kept.astype(np.float32) != made).any():
                 raise Inexact
             self.cache[key] = (kept, weight.allocation.constant)
-        return self.held(self.cache[key][0])
+        return self.constant_buffer(self.cache[key][0])
 
     def wide(self, buffer: Buffer) -> Buffer:
         """The numbers of a narrow buffer as f32, in memory of the run."""
@@ -121,7 +121,7 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
         if not step.known(index):
             inner.inputs[index] = inner.wide(buffer)
         elif buffer.count < LARGE:
-            inner.inputs[index] = inner.held(without_caching(buffer).astype(np.float32))
+            inner.inputs[index] = inner.constant_buffer(without_caching(buffer).astype(np.float32))
         else:
             inner.narrow[index] = buffer
             inner.inputs[index] = Buffer(F32, buffer.shape, Allocation(4 * buffer.count))

@@ -67,7 +67,7 @@ def _added(x: float, c: float, alpha: float, beta: float) -> float:
 @cuda(gemm)
 def gemm_on_device(step: Step) -> Planned:
     """The product, then scale and addition where there are any."""
-    a, b, c, y = step.input(0), step.input(1), step.given(2), step.output()
+    a, b, c, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     alpha, beta = step.attributes["alpha"], step.attributes["beta"]
     depth, rows = a.shape if step.attributes["transA"] else a.shape[::-1]
     columns, across = b.shape if step.attributes["transB"] else b.shape[::-1]
@@ -102,7 +102,7 @@ def _plus(x: float, bias: float) -> float:
 @cuda(linear)
 def linear_on_device(step: Step) -> Planned:
     """Rows times the transposed weights."""
-    x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, w, bias, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
     rounded = step.attributes["activations"] == "q8"
     if rounded and (depth % GROUP or x.dtype != np.float32):

@@ -143,7 +143,7 @@ def stacked_product(
 
 def zeros(step: Step) -> Buffer:
     """A panel's width of zeros."""
-    return step.held(np.zeros(PANEL, np.float32))
+    return step.constant_buffer(np.zeros(PANEL, np.float32))
 
 
 def packed_launch(
@@ -173,7 +173,7 @@ def packed_launch(
             a=a,
             b=b,
             c=result,
-            bias=step.held(padded),
+            bias=step.constant_buffer(padded),
             rows=rows,
             columns=columns,
             depth=depth,
@@ -275,7 +275,7 @@ def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) 
     y = step.output()
     rows, columns = y.shape
     depth = a.count // rows
-    shift = 0 if bias is None else step.held(np.broadcast_to(bias.reshape(-1), (columns,)))
+    shift = 0 if bias is None else step.constant_buffer(np.broadcast_to(bias.reshape(-1), (columns,)))
     return Launch(
         gemv("f32", rows),
         step.parts(columns, 3 * y.count * depth / 16),

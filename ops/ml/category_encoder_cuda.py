@@ -47,8 +47,8 @@ def _looked_up(
         "x": x,
         "y": y,
         "length": len(known),
-        "known": step.held(np.append(known, 0).astype(number)),
-        "values": step.held(held),
+        "known": step.constant_buffer(np.append(known, 0).astype(number)),
+        "values": step.constant_buffer(held),
     }
     return per_thread_launch("values of keys", x.count, named, PLACE.replace("NUMBER", f"np.{np.dtype(number).name}"))
 

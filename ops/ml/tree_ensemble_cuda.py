@@ -149,10 +149,10 @@ def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) ->
         "first": trees.first,
         "target": trees.target,
     }
-    named |= {name: step.held(np.ascontiguousarray(_filled(table))) for name, table in tables.items()}
-    named["split"] = step.held(_filled(trees.split.astype(np.float64)))
-    named["weight"] = step.held(_filled(trees.weight.astype(np.float64)))
-    named["base"] = step.held(
+    named |= {name: step.constant_buffer(np.ascontiguousarray(_filled(table))) for name, table in tables.items()}
+    named["split"] = step.constant_buffer(_filled(trees.split.astype(np.float64)))
+    named["weight"] = step.constant_buffer(_filled(trees.weight.astype(np.float64)))
+    named["base"] = step.constant_buffer(
         np.broadcast_to(base.astype(np.float64), (targets,)).copy() if base.size else np.zeros(targets)
     )
     named["divisor"] = float(max(1, len(trees.roots)) if how == "AVERAGE" else 1)
@@ -162,8 +162,8 @@ def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) ->
     )
     if trees.members:
         sets = [trees.members.get(node, np.zeros(0)) for node in range(len(trees.feature))]
-        named["set_first"] = step.held(np.cumsum([0, *(len(members) for members in sets)]))
-        named["members"] = step.held(_filled(np.concatenate(sets).astype(np.float64)))
+        named["set_first"] = step.constant_buffer(np.cumsum([0, *(len(members) for members in sets)]))
+        named["members"] = step.constant_buffer(_filled(np.concatenate(sets).astype(np.float64)))
     walk = WALK.replace("            MEMBER\n", f"            {MEMBER}\n" if trees.members else "")
     return named, walk.replace("START", start).replace("JOIN", join)
 
@@ -179,7 +179,7 @@ def _launched(step: Step, named: dict[str, Argument], text: str, transform: str,
         return f"unknown transform {transform}"
     x = step.input(0)
     shape = named["scores"].shape  # type: ignore[union-attr]
-    named["y"] = step.output(output) if step.wanted(output) else step.temporary(np.float32, shape)
+    named["y"] = step.output(output) if step.is_used(output) else step.temporary(np.float32, shape)
     return per_thread_launch(
         "trees", x.count // x.shape[-1], named, text + TRANSFORMS[transform], {"probit": (probit, "float64")}
     )
@@ -229,10 +229,10 @@ def classifier_on_device(step: Step) -> Planned:
         return found
     named, text = found
     transform = given["post_transform"]
-    named |= {"names": step.held(labels), "threshold": 0.5 if positive else 0.0}
+    named |= {"names": step.constant_buffer(labels), "threshold": 0.5 if positive else 0.0}
     named["labels"] = (
         step.output(0)
-        if step.wanted(0)
+        if step.is_used(0)
         else step.temporary(np.int64, (step.input(0).count // step.input(0).shape[-1],))
     )
     if first_only:

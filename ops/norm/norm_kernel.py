@@ -165,7 +165,7 @@ def normalize(
         for item, length in ((scale, entries * period), (shift, entries * period), (bias, count))
     ):
         return None
-    taken = [step.output(index) if index is not None and step.wanted(index) else 0 for index in statistics]
+    taken = [step.output(index) if index is not None and step.is_used(index) else 0 for index in statistics]
     if any(isinstance(item, Buffer) and item.dtype != dtype for item in taken):
         return None
     before: list[Any] = []
@@ -174,7 +174,7 @@ def normalize(
     rows = x.count // count
     parts = step.parts(rows, x.count * 1.0)
     spare = step.scratch(parts * count * dtype.itemsize) if residual is not None or not kind.stored else 0
-    whole = step.output(total) if total is not None and step.wanted(total) else 0
+    whole = step.output(total) if total is not None and step.is_used(total) else 0
     repeat = residual.count // count if residual is not None else 1
     before.append(
         Launched(
@@ -211,7 +211,7 @@ def over_last_axes(step: Step, *, centred: bool, statistics: Sequence[int | None
     one."""
     x, scale = step.inputs[:2]
     shift = step.inputs[2] if len(step.inputs) > 2 else None
-    if x is None or scale is None or not step.wanted(0):
+    if x is None or scale is None or not step.is_used(0):
         return None
     count = math.prod(x.shape[step.attributes["axis"] % len(x.shape) :])
     entries = 1 if scale.count == 1 and shift is None else 0

@@ -73,7 +73,9 @@ def max_unpool_of_others(form: Form) -> None:
     inner = [*lengths(x)[:2], *(max(length, 0) for length in spatial if isinstance(length, int))]
     wanted = form.node.outputs[0].shape
     outer = (
-        inner if form.given(2) is None or wanted is None else [length for length in wanted if isinstance(length, int)]
+        inner
+        if form.optional_input(2) is None or wanted is None
+        else [length for length in wanted if isinstance(length, int)]
     )
     if len(outer) != len(inner):
         raise StaysOnCpu("its shape is computed")

@@ -270,7 +270,7 @@ def launch_convolution(
         if scales is None
         else np.broadcast_to(scales[1].astype(np.float32), (w.shape[0],))
     )
-    one = step.held(np.ones(1, np.float32))
+    one = step.constant_buffer(np.ones(1, np.float32))
     x_scale, y_scale = (one, one) if scales is None else (scales[0], scales[2])
     signed = int(x.dtype == I8)
     if channels == 1 and axes[0] is UNIT_AXIS and taps <= MAX_TAPS:
@@ -301,7 +301,7 @@ def launch_convolution(
                 conv=ByteConvolution._make(told),
                 bias=_default(bias),
                 x_scale=x_scale,
-                scales=step.held(own_scales),
+                scales=step.constant_buffer(own_scales),
                 y_scale=y_scale,
             )
         ]
@@ -319,7 +319,7 @@ def launch_convolution(
         x_zero=_default(x_zero),
         signed=signed,
         x_scale=x_scale,
-        scales=step.held(own_scales),
+        scales=step.constant_buffer(own_scales),
         y_scale=y_scale,
         shifts=shifts,
         multipliers=multipliers,
@@ -386,7 +386,7 @@ def launch_convolution(
             kernel,
             parts,
             conv=ByteConvolution._make(told),
-            zeros=step.held(zeros.astype(np.int32)) if zeros.any() else 0,
+            zeros=step.constant_buffer(zeros.astype(np.int32)) if zeros.any() else 0,
             shifts=shifts,
             multipliers=multipliers,
         ),

@@ -74,7 +74,7 @@ def spread(step: Step, scale: Buffer, x: Buffer) -> Operand | None:
     if len(scale.shape) == 1 and not block and scale.count == x.shape[axis]:
         return Operand(scale, tuple(int(other == axis) for other in range(rank)))
     if block > 0 and len(scale.shape) == rank:
-        table = step.held(np.arange(x.shape[axis]) // block)
+        table = step.constant_buffer(np.arange(x.shape[axis]) // block)
         strides = tuple(0 if other == axis else item for other, item in enumerate(scale.strides))
         along = tuple(int(other == axis) for other in range(rank))
         return Operand(scale, strides, lookups=(Lookup(table, along, scale.strides[axis], scale.shape[axis]),))
@@ -84,7 +84,7 @@ def spread(step: Step, scale: Buffer, x: Buffer) -> Operand | None:
 @cuda(quantize_linear)
 def quantize_on_device(step: Step) -> Planned:
     """Integers and small floats; quotients in half precision are rounded to it."""
-    x, scale, zero, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, scale, zero, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     precision = step.attributes["precision"]
     wide = element_type(precision).as_numpy() if precision else scale.dtype
     half = wide.name in ("float16", "bfloat16")
@@ -128,7 +128,7 @@ def _centred(x: float, scale: float, zero: float) -> float:
 @cuda(dequantize_linear)
 def dequantize_on_device(step: Step) -> Planned:
     """In f32, then rounded."""
-    x, scale, zero, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, scale, zero, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
     if len(found) < len(operands):
@@ -174,7 +174,7 @@ def matmul_integer_on_device(step: Step) -> Planned:
     a, b, y = step.input(0), step.input(1), step.output()
     if len(a.shape) < 2 or len(b.shape) < 2:
         return "it multiplies vectors"
-    return sums_of_products(step, a, b, step.given(2), step.given(3), y)
+    return sums_of_products(step, a, b, step.optional_input(2), step.optional_input(3), y)
 
 
 def _requantized(total: float, a: float, b: float, y: float, zero: float, low: float, high: float) -> float:
@@ -199,7 +199,7 @@ def qlinear_matmul_on_device(step: Step) -> Planned:
     assert rows[2] is not None
     wide = F64 if step.input(1).dtype.itemsize < 4 else F32
     return [
-        *sums_of_products(step, a, b, step.given(2), step.given(5), sums),
+        *sums_of_products(step, a, b, step.optional_input(2), step.optional_input(5), sums),
         requantized(sums, [rows[0], step.input(4), rows[1]], rows[2], y, wide),
     ]
 
@@ -222,7 +222,9 @@ def sums_of_windows(
 @cuda(conv_integer)
 def conv_integer_on_device(step: Step) -> Planned:
     """A convolution of integers."""
-    return sums_of_windows(step, step.input(0), step.input(1), step.given(2), step.given(3), step.output())
+    return sums_of_windows(
+        step, step.input(0), step.input(1), step.optional_input(2), step.optional_input(3), step.output()
+    )
 
 
 def _plus(total: int, bias: int) -> int:
@@ -232,10 +234,10 @@ def _plus(total: int, bias: int) -> int:
 @cuda(qlinear_conv)
 def qlinear_conv_on_device(step: Step) -> Planned:
     """A convolution of integers, requantized."""
-    x, w, y, bias = step.input(0), step.input(3), step.output(), step.given(8)
+    x, w, y, bias = step.input(0), step.input(3), step.output(), step.optional_input(8)
     behind = len(x.shape) - 2
     sums = step.temporary(I32, y.shape)
-    launches = sums_of_windows(step, x, w, step.given(2), step.given(5), sums)
+    launches = sums_of_windows(step, x, w, step.optional_input(2), step.optional_input(5), sums)
     if bias is not None:
         launches.append(elementwise_chain(_plus, [sums, bias.view((bias.count, *[1] * behind))], sums, compute=I32))
     scales = [_channels(step.input(index), behind) for index in (1, 4, 6)]
@@ -270,7 +272,7 @@ def dynamic_on_device(step: Step) -> Planned:
     x = step.input(0)
     flat = x.view((x.count,))
     scale, zero = (
-        step.output(index) if step.wanted(index) else step.temporary(dtype, ())
+        step.output(index) if step.is_used(index) else step.temporary(dtype, ())
         for index, dtype in ((1, F32), (2, np.uint8))
     )
     folds = [Fold("low", _element, smaller, _at_most_zero), Fold("high", _element, larger, _at_least_zero)]
@@ -278,7 +280,7 @@ def dynamic_on_device(step: Step) -> Planned:
     launches: list[Launch | Chain] = [
         reduce_rows([], flat.shape, {"x": over(flat, flat.shape)}, folds, results, compute_dtype(x.dtype))
     ]
-    if step.wanted(0):
+    if step.is_used(0):
         y = step.output()
         launches.append(Chain((chain_step(_shifted, [x, scale, zero], y.dtype, 0, 255),), y))
     return launches

@@ -49,7 +49,7 @@ def dropout(
     """`x` and where it was kept; in training each element is dropped with probability `ratio` (0.5), the others are
     scaled by 1 / (1 - ratio)."""
     chance = 0.5 if ratio is None else float(ratio.reshape(()))
-    wants_mask = len(call.wanted) > 1 and call.wanted[1]
+    wants_mask = len(call.used_outputs) > 1 and call.used_outputs[1]
     if training_mode is None or not training_mode.item() or chance == 0:
         return x, np.ones(x.shape, bool) if wants_mask else None
     if not 0 <= chance < 1:

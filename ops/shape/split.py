@@ -61,7 +61,7 @@ def split(
     x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call
 ) -> tuple[np.ndarray, ...]:
     """Parts along `axis` of the lengths given, or equal ones of which the last may be shorter; views."""
-    along, count = axis_in("Split", axis, x.ndim), len(call.wanted)
+    along, count = axis_in("Split", axis, x.ndim), len(call.used_outputs)
     if num_outputs is not None and num_outputs != count:
         raise refused(
             "Split", "num_outputs is not the number of outputs", "E-OP-ATTRIBUTE", expected=count, found=num_outputs

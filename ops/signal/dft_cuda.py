@@ -24,7 +24,7 @@ def constant_on_device(step: Step) -> Planned:
     assert compute is not None
     if any(item is None for item in inputs):
         return "its size is computed"
-    return View(step.held(np.asarray(compute(*inputs, **step.node.attributes))))
+    return View(step.constant_buffer(np.asarray(compute(*inputs, **step.node.attributes))))
 
 
 def _unit(count: int, parts: int, dtype: np.dtype[np.generic]) -> np.ndarray:
@@ -36,7 +36,7 @@ def dft_on_device(step: Step) -> Planned:
     """Signals of up to `LARGEST` elements."""
     x, y = step.input(0), step.output()
     given, axis = step.constant(1), step.constant(2)
-    if any(item is None and step.given(index) is not None for index, item in ((1, given), (2, axis))):
+    if any(item is None and step.optional_input(index) is not None for index, item in ((1, given), (2, axis))):
         return "its length or axis is computed"
     rank = len(x.shape)
     along = (-2 if axis is None else int(axis.reshape(()))) % rank
@@ -46,7 +46,7 @@ def dft_on_device(step: Step) -> Planned:
     assert dft.compute is not None
     matrix = dft.compute(_unit(count, parts, x.dtype), given, np.array(1), **step.node.attributes)
     others = [place for place in range(rank - 1) if place != along]
-    held = step.held(np.ascontiguousarray(matrix).reshape(count, parts, *matrix.shape[1:]))
+    held = step.constant_buffer(np.ascontiguousarray(matrix).reshape(count, parts, *matrix.shape[1:]))
     return product(
         x,
         held,
@@ -71,7 +71,7 @@ def stft_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     every, window, length = (step.constant(index) for index in (1, 2, 3))
     if every is None or any(
-        item is None and step.given(index) is not None for index, item in ((2, window), (3, length))
+        item is None and step.optional_input(index) is not None for index, item in ((2, window), (3, length))
     ):
         return "its frames or its window are computed"
     stride = int(every.reshape(()))
@@ -81,7 +81,7 @@ def stft_on_device(step: Step) -> Planned:
         return f"frames of more than {LARGEST} elements are transformed on the CPU"
     assert stft.compute is not None
     matrix = stft.compute(_unit(size, parts, x.dtype), np.array(size), window, np.array(size), **step.node.attributes)
-    held = step.held(np.ascontiguousarray(matrix).reshape(size, parts, *matrix.shape[2:]))
+    held = step.constant_buffer(np.ascontiguousarray(matrix).reshape(size, parts, *matrix.shape[2:]))
     return product(
         x,
         held,

@@ -102,7 +102,7 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
 def plan_top_k(step: Step) -> Planned:
     """As many as the outputs have."""
     x = step.inputs[0]
-    outputs = [step.output(index) if step.wanted(index) else None for index in range(2)]
+    outputs = [step.output(index) if step.is_used(index) else None for index in range(2)]
     given = [item for item in outputs if item is not None]
     if x is None or not given or element(x.dtype) is None or x.dtype == np.bool_ or not x.shape:
         return None

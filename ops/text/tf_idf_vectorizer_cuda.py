@@ -51,10 +51,10 @@ def counts_on_device(step: Step) -> Planned:
         "width": width,
         "columns": x.shape[-1],
         "skips": given["max_skip_count"],
-        "grams": step.held(np.cumsum([0, *of_coordinate.tolist()])),
-        "starts": step.held(np.cumsum([0, *(len(gram) for gram in sorted_grams)])),
-        "words": step.held(np.array([word for gram in sorted_grams for word in gram] or [0], np.int64)),
-        "factors": step.held(weights_of(given["mode"], width, places, given["weights"])),
+        "grams": step.constant_buffer(np.cumsum([0, *of_coordinate.tolist()])),
+        "starts": step.constant_buffer(np.cumsum([0, *(len(gram) for gram in sorted_grams)])),
+        "words": step.constant_buffer(np.array([word for gram in sorted_grams for word in gram] or [0], np.int64)),
+        "factors": step.constant_buffer(weights_of(given["mode"], width, places, given["weights"])),
     }
     return per_thread_launch(
         "n-grams that occur",

@@ -151,7 +151,7 @@ class Graph:
         constants: weights that were nodes of their own (ONNX's Constant), with what is carried of those nodes.
         functions: operators that the model defines itself, by domain, name and overload.
         training: see `Training`.
-        beside: further files that were opened, which hold bytes of tensors and nothing else.
+        external_files: paths of further opened files that hold nothing but the bytes of tensors.
         carried: what the file says beyond this, by the format's own names.
     """
 
@@ -173,7 +173,7 @@ class Graph:
     constants: dict[str, dict[str, Any]] = field(default_factory=dict)
     functions: dict[tuple[str, str, str], Function] = field(default_factory=dict)
     training: list[Training] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)
+    external_files: list[str] = field(default_factory=list)
     carried: dict[str, Any] | None = None
     _fresh: dict[str, int] = field(default_factory=dict, repr=False)
 

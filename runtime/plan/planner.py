@@ -233,7 +233,14 @@ class Planner(RegionPlanner[HostWeight]):
             check_memory(nbytes, 0, f"{described(node)} with {nbytes:,} bytes")
         attributes = {**node.op.defaults, **node.attributes}
         step = Step(
-            node, inputs, attributes, results, self.threads, self.region.packed, bailout=self.bailout, alone=self._spare
+            node,
+            inputs,
+            attributes,
+            results,
+            self.threads,
+            self.region.packed,
+            bailout=self.bailout,
+            may_overwrite=self._may_overwrite,
         )
         try:
             planned = planner(step)
@@ -255,7 +262,7 @@ class Planner(RegionPlanner[HostWeight]):
         self.scratch += [(allocation, position) for allocation in step.allocations if allocation not in made]
         return True
 
-    def _spare(self, buffer: Buffer) -> bool:
+    def _may_overwrite(self, buffer: Buffer) -> bool:
         """Whether an output may overwrite an input: arena memory that is free afterwards, or an in-place input."""
         if not buffer.allocation.writable:
             return self._free_after(buffer)

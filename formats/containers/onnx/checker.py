@@ -106,7 +106,7 @@ def _everything(graph: Graph) -> Iterator[tuple[Graph, Node]]:
 def dangers(source: Source) -> Iterator[Finding]:
     """Findings of `scan`: operators that run code on the host, and external files."""
     graph = read_graph(source)
-    for path in graph.beside:
+    for path in graph.external_files:
         yield Finding("W-SCAN-BESIDE", "info", f"its tensors are also in {path}")
     for node in nodes_below(graph):
         if node.op.name in HOST_CODE:

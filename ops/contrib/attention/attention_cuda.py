@@ -43,7 +43,7 @@ def _self_attention(
     batch, length, _ = lengths(projected)
     keys = length + (0 if past is None else lengths(past)[3])
     shared = given["past_present_share_buffer"] and past is not None
-    filled = form.given(6) if shared and form.node.op is attention else None
+    filled = form.optional_input(6) if shared and form.node.op is attention else None
     if shared and filled is None:
         raise StaysOnCpu("how much of a shared past is filled is not said")
     if filled is not None:
@@ -68,7 +68,7 @@ def _self_attention(
         "MultiHeadAttention", inputs, 3, DOMAIN, num_heads=heads, scale=scale, unidirectional=given["unidirectional"]
     )
     form.give(0, y)
-    if form.wanted(1):
+    if form.is_used(1):
         if not alike:
             raise StaysOnCpu("keys and values of different sizes are kept on the CPU")
         form.give(
@@ -80,21 +80,28 @@ def _self_attention(
 
 
 def _attention(form: Form) -> None:
-    x, weights, bias = form.input(0), form.input(1), form.given(2)
+    x, weights, bias = form.input(0), form.input(1), form.optional_input(2)
     projected = x.call("MatMul", weights)
     sizes = list(form.attributes["qkv_hidden_sizes"] or [lengths(weights)[1] // 3] * 3)
     _self_attention(
-        form, projected if bias is None else projected + bias, sizes, form.given(3), form.given(4), form.given(5)
+        form,
+        projected if bias is None else projected + bias,
+        sizes,
+        form.optional_input(3),
+        form.optional_input(4),
+        form.optional_input(5),
     )
 
 
 def _of_integers(form: Form) -> None:
     x, weight, bias, scale, steps = (form.input(index) for index in range(5))
-    sums = form.node_of("MatMulInteger", [x, weight, form.given(6), form.given(7)], 1)[0]
+    sums = form.node_of("MatMulInteger", [x, weight, form.optional_input(6), form.optional_input(7)], 1)[0]
     projected = form.cast(sums, F32) * (form.cast(scale, F32) * form.cast(steps, F32)) + form.cast(bias, F32)
     if dtype_of(bias) is not F32:
         raise StaysOnCpu("its results are rounded to half precision on the CPU")
-    _self_attention(form, projected, [lengths(weight)[1] // 3] * 3, form.given(5), form.given(8), None)
+    _self_attention(
+        form, projected, [lengths(weight)[1] // 3] * 3, form.optional_input(5), form.optional_input(8), None
+    )
 
 
 decomposed(attention)(forms(_attention))

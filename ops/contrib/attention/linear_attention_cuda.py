@@ -14,7 +14,7 @@ from .linear_attention import causal_conv_with_state, linear_attention, linear_a
 @forms
 def _gates(form: Form) -> None:
     form.give(0, form.input(2) * (form.input(0) + form.input(1)).call("Softplus"))
-    if form.wanted(1) and form.given(3) is not None:
+    if form.is_used(1) and form.optional_input(3) is not None:
         form.give(1, form.input(3).call("Sigmoid"))
 
 
@@ -35,7 +35,7 @@ def _recurrent(form: Form) -> None:
             split.call("Expand", form.constant([batch, length, heads, groups // heads, depth])), batch, length, -1
         )
         heads = groups
-    inputs = [query, *map(form.given, range(1, 6))]
+    inputs = [query, *map(form.optional_input, range(1, 6))]
     y, state = form.node_of(
         "LinearAttention",
         inputs,
@@ -56,7 +56,7 @@ def _causal(form: Form) -> None:
     ndim, window, last, taps = given["ndim"], given["state_window"], given["channels_last"], lengths(weight)[2:]
     if len(lengths(x)) != ndim + 2:
         raise StaysOnCpu("channels along several axes are laid out on the CPU")
-    past = form.given(3)
+    past = form.optional_input(3)
     if past is not None and window:
         count = lengths(past)[0]
         past = form.part(past, 0, count - 1, count).call("Squeeze", form.constant([0]))
@@ -71,11 +71,11 @@ def _causal(form: Form) -> None:
     whole = old.call("Concat", inner, axis=ndim + 1) if carried else inner
     pads = [*(tap // 2 for tap in taps[:-1]), 0, *(tap - 1 - tap // 2 for tap in taps[:-1]), 0]
     dilations = [*[1] * (ndim - 1), given["dilation"]]
-    y = whole.call("Conv", weight, form.given(2), group=lead[1], dilations=dilations, pads=pads)
+    y = whole.call("Conv", weight, form.optional_input(2), group=lead[1], dilations=dilations, pads=pads)
     if given["activation"] != "none":
         y = y * y.call("Sigmoid")
     form.give(0, channels_first(y))
-    if not form.wanted(1):
+    if not form.is_used(1):
         return
     if not carried:
         raise StaysOnCpu("the convolution has no state")

@@ -88,7 +88,7 @@ class Coding:
             return in_heads(found, None), elementwise_launch(
                 [last], found.shape, [Operand(made, made.strides), self._along()], in_heads(found, None).operand
             )
-        places = step.held(np.arange(2))
+        places = step.constant_buffer(np.arange(2))
         heads, along = self.strides
         operands = [
             Operand(made, (*made.strides, 0)),

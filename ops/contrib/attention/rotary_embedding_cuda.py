@@ -30,7 +30,7 @@ def rotary_on_device(step: Step) -> Planned:
         table = step.temporary(np.int64, (1, length))
         launches.append(
             elementwise_chain(
-                _plus, [positions.view(()), step.held(np.arange(length))], table, compute=np.dtype(np.int64)
+                _plus, [positions.view(()), step.constant_buffer(np.arange(length))], table, compute=np.dtype(np.int64)
             )
         )
     elif positions.count == batch * length:

@@ -55,7 +55,13 @@ SEEN = """
 @cuda(sparse_attention)
 def sparse_on_device(step: Step) -> Planned:
     """Heads whose layouts are all one share what they see."""
-    given, query, key, value, past = step.attributes, step.input(0), step.given(1), step.given(2), step.input(3)
+    given, query, key, value, past = (
+        step.attributes,
+        step.input(0),
+        step.optional_input(1),
+        step.optional_input(2),
+        step.input(3),
+    )
     heads, groups, block = given["num_heads"], given["kv_num_heads"], given["sparse_block_size"]
     if key is None or value is None:
         q, k, v = packed(query, heads, groups)
@@ -105,10 +111,10 @@ def sparse_on_device(step: Step) -> Planned:
     if given["do_rotary"]:
         q, k = (_rotated(step, part, places, launches) for part in (q, k))
     keys, values = (
-        cached(step, step.given(3 + index), part, places, 1 + index, room, launches)
+        cached(step, step.optional_input(3 + index), part, places, 1 + index, room, launches)
         for index, part in enumerate((k, v))
     )
-    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
+    y = step.output() if step.is_used(0) else step.temporary(query.dtype, (n, length, heads * size))
     work = query.dtype if query.dtype == np.float64 else F32
     sight = Sight(starts, causal=True, length=counts, mask=seen)
     scoring = Scoring(given["scale"] or 1 / max(1, size) ** 0.5, work)

@@ -30,7 +30,7 @@ def simplified_norm_on_device(step: Step) -> Planned:
     """The root of the mean square."""
     x, scale = step.input(0), step.input(1)
     axes = range(step.attributes["axis"] % len(x.shape), len(x.shape))
-    statistics = [(_the_inverse, step.output(1))] if step.wanted(1) else []
+    statistics = [(_the_inverse, step.output(1))] if step.is_used(1) else []
     operands = {"x": x, "scale": scale}
     return normalized(
         x.shape,
@@ -58,7 +58,7 @@ def skip_norm_on_device(step: Step) -> Planned:
     """The sum first."""
     simple = step.node.op is skip_simplified_layer_normalization
     x, skip, scale = step.input(0), step.input(1), step.input(2)
-    beta, bias = (None, step.given(3)) if simple else (step.given(3), step.given(4))
+    beta, bias = (None, step.optional_input(3)) if simple else (step.optional_input(3), step.optional_input(4))
     kind = wide(x.dtype)
     total = step.temporary(kind, x.shape)
     steps: list[Apply] = [chain_step(_plus, [x, skip], kind, compute=kind)]
@@ -68,7 +68,7 @@ def skip_norm_on_device(step: Step) -> Planned:
     operands = {"x": total, "scale": scale} | ({"bias": beta} if beta is not None else {})
     form = rooted if simple else _scaled if beta is None else _shifted
     statistics = [
-        (function, step.output(index)) for index, function in ((1, _the_mean), (2, _the_inverse)) if step.wanted(index)
+        (function, step.output(index)) for index, function in ((1, _the_mean), (2, _the_inverse)) if step.is_used(index)
     ]
     if simple:
         launches += [
@@ -77,11 +77,11 @@ def skip_norm_on_device(step: Step) -> Planned:
         statistics = [pair for pair in statistics if pair[0] is _the_inverse]
     axes = [len(x.shape) - 1]
     folds = ROOT if simple else MOMENTS
-    y = step.output() if step.wanted(0) else step.temporary(x.dtype, x.shape)
+    y = step.output() if step.is_used(0) else step.temporary(x.dtype, x.shape)
     launches.append(
         normalized(x.shape, axes, operands, y, form, folds, kind, statistics, epsilon=step.attributes["epsilon"])
     )
-    if step.wanted(3):
+    if step.is_used(3):
         launches.append(copy_launch(x.shape, over(total, x.shape), over(step.output(3), x.shape)))
     return launches
 
@@ -104,14 +104,14 @@ def _embedded(form: Form, tables: list[Table | None], mask: Term | None, places:
     ids = form.input(0)
     length = lengths(ids)[1]
     total = _row(form, words, ids) + _row(form, positions, form.constant([range(length)]) if places is None else places)
-    segment_ids = form.given(1)
+    segment_ids = form.optional_input(1)
     if segments is not None and segment_ids is not None:
         total = total + _row(form, segments, segment_ids)
     shift = None if beta is None else _row(form, beta, None)
     form.give(
         0, total.call("LayerNormalization", _row(form, gamma, None), shift, axis=-1, epsilon=form.attributes["epsilon"])
     )
-    if form.wanted(1):
+    if form.is_used(1):
         counted = (
             form.constant([0] * lengths(ids)[0], "int32")
             if mask is None
@@ -127,8 +127,10 @@ def _embedded(form: Form, tables: list[Table | None], mask: Term | None, places:
 @decomposed(embed_layer_normalization)
 @forms
 def _embedding(form: Form) -> None:
-    tables: list[Table | None] = [None if item is None else (item, None, None) for item in map(form.given, range(2, 7))]
-    _embedded(form, tables, form.given(7), form.given(8))
+    tables: list[Table | None] = [
+        None if item is None else (item, None, None) for item in map(form.optional_input, range(2, 7))
+    ]
+    _embedded(form, tables, form.optional_input(7), form.optional_input(8))
 
 
 @decomposed(quantized_embed_layer_normalization)
@@ -136,9 +138,9 @@ def _embedding(form: Form) -> None:
 def _embedding_of_bytes(form: Form) -> None:
     tables: list[Table | None] = []
     for index in range(5):
-        codes, scale = form.given(2 + index), form.given(8 + index)
-        tables.append(None if codes is None or scale is None else (codes, scale, form.given(13 + index)))
-    _embedded(form, tables, form.given(7), None)
+        codes, scale = form.optional_input(2 + index), form.optional_input(8 + index)
+        tables.append(None if codes is None or scale is None else (codes, scale, form.optional_input(13 + index)))
+    _embedded(form, tables, form.optional_input(7), None)
 
 
 @decomposed(gated_rms_norm)

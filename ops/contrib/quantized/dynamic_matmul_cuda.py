@@ -52,11 +52,11 @@ def product_to_float_of_others(node: Node, build: Builder) -> None:
 @forms
 def _gemm(form: Form) -> None:
     a, a_scale, a_zero, b, b_scale, b_zero = (form.input(index) for index in range(6))
-    given, c = form.attributes, form.given(6)
+    given, c = form.attributes, form.optional_input(6)
     left = a.call("Transpose", perm=[1, 0]) if given["transA"] else a
     right = b.call("Transpose", perm=[1, 0]) if given["transB"] else b
     sums = form.node_of("MatMulInteger", [left, right, a_zero, b_zero], 1)[0]
     multiplier = form.cast(a_scale, F32) * given["alpha"] * form.cast(b_scale, F32)
     real = form.cast(sums if c is None else sums + c, F32) * multiplier
-    y_scale, y_zero = form.given(7), form.given(8)
+    y_scale, y_zero = form.optional_input(7), form.optional_input(8)
     form.give(0, real if y_scale is None or y_zero is None else real.call("QuantizeLinear", y_scale, y_zero))

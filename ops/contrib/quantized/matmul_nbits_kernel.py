@@ -336,7 +336,7 @@ def plan_matmul_nbits(step: Step) -> Planned:
         return None
     if bias is not None and (held is None or held.size != columns):
         return None
-    offsets, offset_step = step.held(np.zeros(PANEL, np.int8)), 0
+    offsets, offset_step = step.constant_buffer(np.zeros(PANEL, np.int8)), 0
     if zeros is not None:
         if not step.known(3) or zeros.dtype != np.uint8 or zeros.count != columns * row_nbytes(blocks, bits):
             return None
@@ -359,12 +359,12 @@ def plan_matmul_nbits(step: Step) -> Planned:
                 x=a,
                 rows=rows,
                 depth=depth,
-                order_at=step.held(order),
+                order_at=step.constant_buffer(order),
                 y=gathered,
             )
         )
         a = gathered
-    packed = BlockWeight(weight, factors, offsets, offset_step, blocks, size // 4, step.held(start))
+    packed = BlockWeight(weight, factors, offsets, offset_step, blocks, size // 4, step.constant_buffer(start))
     return [*launches, *_launches(step, a, packed, depth, columns, size, kept)]
 
 
@@ -394,7 +394,7 @@ def _launches(
             )
         )
         source = padded or a
-    factors: Any = step.held(np.zeros(1, np.float32))
+    factors: Any = step.constant_buffer(np.zeros(1, np.float32))
     if integers:
         factors, codes = step.scratch(4 * rows * blocks), step.scratch(rows * wide)
         rounding = step.parts(rows * blocks, a.count / 4)

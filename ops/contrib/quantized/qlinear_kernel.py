@@ -213,7 +213,14 @@ def _table(dtype: np.dtype[Any], function: Callable[[np.ndarray], np.ndarray]) -
 def _lookup(step: Step, x: Buffer, table: np.ndarray, y: Buffer, rows: int, length: int, row: int) -> Launch:
     parts = step.parts(rows * -(-length // PIECE), x.count)
     return Launch(
-        looked_up, parts, source=x, table_at=step.held(table), target=y, rows=rows, length=length, target_row=row
+        looked_up,
+        parts,
+        source=x,
+        table_at=step.constant_buffer(table),
+        target=y,
+        rows=rows,
+        length=length,
+        target_row=row,
     )
 
 

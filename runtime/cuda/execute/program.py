@@ -305,7 +305,7 @@ class Runner:
             None if location is None else as_array(self._found(memory, location, objects)) for location in step.inputs
         ]
         results = compute(
-            *(to_host(item) if index in rule.looks else item for index, item in enumerate(inputs)), **attributes
+            *(to_host(item) if index in rule.host_inputs else item for index, item in enumerate(inputs)), **attributes
         )
         for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
             objects[value] = detach(result, self.program.pool)

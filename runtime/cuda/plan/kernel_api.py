@@ -49,7 +49,7 @@ class Step:
         sized: outputs whose shapes data decides on.
         fresh: what every run fills with random bits.
         flags: bytes that kernels set when data is not what the operator allows, and what to say then.
-        spare: whether an output may take the place of an input.
+        may_overwrite: whether an output may overwrite the memory of an input.
     """
 
     node: Node
@@ -61,7 +61,7 @@ class Step:
     outputs: dict[int, Buffer] = field(default_factory=dict)
     sized: dict[int, Sized] = field(default_factory=dict)
     fresh: list[Buffer] = field(default_factory=list)
-    spare: Callable[[Buffer], bool] = lambda buffer: False
+    may_overwrite: Callable[[Buffer], bool] = lambda buffer: False
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
 
     def input(self, index: int) -> Buffer:
@@ -70,7 +70,7 @@ class Step:
         assert found is not None
         return found
 
-    def given(self, index: int) -> Buffer | None:
+    def optional_input(self, index: int) -> Buffer | None:
         """An optional input, None if it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
 
@@ -82,7 +82,7 @@ class Step:
             self.outputs[index] = self.temporary(*result)
         return self.outputs[index]
 
-    def wanted(self, index: int) -> bool:
+    def is_used(self, index: int) -> bool:
         """Whether output `index` is used."""
         return index < len(self.results) and self.results[index] is not None
 
@@ -93,7 +93,7 @@ class Step:
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of a constant input, None for other inputs."""
-        buffer = self.given(index)
+        buffer = self.optional_input(index)
         if buffer is None or buffer.allocation.constant is None:
             return None
         if isinstance(buffer, PackedBuffer):
@@ -101,12 +101,12 @@ class Step:
         whole = buffer.allocation.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
         return whole.view(buffer.dtype).reshape(buffer.shape)
 
-    def held(self, array: np.ndarray) -> Buffer:
+    def constant_buffer(self, array: np.ndarray) -> Buffer:
         """A constant buffer with the array's elements."""
         plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
         return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
 
-    def drawn(self, count: int) -> Buffer:
+    def random_bits(self, count: int) -> Buffer:
         """Random int64 bits, new in every run."""
         made = self.temporary(np.int64, (count,))
         self.fresh.append(made)
@@ -130,11 +130,11 @@ class ControlFlow:
     """An operator that the host runs on device tensors: it forwards them, gathers them, or passes them to subgraphs.
 
     Attributes:
-        looks: the inputs that it looks into, which are brought to the host.
-        compute: what runs it, with a keyword `call`; the operator's own where None.
+        host_inputs: indices of the inputs whose values it reads; they are copied to the host.
+        compute: function that runs it, with a keyword `call`; None for the operator's own.
     """
 
-    looks: tuple[int, ...] = ()
+    host_inputs: tuple[int, ...] = ()
     compute: Callable[..., Any] | None = None
 
 
@@ -212,9 +212,9 @@ def cuda_by_element(planner: Planner) -> Planner:
     return planner
 
 
-def control_flow(*found: Op, looks: tuple[int, ...] = (), compute: Callable[..., Any] | None = None) -> None:
+def control_flow(*found: Op, host_inputs: tuple[int, ...] = (), compute: Callable[..., Any] | None = None) -> None:
     """Register operators that run as `ControlFlow` describes."""
-    CONTROL_FLOW.update(dict.fromkeys(found, ControlFlow(looks, compute)))
+    CONTROL_FLOW.update(dict.fromkeys(found, ControlFlow(host_inputs, compute)))
 
 
 class StaysOnCpu(Exception):

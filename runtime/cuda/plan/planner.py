@@ -234,7 +234,9 @@ class Planner(RegionPlanner[DeviceWeight]):
             for value in node.outputs
         ]
         attributes = {**node.op.defaults, **node.attributes}
-        step = Step(node, inputs, attributes, results, self.region.packed, self.number, spare=self._spare)
+        step = Step(
+            node, inputs, attributes, results, self.region.packed, self.number, may_overwrite=self._may_overwrite
+        )
         found = plan_node(step)
         if isinstance(found, str):
             return found
@@ -309,7 +311,7 @@ class Planner(RegionPlanner[DeviceWeight]):
                 return
         self._add(item, node)
 
-    def _spare(self, buffer: Buffer) -> bool:
+    def _may_overwrite(self, buffer: Buffer) -> bool:
         """Whether an input's memory may be overwritten: the last use of a temporary, or an in-place input."""
         allocation = buffer.allocation
         whole = buffer.offset == 0 and buffer.nbytes == allocation.nbytes
@@ -335,9 +337,9 @@ class Planner(RegionPlanner[DeviceWeight]):
         self.host.update(value for value in node.outputs if value.name)
 
     def _controlled(self, node: Node) -> None:
-        looks = CONTROL_FLOW[node.op].looks
+        host_inputs = CONTROL_FLOW[node.op].host_inputs
         inputs = [
-            None if value is None else self._at_host(value, node) if index in looks else self._where(value, node)
+            None if value is None else self._at_host(value, node) if index in host_inputs else self._where(value, node)
             for index, value in enumerate(node.inputs)
         ]
         self._add(Control(node, inputs, self._captured(node)), node)
