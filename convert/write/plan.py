@@ -86,11 +86,12 @@ class Plan:
 
     def __str__(self) -> str:
         """What ``--dry-run`` shows."""
-        source, made = self.graph.files, counted(len(self.files), "file")
+        files = counted(len(self.graph.files) + len(self.graph.external_files), "file")
+        made = counted(len(self.files), "file")
         dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
         tensors = counted(len(self.graph), "tensor")
         return (
-            f" source   {self.source_format} · {counted(len(source) + len(self.graph.external_files), 'file')} · {tensors}\n"
+            f" source   {self.source_format} · {files} · {tensors}\n"
             f" plan     {self.format.name} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
             f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
         )

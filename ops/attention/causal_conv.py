@@ -9,7 +9,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..elementwise.exponential_activation import sigmoid_of
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 
 ACTIVATIONS = ("none", "silu", "swish")
 
@@ -17,9 +17,9 @@ ACTIVATIONS = ("none", "silu", "swish")
 def _infer(node: Inference) -> None:
     x, weight, past = node.shape(0), node.shape(1), node.shape(3)
     if any(shape is not None and len(shape) != 3 for shape in (x, weight, past)):
-        node.refuse(f"input, weight and state have shapes {x}, {weight} and {past}; all are of rank 3")
+        node.fail(f"input, weight and state have shapes {x}, {weight} and {past}; all are of rank 3")
     if node.attributes["activation"] not in ACTIVATIONS:
-        node.refuse(f"activation {node.attributes['activation']!r} is not one of {', '.join(ACTIVATIONS)}")
+        node.fail(f"activation {node.attributes['activation']!r} is not one of {', '.join(ACTIVATIONS)}")
     node.set(0, node.dtype(0), x)
     taps = weight[2] if weight is not None else None
     carried = taps - 1 if isinstance(taps, int) else past[2] if past is not None else None
@@ -59,16 +59,16 @@ def causal_conv_with_state(
         or not weight.shape[2]
         or activation not in ACTIVATIONS
     ):
-        raise refuse(
+        raise shape_error(
             "CausalConvWithState",
             f"an input of shape {x.shape}, a kernel of shape {weight.shape} and {activation!r} do not fit together",
         )
     if bias is not None and bias.shape != x.shape[1:2]:
-        raise refuse("CausalConvWithState", f"a bias of shape {bias.shape} does not match {x.shape[1]} channels")
+        raise shape_error("CausalConvWithState", f"a bias of shape {bias.shape} does not match {x.shape[1]} channels")
     carried, length = weight.shape[2] - 1, x.shape[2]
     state = np.zeros((*x.shape[:2], carried), x.dtype) if past_state is None else past_state
     if state.shape != (*x.shape[:2], carried):
-        raise refuse(
+        raise shape_error(
             "CausalConvWithState", f"a state of shape {state.shape} does not go before an input of shape {x.shape}"
         )
     whole = np.concatenate((state, x), 2)

@@ -161,7 +161,7 @@ def clipped(node: Inference) -> None:
     for index in (1, 2):
         shape = node.shape(index)
         if shape not in (None, (), (1,), (None,)):
-            node.refuse(f"a bound must be a scalar, it has shape {shape}")
+            node.fail(f"a bound must be a scalar, it has shape {shape}")
     same_as_input(node)
 
 

@@ -1,6 +1,6 @@
 """Native Gather, GatherElements, GatherND, ScatterElements and ScatterND.
 
-An index outside of its axis is refused; the run is then done in Python, which says so.
+An index out of range sets the bailout flag; the run is repeated in NumPy, which raises the error.
 """
 
 # mypy: disable-error-code="untyped-decorator"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import MAX_DATA, Inference
-from ..rules.axes import dtype_of, refused
+from ..rules.axes import dtype_of, input_error
 
 
 def held(node: Inference) -> None:
@@ -42,7 +42,7 @@ def _array(
     ):
         if given is not None:
             return np.array(given, dtype)
-    raise refused("Constant", "it has no value", "E-OP-ATTRIBUTE")
+    raise input_error("Constant", "it has no value", "E-OP-ATTRIBUTE")
 
 
 @op(

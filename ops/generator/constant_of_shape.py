@@ -8,7 +8,7 @@ from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import MAX_DATA, Inference
 from ...runtime.tensor.dtype import F32
 from ..cast.cast import element_type
-from ..rules.axes import constants, dtype_of, elements, refused
+from ..rules.axes import constants, dtype_of, elements, input_error
 from ..rules.output_limit import allowed
 
 
@@ -19,7 +19,7 @@ def filled(node: Inference) -> None:
     shape = elements(node, 0)
     lengths = constants(shape)
     if lengths is not None and any(length < 0 for length in lengths):
-        node.refuse(f"lengths {list(lengths)} are negative")
+        node.fail(f"lengths {list(lengths)} are negative")
     few = lengths is not None and len(lengths) <= 1 and sum(lengths) <= MAX_DATA and dtype.kind in ("int", "uint")
     node.set(
         0,
@@ -44,10 +44,10 @@ def filled(node: Inference) -> None:
 def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None) -> np.ndarray:
     """`value` (f32 zero where it is not given) everywhere."""
     if shape.ndim != 1 or (shape < 0).any():
-        raise refused("ConstantOfShape", "the input is not a shape", found=shape.tolist())
+        raise input_error("ConstantOfShape", "the input is not a shape", found=shape.tolist())
     fill = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     if fill.size != 1:
-        raise refused("ConstantOfShape", "the value is not one element", expected=1, found=fill.size)
+        raise input_error("ConstantOfShape", "the value is not one element", expected=1, found=fill.size)
     lengths = allowed(shape.tolist(), fill.dtype.itemsize, "ConstantOfShape")
     result = np.empty(lengths, fill.dtype)
     result[...] = fill[0]
@@ -57,7 +57,7 @@ def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None) -> 
 def eye(node: Inference) -> None:
     """The input's shape, with the dtype that is asked for."""
     if node.shape(0) is not None and len(node.shape(0) or ()) != 2:
-        node.refuse("the input is not a matrix")
+        node.fail("the input is not a matrix")
     asked = node.attributes["dtype"]
     node.set(0, node.dtype(0) if asked is None else element_type(asked), node.shape(0) or (None, None))
 
@@ -77,7 +77,7 @@ def eye(node: Inference) -> None:
 def eye_like(x: np.ndarray, *, dtype: int | None = None, k: int = 0) -> np.ndarray:
     """Ones on the diagonal `k` above the main one, zeros elsewhere, of the shape of a matrix."""
     if x.ndim != 2:
-        raise refused("EyeLike", "the input is not a matrix", expected=2, found=x.ndim)
+        raise input_error("EyeLike", "the input is not a matrix", expected=2, found=x.ndim)
     result = np.zeros(x.shape, x.dtype if dtype is None else element_type(dtype).as_numpy())
     rows = np.arange(max(0, -k), min(x.shape[0], x.shape[1] - k))
     result[rows, rows + k] = 1

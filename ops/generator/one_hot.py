@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.output_limit import allowed
 
 
@@ -40,7 +40,7 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
     are nowhere."""
     at = axis_in("OneHot", axis, indices.ndim + 1)
     if depth.size != 1 or values.size != 2 or depth.reshape(-1)[0] < 0:
-        raise refused(
+        raise input_error(
             "OneHot",
             "depth is not a length, or values does not have two elements",
             found=f"depth {depth.tolist()}, {values.size} values",

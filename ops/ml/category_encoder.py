@@ -13,7 +13,7 @@ from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32, I64, STRING
-from ..rules.axes import dtype_of, refused
+from ..rules.axes import dtype_of, input_error
 from ..rules.output_limit import allowed
 from .feature import DOMAIN
 
@@ -64,7 +64,7 @@ def category_mapper(
     """The integer of each string, or the string of each integer; the default for those that are not listed."""
     integers, strings = np.array(cats_int64s or [], np.int64), np.array(cats_strings or [], object)
     if len(integers) != len(strings):
-        raise refused(
+        raise input_error(
             "CategoryMapper",
             "there are not as many integers as strings",
             "E-OP-ATTRIBUTE",
@@ -97,7 +97,7 @@ def encoded(node: Inference) -> None:
     given = node.attributes
     values = array_of(given["values_tensor"], given["values_strings"], given["values_int64s"], given["values_floats"])
     if values is None:
-        node.refuse("it has no values")
+        node.fail("it has no values")
     node.set(0, dtype_of(values), node.shape(0))
 
 
@@ -158,7 +158,7 @@ def fitting(
 ) -> tuple[np.ndarray, np.ndarray, Any]:
     """Keys for elements of a dtype, their values, and the value of others; UsageError where they do not fit."""
     if keys is None or values is None or len(keys) != len(values) or (keys.dtype.kind == "O") != (dtype.kind == "O"):
-        raise refused("LabelEncoder", "keys, values and input do not fit", "E-OP-ATTRIBUTE")
+        raise input_error("LabelEncoder", "keys, values and input do not fit", "E-OP-ATTRIBUTE")
     default: Any = (
         default_string if values.dtype.kind == "O" else default_int64 if values.dtype.kind in "iu" else default_float
     )
@@ -212,7 +212,9 @@ def one_hot_encoder(
     keys = np.array((cats_strings if text else cats_int64s) or [], object if text else np.int64)
     places = looked_up(x if text else x.astype(np.int64), keys, np.arange(len(keys)), -1).reshape(-1)
     if not zeros and (places < 0).any():
-        raise refused("OneHotEncoder", "an element is of no category", "E-OP-VALUE", found=x.reshape(-1)[places < 0][0])
+        raise input_error(
+            "OneHotEncoder", "an element is of no category", "E-OP-VALUE", found=x.reshape(-1)[places < 0][0]
+        )
     result = np.zeros(allowed((x.size, len(keys)), 4, "OneHotEncoder"), np.float32)
     (rows,) = np.nonzero(places >= 0)
     result[rows, places[rows]] = 1

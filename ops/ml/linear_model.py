@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from .class_scores import NAMES, chosen, floats, labels_of, of_two, rows_of, transformed
 from .feature import DOMAIN
 
@@ -20,7 +20,7 @@ CLOSE = Tolerance(rtol=1e-4, atol=1e-5)
 def _products(operator: str, x: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray, count: int) -> np.ndarray:
     rows = rows_of(operator, x).astype(np.float32)
     if coefficients.size != count * rows.shape[1] or intercepts.size not in (0, count):
-        raise refused(
+        raise input_error(
             operator,
             "coefficients do not fit the features",
             "E-OP-ATTRIBUTE",
@@ -87,7 +87,7 @@ def linear_classifier(
             "LinearClassifier", scores[:, 0], post_transform, True
         ).astype(np.float32)
     if count != len(labels):
-        raise refused(
+        raise input_error(
             "LinearClassifier",
             "there are not as many intercepts as labels",
             "E-OP-ATTRIBUTE",

@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from .class_scores import NAMES, chosen, floats, labels_of, of_two, rows_of, transformed
 from .decision_tree import MEMBER, MODES, Kept, Trees, summed
 from .feature import DOMAIN
@@ -33,7 +33,7 @@ def _rows(operator: str, x: np.ndarray) -> np.ndarray:
 
 def _equal(operator: str, *columns: np.ndarray) -> None:
     if len({len(column) for column in columns}) > 1:
-        raise refused(
+        raise input_error(
             operator,
             "attributes that belong together differ in length",
             "E-OP-ATTRIBUTE",
@@ -55,10 +55,10 @@ def _by_position(given: dict[str, Any]) -> Trees:
     _equal(name, target, weight)
     ways = np.stack([np.where(leaf != 0, ~place, place) for leaf, place in ((false_leaf, false), (true_leaf, true))])
     if min(false.min(initial=0), true.min(initial=0)) < 0:
-        raise refused(name, "a branch leads to no node", "E-OP-ATTRIBUTE")
+        raise input_error(name, "a branch leads to no node", "E-OP-ATTRIBUTE")
     roots = np.array(given["tree_roots"], np.int64)
     if roots.min(initial=0) < 0:
-        raise refused(name, "a tree has no root", "E-OP-ATTRIBUTE")
+        raise input_error(name, "a tree has no root", "E-OP-ATTRIBUTE")
     (testing,) = np.nonzero(mode == MEMBER)
     members = _sets(name, given["membership_values"], testing.tolist())
     return Trees(feature, mode, split, missing, ways, roots, members, np.arange(len(target) + 1), target, weight)
@@ -70,7 +70,7 @@ def _sets(operator: str, values: np.ndarray | None, nodes: Sequence[int]) -> dic
     ends = np.nonzero(np.isnan(flat))[0].tolist()
     ends += [len(flat)] if not ends or ends[-1] < len(flat) - 1 else []
     if nodes and len(ends) < len(nodes):
-        raise refused(
+        raise input_error(
             operator,
             "there are fewer sets than nodes that test membership",
             "E-OP-ATTRIBUTE",
@@ -94,10 +94,10 @@ def _by_number(operator: str, given: dict[str, Any], kind: str) -> Trees:
     missing = np.array(given["nodes_missing_value_tracks_true"] or np.zeros(len(tree)), np.int64) != 0
     _equal(operator, tree, number, feature, false, true, modes, split, missing)
     if modes.size and modes.min() < 0:
-        raise refused(operator, "a node has no known mode", "E-OP-ATTRIBUTE", expected=", ".join(names))
+        raise input_error(operator, "a node has no known mode", "E-OP-ATTRIBUTE", expected=", ".join(names))
     index = {key: place for place, key in enumerate(zip(tree.tolist(), number.tolist(), strict=True))}
     if len(index) < len(tree):
-        raise refused(operator, "a tree has two nodes of one number", "E-OP-ATTRIBUTE")
+        raise input_error(operator, "a tree has two nodes of one number", "E-OP-ATTRIBUTE")
     leaf = modes == names["LEAF"]
     place = np.where(leaf, ~(np.cumsum(leaf) - 1), np.cumsum(~leaf) - 1)
     inner = ~leaf
@@ -117,7 +117,7 @@ def _by_number(operator: str, given: dict[str, Any], kind: str) -> Trees:
             np.int64,
         )
     except (KeyError, ValueError) as error:
-        raise refused(operator, "a branch or a vote is of no node", "E-OP-ATTRIBUTE", found=error) from error
+        raise input_error(operator, "a branch or a vote is of no node", "E-OP-ATTRIBUTE", found=error) from error
     target, weight = np.array(given[f"{kind}_ids"] or [], np.int64), _floats(given, f"{kind}_weights")
     _equal(operator, voters, target, weight)
     # Weights of inner nodes occur in models of some converters, and count for nothing.
@@ -201,7 +201,7 @@ def tree_ensemble(
     given = dict(locals())
     targets = int(max(leaf_targetids, default=0)) + 1 if n_targets is None else n_targets
     if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(NAMES):
-        raise refused(
+        raise input_error(
             "TreeEnsemble",
             "unknown aggregate or transform",
             "E-OP-ATTRIBUTE",
@@ -284,7 +284,7 @@ def tree_ensemble_regressor(
     name, given = "TreeEnsembleRegressor", dict(locals())
     targets = int(max(target_ids or [0])) + 1 if n_targets is None else n_targets
     if aggregate_function not in AGGREGATES:
-        raise refused(
+        raise input_error(
             name, "unknown aggregate", "E-OP-ATTRIBUTE", expected=", ".join(AGGREGATES), found=aggregate_function
         )
     trees = KEPT.get(
@@ -294,7 +294,7 @@ def tree_ensemble_regressor(
     scores, _ = summed(name, trees, _rows(name, x), targets, aggregate_function)
     base = _base(given)
     if base.size not in (0, targets):
-        raise refused(
+        raise input_error(
             name, "there is not one base value for each target", "E-OP-ATTRIBUTE", expected=targets, found=base.size
         )
     return transformed(name, scores + base if base.size else scores, post_transform).astype(np.float32)
@@ -401,7 +401,7 @@ def tree_ensemble_classifier(
             name, only, post_transform, positive
         ).astype(np.float32)
     if base.size not in (0, count):
-        raise refused(
+        raise input_error(
             name, "there is not one base value for each class", "E-OP-ATTRIBUTE", expected=count, found=base.size
         )
     scores = scores + base if base.size else scores

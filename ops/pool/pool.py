@@ -26,7 +26,7 @@ def _infer(node: Inference) -> None:
     shape = None
     if x is not None:
         if len(x) < 3:
-            node.refuse(f"the input has shape {x}, windows need a spatial axis")
+            node.fail(f"the input has shape {x}, windows need a spatial axis")
         made = window(
             node.node.op.name, len(x) - 2, node.attributes["kernel_shape"], *(node.attributes[name] for name in NAMES)
         )

@@ -16,7 +16,7 @@ def same_dtypes(node: Inference, *pairs: tuple[int, int]) -> None:
     for codes, zero in pairs:
         one, other = node.dtype(codes), node.dtype(zero)
         if one is not None and other is not None and one is not other:
-            node.refuse(f"input {codes} is {one.name}, its zero point {other.name}")
+            node.fail(f"input {codes} is {one.name}, its zero point {other.name}")
 
 
 def centred(values: np.ndarray, zero: np.ndarray | None) -> np.ndarray:

@@ -15,7 +15,7 @@ def samples(node: Inference) -> None:
     """(batch, sample_size) indices."""
     shape = node.shape(0)
     if shape is not None and len(shape) != 2:
-        node.refuse(f"its input must have two dims, it has {len(shape)}")
+        node.fail(f"its input must have two dims, it has {len(shape)}")
     node.set(
         0,
         element_type(node.attributes["dtype"]),

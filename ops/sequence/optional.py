@@ -10,7 +10,7 @@ from ...runtime.ir.graph import Value
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BOOL
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
 def wrapped(node: Inference) -> None:
@@ -18,7 +18,7 @@ def wrapped(node: Inference) -> None:
     inner = node.value(0)
     source = node.attributes["type"] if inner is None else inner
     if not isinstance(source, Value):
-        node.refuse("there is neither an input nor a type")
+        node.fail("there is neither an input nor a type")
     node.set(0, source.dtype, source.shape, container=("optional", *source.container))
 
 
@@ -26,7 +26,7 @@ def wrapped(node: Inference) -> None:
 def optional(value: Any = None, *, type: Any = None) -> Any:
     """The value as an optional; an empty one of a type without a value."""
     if value is None and type is None:
-        raise refused("Optional", "there is neither an input nor a type", "E-OP-ATTRIBUTE")
+        raise input_error("Optional", "there is neither an input nor a type", "E-OP-ATTRIBUTE")
     return value
 
 
@@ -42,7 +42,7 @@ def unwrapped(node: Inference) -> None:
 def optional_get_element(value: Any) -> Any:
     """What the optional holds; UsageError where it holds nothing."""
     if value is None:
-        raise refused("OptionalGetElement", "the optional is empty", "E-OP-VALUE")
+        raise input_error("OptionalGetElement", "the optional is empty", "E-OP-VALUE")
     return value
 
 

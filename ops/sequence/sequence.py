@@ -14,7 +14,7 @@ from ...runtime.tensor.dtype import F32, I64
 from ..cast.cast import element_type
 from ..control.if_else import either
 from ..control.iteration import Iterations, outputs_of, taken_over
-from ..rules.axes import axis_of, refused
+from ..rules.axes import axis_of, input_error
 
 SEQUENCE = ("sequence",)
 
@@ -26,7 +26,7 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
     at = int(position.reshape(-1)[0]) if position.size == 1 else last + 1
     length = last + 1 if operator != "SequenceInsert" else last
     if not -length <= at <= last:
-        raise refused(
+        raise input_error(
             operator,
             "the position does not exist",
             "E-OP-INDEX",
@@ -43,7 +43,7 @@ def made(node: Inference) -> None:
         shape = either(shape, node.shape(index))
     dtypes = {node.dtype(index) for index in range(len(node))} - {None}
     if len(dtypes) > 1:
-        node.refuse("the tensors differ in dtype")
+        node.fail("the tensors differ in dtype")
     node.set(0, next(iter(dtypes), None), shape, container=SEQUENCE)
 
 
@@ -56,7 +56,7 @@ def made(node: Inference) -> None:
 def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
     """The tensors as a sequence."""
     if len({item.dtype for item in inputs}) > 1:
-        raise refused(
+        raise input_error(
             "SequenceConstruct",
             "the tensors differ in dtype",
             "E-OP-DTYPE",
@@ -109,7 +109,7 @@ def same(node: Inference) -> None:
 def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = None) -> list[np.ndarray]:
     """Without one tensor, the last one where no position is given."""
     if not sequence:
-        raise refused("SequenceErase", "the sequence is empty", "E-OP-INDEX")
+        raise input_error("SequenceErase", "the sequence is empty", "E-OP-INDEX")
     at = _place("SequenceErase", position, len(sequence) - 1, len(sequence) - 1)
     return sequence[:at] + sequence[at + 1 :]
 
@@ -117,7 +117,7 @@ def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = Non
 def inserted(node: Inference) -> None:
     """A sequence of what its tensors and the new one have in common."""
     if node.dtype(0) is not None and node.dtype(1) is not None and node.dtype(0) is not node.dtype(1):
-        node.refuse(f"a tensor of {node.dtype(1)} in a sequence of {node.dtype(0)}")
+        node.fail(f"a tensor of {node.dtype(1)} in a sequence of {node.dtype(0)}")
     node.set(0, node.dtype(0) or node.dtype(1), either(node.shape(0), node.shape(1)), container=SEQUENCE)
 
 
@@ -137,7 +137,7 @@ def sequence_insert(
     """With one more tensor at a position, the end where none is given."""
     at = _place("SequenceInsert", position, len(sequence), len(sequence))
     if sequence and sequence[0].dtype != tensor.dtype:
-        raise refused(
+        raise input_error(
             "SequenceInsert",
             "the tensor is of another dtype",
             "E-OP-DTYPE",
@@ -183,10 +183,10 @@ def joined(node: Inference) -> None:
 def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int = 0) -> np.ndarray:
     """The tensors one behind another along `axis`, or stacked along a new one."""
     if not sequence:
-        raise refused("ConcatFromSequence", "the sequence is empty")
+        raise input_error("ConcatFromSequence", "the sequence is empty")
     rank = sequence[0].ndim + bool(new_axis)
     if not -rank <= axis < rank:
-        raise refused(
+        raise input_error(
             "ConcatFromSequence",
             "the axis does not exist",
             "E-OP-AXIS",
@@ -196,7 +196,7 @@ def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int
     try:
         return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
     except ValueError as error:
-        raise refused(
+        raise input_error(
             "ConcatFromSequence", "the tensors do not fit together", found=[list(item.shape) for item in sequence]
         ) from error
 
@@ -205,7 +205,7 @@ def mapped(node: Inference) -> None:
     """Sequences of what the body gives for one sample."""
     body = node.subgraph("body")
     if len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs):
-        node.refuse(
+        node.fail(
             f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
         )
     for index, inner in enumerate(body.inputs):
@@ -223,7 +223,7 @@ def sequence_map(sequence: list[np.ndarray], *others: Any, body: Graph, call: Ca
     """The body applied to each tensor of the sequence, and to those of other sequences or the same other tensors."""
     for item in others:
         if isinstance(item, list) and len(item) != len(sequence):
-            raise refused("SequenceMap", "the sequences differ in length", expected=len(sequence), found=len(item))
+            raise input_error("SequenceMap", "the sequences differ in length", expected=len(sequence), found=len(item))
     results = Iterations("SequenceMap", body.outputs)
     for index, tensor in enumerate(sequence):
         inputs = [tensor, *(item[index] if isinstance(item, list) else item for item in others)]

@@ -7,14 +7,14 @@ import numpy as np
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
 def _divided(node: Inference, length: Dim, by: int) -> Dim:
     if not isinstance(length, int):
         return length if by == 1 else None
     if length % by:
-        node.refuse(f"blocks do not divide a length of {length}")
+        node.fail(f"blocks do not divide a length of {length}")
     return length // by
 
 
@@ -25,7 +25,7 @@ def _multiplied(length: Dim, by: int) -> Dim:
 def _blocks(node: Inference) -> tuple[tuple[Dim, ...], int]:
     shape, block = node.shape(0), int(node.attributes["blocksize"])
     if block < 1 or (shape is not None and len(shape) != 4):
-        node.refuse(f"blocks of {block} in {len(shape or ())} dims")
+        node.fail(f"blocks of {block} in {len(shape or ())} dims")
     return shape or (None,) * 4, block
 
 
@@ -44,7 +44,7 @@ def to_depth(node: Inference) -> None:
 def _checked(operator: str, x: np.ndarray, block: int, mode: str, axes: tuple[int, ...], by: int) -> None:
     if x.ndim != 4 or block < 1 or mode not in ("DCR", "CRD") or any(x.shape[axis] % by for axis in axes):
         wanted = f"four axes, of which {axes} are multiples of {by}"
-        raise refused(operator, "blocks do not fit the input", expected=wanted, found=f"{list(x.shape)}, {mode}")
+        raise input_error(operator, "blocks do not fit the input", expected=wanted, found=f"{list(x.shape)}, {mode}")
 
 
 @op(

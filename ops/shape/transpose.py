@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
 def permuted(node: Inference) -> None:
@@ -19,7 +19,7 @@ def permuted(node: Inference) -> None:
         return
     order = range(len(shape))[::-1] if order is None else order
     if sorted(order) != list(range(len(shape))):
-        node.refuse(f"perm {list(order)} is not a permutation of {len(shape)} axes")
+        node.fail(f"perm {list(order)} is not a permutation of {len(shape)} axes")
     node.set(0, node.dtype(0), [shape[axis] for axis in order], data=node.data(0) if len(shape) <= 1 else None)
 
 
@@ -38,5 +38,7 @@ def permuted(node: Inference) -> None:
 def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
     """Axis `i` of the result is axis `perm[i]` of `x`; all in reverse where no order is given."""
     if perm is not None and sorted(perm) != list(range(x.ndim)):
-        raise refused("Transpose", "perm is not a permutation of the axes", expected=f"{x.ndim} axes", found=list(perm))
+        raise input_error(
+            "Transpose", "perm is not a permutation of the axes", expected=f"{x.ndim} axes", found=list(perm)
+        )
     return x.transpose(perm)

@@ -47,7 +47,7 @@ def transformed(node: Inference) -> None:
         return
     axis = axes[0] % len(shape) if -len(shape) <= axes[0] < len(shape) else len(shape)
     if axis >= len(shape) - 1:
-        node.refuse(f"axis {axes[0]} is none of the signal's in {len(shape)} dims")
+        node.fail(f"axis {axes[0]} is none of the signal's in {len(shape)} dims")
     length: Dim = shape[axis]
     asked = node.data(1) if node.value(1) is not None else None
     if node.value(1) is not None:
@@ -125,7 +125,7 @@ def framed(node: Inference) -> None:
     """(batch, frames, bins, 2)."""
     shape, step, window, length = node.shape(0), node.data(1), node.shape(2), node.data(3)
     if shape is not None and len(shape) != 3:
-        node.refuse(f"its signal must have 3 dims, it has {len(shape)}")
+        node.fail(f"its signal must have 3 dims, it has {len(shape)}")
     batch, samples, _ = shape or (None, None, None)
     size: Dim = samples
     if node.value(3) is not None:

@@ -9,7 +9,7 @@ from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I64
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.precision import is_narrow
 
 PARTITION = 8
@@ -29,7 +29,7 @@ def chosen(node: Inference) -> None:
             and isinstance(shape[axis], int)
             and not 0 <= known[0] <= int(shape[axis] or 0)
         ):
-            node.refuse(f"k is {known[0]} for a length of {shape[axis]}")
+            node.fail(f"k is {known[0]} for a length of {shape[axis]}")
     node.set(0, node.dtype(0), result)
     node.set(1, I64, result)
 
@@ -79,7 +79,7 @@ def top_k(
     at = axis_in("TopK", axis, x.ndim)
     count = int(k.reshape(-1)[0]) if k.size == 1 else -1
     if not 0 <= count <= x.shape[at]:
-        raise refused(
+        raise input_error(
             "TopK",
             "there are not as many elements",
             "E-OP-VALUE",

@@ -11,7 +11,7 @@ from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BOOL, I64, STRING
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from ..rules.output_limit import allowed
 from ..rules.shape_rules import broadcast
 from .regex_compile import PatternError, compiled
@@ -33,7 +33,7 @@ def truth(node: Inference) -> None:
         try:
             _program(pattern)
         except PatternError as error:
-            node.refuse(f"the pattern is not valid: {error}")
+            node.fail(f"the pattern is not valid: {error}")
     node.set(0, BOOL, node.shape(0))
 
 
@@ -55,11 +55,11 @@ def regex_full_match(x: np.ndarray, *, pattern: str | None = None) -> np.ndarray
     """Whether the pattern, of RE2's syntax, matches the whole of each text; in time linear in the text, whatever the
     pattern."""
     if pattern is None:
-        raise refused("RegexFullMatch", "it has no pattern", "E-OP-ATTRIBUTE")
+        raise input_error("RegexFullMatch", "it has no pattern", "E-OP-ATTRIBUTE")
     try:
         program = Matcher(_program(pattern).program)
     except PatternError as error:
-        raise refused("RegexFullMatch", f"the pattern is not valid: {error}", "E-OP-ATTRIBUTE") from error
+        raise input_error("RegexFullMatch", f"the pattern is not valid: {error}", "E-OP-ATTRIBUTE") from error
     return np.array([program.matches(text) for text in x.reshape(-1).tolist()], bool).reshape(x.shape)
 
 
@@ -91,7 +91,7 @@ def normal(node: Inference) -> None:
     if shape is not None and (
         len(shape) not in (1, 2) or (len(shape) == 2 and isinstance(shape[0], int) and shape[0] != 1)
     ):
-        node.refuse(f"the input is of shape {list(shape)}, not [C] or [1, C]")
+        node.fail(f"the input is of shape {list(shape)}, not [C] or [1, C]")
     words = node.attributes["stopwords"]
     last: Dim = None if shape is None or words or shape[-1] == 0 else shape[-1]
     node.set(0, STRING, None if shape is None else (last,) if len(shape) == 1 else (1, last))
@@ -127,7 +127,7 @@ def string_normalizer(
         or case_change_action not in ("NONE", "LOWER", "UPPER")
     ):
         why = "the input is not [C] or [1, C], or the case action is unknown"
-        raise refused("StringNormalizer", why, found=f"{list(x.shape)}, {case_change_action}")
+        raise input_error("StringNormalizer", why, found=f"{list(x.shape)}, {case_change_action}")
     words = set(stopwords or ()) if is_case_sensitive else {_each(word, "LOWER") for word in stopwords or ()}
     left = [
         text for text in x.reshape(-1).tolist() if (text if is_case_sensitive else _each(text, "LOWER")) not in words

@@ -2,7 +2,7 @@
 
 What is known of an integer tensor may be partial: `data` holds its elements as dims, symbolic and unknown ones
 included, so that shapes that are computed (Shape, Gather, Concat, Reshape) stay known. Rules never fail because
-something is unknown; they raise FormatError through `Inference.refuse` when a node contradicts its operator.
+something is unknown; they raise FormatError through `Inference.fail` when a node contradicts its operator.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Inference:
             return
         value = self.node.outputs[index]
         if shape is not None and len(shape) > MAX_RANK:
-            self.refuse(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
+            self.fail(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
         value.dtype = dtype or value.dtype
         value.container = container or value.container
         if shape is not None:
@@ -103,8 +103,8 @@ class Inference:
         """Infer a subgraph whose inputs have been given their types."""
         self.facts.infer(graph)
 
-    def refuse(self, why: str) -> NoReturn:
-        """The node contradicts its operator."""
+    def fail(self, why: str) -> NoReturn:
+        """Raise FormatError E-ONNX-NODE: the node violates the operator's definition."""
         raise FormatError("E-ONNX-NODE", None, f"{self.node.label}: {why}", hint=CHECK)
 
 

@@ -11,7 +11,7 @@ from ...attention.rotary_embedding import rotary_embedding
 from ...quantized.exact_integer_matmul import centred, exact_matmul
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .heads import added, attended, combined, hidden_by, with_past
 from .rotary_embedding import split
 
@@ -22,7 +22,7 @@ def _infer(node: Inference) -> None:
     what = node.node.op.name
     x, weight, past = node.shape(0), node.shape(1), node.shape(4 if what == "Attention" else 8)
     if x is not None and len(x) != 3:
-        node.refuse(f"the input has shape {x}, not (batch, length, size)")
+        node.fail(f"the input has shape {x}, not (batch, length, size)")
     dtype = node.dtype(0 if what == "Attention" else 3)
     sizes, heads = node.attributes.get("qkv_hidden_sizes"), node.attributes["num_heads"]
     merged = weight[1] if weight is not None and len(weight) > 1 else None
@@ -67,7 +67,7 @@ def self_attention(
     present."""
     what = options.what
     if sum(sizes) != projected.shape[2] or sizes[0] != sizes[1]:
-        raise refuse(what, f"sizes {sizes} do not fit a projection to {projected.shape[2]}")
+        raise shape_error(what, f"sizes {sizes} do not fit a projection to {projected.shape[2]}")
     q, k, v = (split(part, options.num_heads, 0, what) for part in np.split(projected, np.cumsum(sizes)[:-1], axis=2))
     count = 0 if past is None else past.shape[3] if filled is None else filled
     if options.rotary_dim:
@@ -142,7 +142,7 @@ def attention(
     """[batch, length, value size] from [batch, length, size], and keys and values [2, batch, heads, past + length, head
     size]."""
     if x.ndim != 3 or weights.ndim != 2 or x.shape[2] != weights.shape[0]:
-        raise refuse("Attention", f"an input of shape {x.shape} and weights of shape {weights.shape} do not fit")
+        raise shape_error("Attention", f"an input of shape {x.shape} and weights of shape {weights.shape} do not fit")
     projected = x @ weights if bias is None else x @ weights + bias
     sizes = list(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)
     filled = (

@@ -14,7 +14,7 @@ from ...attention.linear_attention import linear_attention as standard_attention
 from ...elementwise.exponential_activation import sigmoid_of
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 
 
 def _infer_attention(node: Inference) -> None:
@@ -76,7 +76,7 @@ def linear_attention(
         or query.shape[2] % heads
         or (kv_num_heads > heads and kv_num_heads % heads)
     ):
-        raise refuse(
+        raise shape_error(
             "LinearAttention",
             f"queries of shape {query.shape}, {heads} query heads and {kv_num_heads} key heads do not fit together",
         )
@@ -183,20 +183,20 @@ def causal_conv_with_state(
         or ndim not in (1, 2, 3)
         or (channels_last and ndim > 1)
     ):
-        raise refuse(
+        raise shape_error(
             what, f"activation {activation!r}, dilation {dilation}, {ndim} axes, channels_last {channels_last}"
         )
     inner = x.reshape(*x.shape[:2], -1).transpose(0, 2, 1) if channels_last else x
     taps = weight.shape[2:]
     if inner.ndim != ndim + 2 or len(taps) != ndim or weight.shape[:2] != (inner.shape[1], 1):
-        raise refuse(what, f"an input of shape {x.shape} and a kernel of shape {weight.shape} do not fit together")
+        raise shape_error(what, f"an input of shape {x.shape} and a kernel of shape {weight.shape} do not fit together")
     carried, length = (taps[-1] - 1) * dilation, inner.shape[-1]
     past = past_state[-1] if past_state is not None and state_window else past_state
     if past is not None and channels_last:
         past = past.reshape(*past.shape[:2], -1).transpose(0, 2, 1)
     before = np.zeros((*inner.shape[:-1], carried), x.dtype) if past is None else past
     if before.shape != (*inner.shape[:-1], carried):
-        raise refuse(what, f"a state of shape {before.shape} does not go before an input of shape {x.shape}")
+        raise shape_error(what, f"a state of shape {before.shape} does not go before an input of shape {x.shape}")
     line = np.concatenate([before, inner], -1)
     whole = np.pad(line, [(0, 0), (0, 0), *((tap // 2, tap - 1 - tap // 2) for tap in taps[:-1]), (0, 0)])
     y = np.zeros(inner.shape, x.dtype)

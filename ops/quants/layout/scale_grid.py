@@ -43,7 +43,7 @@ class Grid:
         fits = grid is not None and (one or block is None or grid == expected)
         if grid is None or not fits or (block is None and (grid[0] not in (1, rows) or self.columns % grid[1])):
             want = [*shape[:-2], *expected] if block is not None else f"1, or {[*shape[:-1], 1]}"
-            raise checkpoint.refuse(
+            raise checkpoint.error(
                 "E-PACKED-SHAPE", f"tensor {scales!r} has another shape", expected=want, found=list(tensor.shape)
             )
         self.one = one

@@ -79,7 +79,7 @@ def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     width = scales.shape[1]
     if scales.shape[0] != outputs or width % PER_WORD or width * size < inputs:
         want = f"[{outputs}, {math.ceil(inputs / size)} or more, by eights]"
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-SHAPE", f"tensor {stem + '.scales'!r} has another shape", expected=want, found=list(scales.shape)
         )
     zeros = _zeros(checkpoint, stem, (outputs, width // PER_WORD))

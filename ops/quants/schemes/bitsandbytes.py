@@ -96,7 +96,7 @@ class State:
         self.codes = checkpoint.part(name, PLAIN)
         if self.codes.nbytes != -(-count // 2):
             why = f"tensor {name!r} does not hold {list(self.shape)} values of 4 bits"
-            raise checkpoint.refuse(
+            raise checkpoint.error(
                 "E-PACKED-SHAPE", why, expected=f"{-(-count // 2):,} bytes", found=f"{self.codes.nbytes:,}"
             )
         self.table = self._table("quant_map", 16)
@@ -129,18 +129,18 @@ class State:
         try:
             said = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self.checkpoint.refuse(
+            raise self.checkpoint.error(
                 "E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON: {error}"
             ) from error
         if not isinstance(said, dict):
-            raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON object")
+            raise self.checkpoint.error("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON object")
         return said
 
     def _number(self, said: Mapping[str, Any], key: str) -> int:
         value = said.get(key)
         if type(value) is not int or not 0 < value < 1 << 31:
             why = f"the state of tensor {self.name!r} has {key} {str(value)[:80]}"
-            raise self.checkpoint.refuse("E-PACKED-STATE", why, expected="a positive number")
+            raise self.checkpoint.error("E-PACKED-STATE", why, expected="a positive number")
         return value
 
     def _shape(self, said: Mapping[str, Any]) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ class State:
             or not 0 < len(shape) <= 8
             or not all(type(length) is int and 0 < length < 1 << 40 for length in shape)
         ):
-            raise self.checkpoint.refuse(
+            raise self.checkpoint.error(
                 "E-PACKED-STATE", f"the state of tensor {self.name!r} has the shape {str(shape)[:80]}"
             )
         return tuple(shape)
@@ -162,7 +162,7 @@ class State:
     def _nested(self, said: Mapping[str, Any], runs: int) -> Scales:
         run, offset = self._number(said, "nested_blocksize"), said.get("nested_offset")
         if not isinstance(offset, int | float) or isinstance(offset, bool) or not math.isfinite(offset):
-            raise self.checkpoint.refuse(
+            raise self.checkpoint.error(
                 "E-PACKED-STATE", f"the state of tensor {self.name!r} has nested_offset {str(offset)[:80]}"
             )
         of_runs = self.checkpoint.part(f"{self.name}.nested_absmax", ("f32",), (-(-runs // run),), self.name)

@@ -76,7 +76,7 @@ def declared(checkpoint: Checkpoint) -> list[Group]:
         if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
     ]
     if not found:
-        raise checkpoint.refuse("E-PACKED-CONFIG", "quantization_config has no config_groups with weights")
+        raise checkpoint.error("E-PACKED-CONFIG", "quantization_config has no config_groups with weights")
     return [_group(checkpoint, weights) for weights in found]
 
 
@@ -89,7 +89,7 @@ def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
     if block is not None and (
         len(block) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in block)
     ):
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-CONFIG",
             f"quantization_config has block_structure {str(block)[:80]}",
             expected="two positive numbers",
@@ -109,7 +109,7 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
     if outputs != packed.shape[0] or inputs < 1 or bits is None:
         known = " or ".join(sorted({str(group.bits) for group in groups}))
         why = f"tensor {stem + '.' + PACKED!r} does not hold a weight {list(shape)} of {known} bits"
-        raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
+        raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
     scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
     order = _order(checkpoint, stem, inputs, scales)
     names = [f"{stem}.{part}" for part in (PACKED, SCALE, SHAPE, ZERO, ORDER) if f"{stem}.{part}" in checkpoint.tensors]
@@ -135,7 +135,7 @@ def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: li
     if not fitting:
         sizes = ", ".join(str(columns) for _, columns in known) or "none"
         why = f"the scales of {stem!r} are of groups that the configuration does not have"
-        raise checkpoint.refuse("E-PACKED-SHAPE", why, expected=f"of {sizes} columns", found=list(counted))
+        raise checkpoint.error("E-PACKED-SHAPE", why, expected=f"of {sizes} columns", found=list(counted))
     rows, columns = fitting[0]
     assert columns is not None
     return rows, columns
@@ -150,7 +150,7 @@ def _order(checkpoint: Checkpoint, stem: str, inputs: int, scales: Grid) -> np.n
     if order.min() == order.max() == -1:
         return None
     if order.min() < 0 or order.max() >= scales.grid[1]:
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-INDEX",
             f"tensor {name!r} names groups that there are not",
             expected=f"0 to {scales.grid[1] - 1}",

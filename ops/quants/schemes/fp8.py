@@ -44,7 +44,7 @@ def blocks(checkpoint: Checkpoint, key: str) -> tuple[int, int] | None:
     if given is None:
         return None
     if len(given) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in given):
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-CONFIG", f"quantization_config has {key} {str(given)[:80]}", expected="two positive numbers"
         )
     return given[0], given[1]
@@ -61,7 +61,7 @@ def scaled(
     """``(weight - zero) * scale``, with one scale and zero for each block."""
     weight = checkpoint.part(name, dtypes, of=scales)
     if len(weight.shape) < 2 or not weight.count:
-        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(weight.shape))
+        raise checkpoint.error("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(weight.shape))
     grid = Grid(checkpoint, scales, weight.shape, block, name)
     middle = None if zeros is None else Grid(checkpoint, zeros, weight.shape, block, name)
     flat = Tensor(weight.dtype, (weight.count // weight.shape[-1], weight.shape[-1]), weight.storage)

@@ -52,7 +52,7 @@ class Matrix:
         self.inputs = words * 32 // bits
         if words * 32 % bits or self.outputs * bits % 32:
             why = f"tensor {stem + '.qweight'!r} does not hold whole numbers of {bits} bits"
-            raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
+            raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
         self.group = checkpoint.group_size(self.inputs, group, stem)
         self.groups = math.ceil(self.inputs / self.group)
         self.codes = Columns(packed)
@@ -91,7 +91,7 @@ class Matrix:
             if self._of_inputs is None:
                 given = self.order.numpy().astype(np.intp)
                 if given.size and not 0 <= int(given.min()) <= int(given.max()) < self.groups:
-                    raise self.checkpoint.refuse(
+                    raise self.checkpoint.error(
                         "E-PACKED-INDEX",
                         f"tensor {self.stem + '.g_idx'!r} names groups that there are not",
                         expected=f"0 to {self.groups - 1}",

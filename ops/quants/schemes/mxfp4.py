@@ -30,7 +30,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
         codes = checkpoint.part(names[0], ("u8",), of=name)
         if len(codes.shape) < 3 or codes.shape[-1] != HALF or not codes.count:
             want = f"[..., rows, blocks, {HALF}]"
-            raise checkpoint.refuse(
+            raise checkpoint.error(
                 "E-PACKED-SHAPE", f"tensor {names[0]!r} has another shape", expected=want, found=list(codes.shape)
             )
         scales = checkpoint.part(names[1], EXPONENTS, codes.shape[:-1], name)
