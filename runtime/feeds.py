@@ -59,7 +59,7 @@ def array_of(fed: Any) -> Any:
     if hasattr(fed, "__cuda_array_interface__"):
         from .cuda.memory.device_array import DeviceArray
 
-        return DeviceArray.taken(fed)
+        return DeviceArray.wrap(fed)
     if hasattr(fed, "__dlpack__") and not isinstance(fed, np.generic):
         return np.from_dlpack(fed)
     return np.asarray(fed)

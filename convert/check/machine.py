@@ -135,9 +135,9 @@ def kernels() -> dict[str, Any]:
     does with it."""
     return {
         "level": isa.level().name,
-        "offered": [level.name for level in isa.offered()],
+        "offered": [level.name for level in isa.available_levels()],
         "forced": bool(os.environ.get(isa.VARIABLE)),
-        "paths": {path.kernels: path.taken() for path in isa.PATHS},
+        "paths": {path.kernels: path.selected() for path in isa.PATHS},
     }
 
 

@@ -3,7 +3,7 @@ ggml-quants.c; OCP Microscaling Formats 1.0."""
 
 from __future__ import annotations
 
-from ...runtime.jit.code_cache import Stored
+from ...runtime.jit.code_cache import CachedKernel
 from ...runtime.tensor.block_codec import Decoder
 from .encoders import compiled
 from .layout.block_layout import (
@@ -70,7 +70,9 @@ CODECS = tuple(
         name,
         LAYOUTS[name],
         compiled(f"{module}.encode_{name}", f"q4_q5_importance.encode_{name}" if name in IMPORTANCE else None),
-        decoder=Decoder(Stored(f"{__package__}.llvm.block_decoder", f"decode_{name}")) if name in COMPILED else None,
+        decoder=Decoder(CachedKernel(f"{__package__}.llvm.block_decoder", f"decode_{name}"))
+        if name in COMPILED
+        else None,
     )
     for module, names in ENCODERS.items()
     for name in names

@@ -1,4 +1,4 @@
-"""Range kernels emitted as LLVM IR: compiled without Numba and cached like those of Numba."""
+"""Range kernels emitted as LLVM IR: compiled without Numba, cached like Numba's kernels."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _compiling = threading.RLock()
 
 
 class EmittedKernel:
-    """A range kernel whose instructions a function adds to a builder.
+    """A range kernel whose instructions a function emits.
 
     Args:
-        name: says what it is, together with what `write` closes over.
-        write: gets an `ir.IRBuilder`, the values of the part and the number of parts, and by keyword those of the
-            kernel's arguments, each a word.
+        name: with the closure of `write` it identifies the kernel.
+        write: takes an `ir.IRBuilder`, the part index, the number of parts, and by keyword the kernel's arguments,
+            one word each.
     """
 
     def __init__(self, name: str, write: Any) -> None:
@@ -30,8 +30,8 @@ class EmittedKernel:
         self.write = write
 
     @property
-    def made_of(self) -> tuple[Any, ...]:
-        """What its code depends on."""
+    def fingerprint_parts(self) -> tuple[Any, ...]:
+        """What the code depends on."""
         return (self.name, self.write)
 
     @functools.cached_property
@@ -41,14 +41,14 @@ class EmittedKernel:
             kept = address_of(self)
             if kept is not None:
                 return kept
-            from .linker import loaded
+            from .linker import load_assembly
 
-            self._engine, address = loaded(self.text())
+            self._engine, address = load_assembly(self.text())
             return address
 
     @functools.cached_property
     def parameters(self) -> Parameters:
-        """Its named arguments."""
+        """The named arguments."""
         code = self.write.__code__
         return Parameters(
             self.name,
@@ -56,11 +56,11 @@ class EmittedKernel:
         )
 
     def code(self) -> bytes | None:
-        """Its code as `linking.joined` gives it, None where it needs something from outside."""
-        from .linker import OutsideError, joined, object_of
+        """The code from `linker.link`, None if it has external references."""
+        from .linker import OutsideError, compile_object, link
 
         try:
-            return joined(object_of(self.text()))
+            return link(compile_object(self.text()))
         except OutsideError:
             return None
 

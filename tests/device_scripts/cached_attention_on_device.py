@@ -199,6 +199,6 @@ if __name__ == "__main__":
         "GroupQueryAttention",
         *GROUPED["bias"],
         3,
-        lambda array: DeviceArray.taken(cuda.to_device(array)),
+        lambda array: DeviceArray.wrap(cuda.to_device(array)),
     )
     print(len(GROUPED) + len(PACKED))

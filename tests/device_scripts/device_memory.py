@@ -112,7 +112,7 @@ def arrays_are_exchanged():
         theirs = torch.from_dlpack(ours)
         assert theirs.data_ptr() == ours.address
         assert theirs.float().cpu().numpy().tolist() == numbers.astype(np.float32).tolist()
-        back = DeviceArray.taken(Strange(theirs))
+        back = DeviceArray.wrap(Strange(theirs))
         assert back.address == ours.address
         assert back.numpy().tolist() == numbers.tolist()
         del ours
@@ -120,16 +120,16 @@ def arrays_are_exchanged():
         assert back.numpy().tolist() == numbers.tolist(), "who takes it keeps it"
     transposed = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4).transpose(0, 2)
     transposed = transposed if SIMULATED else transposed.cuda()
-    assert DeviceArray.taken(Strange(transposed)).numpy().tolist() == transposed.tolist()
+    assert DeviceArray.wrap(Strange(transposed)).numpy().tolist() == transposed.tolist()
     host = np.arange(8, dtype=np.float32).reshape(2, 4)
     source = host if SIMULATED else torch.from_numpy(host).cuda()
-    assert DeviceArray.taken(Interface(source)).numpy().tolist() == host.tolist()
-    assert DeviceArray.taken(Interface(source[:, ::2])).numpy().tolist() == host[:, ::2].tolist()
-    odd = DeviceArray.taken(Interface(source.reshape(-1)[1:]))
+    assert DeviceArray.wrap(Interface(source)).numpy().tolist() == host.tolist()
+    assert DeviceArray.wrap(Interface(source[:, ::2])).numpy().tolist() == host[:, ::2].tolist()
+    odd = DeviceArray.wrap(Interface(source.reshape(-1)[1:]))
     assert odd.numpy().tolist() == host.reshape(-1)[1:].tolist()
     assert odd.address % 16 == 0, "kernels read sixteen bytes at a time"
     ours = uploaded(host, share)
-    assert DeviceArray.taken(ours).address == ours.address
+    assert DeviceArray.wrap(ours).address == ours.address
     try:
         ours.__dlpack__(dl_device=(99, 0))
     except BufferError:

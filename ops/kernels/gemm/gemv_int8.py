@@ -29,7 +29,7 @@ NO_INTS, NO_FLOATS = ir.Constant(INTS, [0] * LANES), ir.Constant(vector_type(F32
 
 def available(name: str) -> bool:
     """Whether rows of the type are multiplied as integers on this processor."""
-    return name in codes() and BLOCKS.taken() == "VNNI"
+    return name in codes() and BLOCKS.selected() == "VNNI"
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def available(name: str) -> bool:
 
 def selected_variant(name: str) -> str:
     """The row of `paths` for the type."""
-    return NARROW.get(name, PROMPTS).taken()
+    return NARROW.get(name, PROMPTS).selected()
 
 
 def tile_layout(name: str, variant: str) -> Any:

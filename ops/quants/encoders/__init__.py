@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ....runtime.jit.code_cache import Stored
+from ....runtime.jit.code_cache import CachedKernel
 from ....runtime.tensor.block_codec import Encoder
 
 
@@ -15,7 +15,7 @@ def compiled(plain: str, weighted: str | None = None, lattice: Callable[[], tupl
     """The encoder whose kernels are ``module.name`` of this package: without importance, and with it where that is
     another one."""
     kernels = [
-        Stored(f"{__name__}.{module}", kernel)
+        CachedKernel(f"{__name__}.{module}", kernel)
         for module, _, kernel in (each.partition(".") for each in (plain, weighted or plain))
     ]
     return Encoder(kernels[0], kernels[1] if weighted is not None else kernels[0], lattice)

@@ -7,11 +7,11 @@ import functools
 
 import numpy as np
 
-from ....runtime.jit.code_cache import Stored
+from ....runtime.jit.code_cache import CachedKernel
 from ..layout.iq_grids import Grid
 from . import simd
 
-_BUILD = Stored(f"{simd.__name__}.lattice_search", "build")
+_BUILD = CachedKernel(f"{simd.__name__}.lattice_search", "build")
 _EACH = 64
 """Neighbours for which there is room at first, on average."""
 

@@ -182,11 +182,11 @@ def test_imports_of_modules_outside_the_package(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(rows()))
 def test_generators_that_kernels_find_by_name_are_part_of_their_description(name):
-    described = [kernel_store.described(gemv.gemv(name, 1).made_of)]
+    described = [kernel_store.fingerprint(gemv.gemv(name, 1).fingerprint_parts)]
     assert source_digest.digest(rows()[name].__module__) in described[0]
     if name in codes():
         described += [
-            kernel_store.described(kernel.made_of)
+            kernel_store.fingerprint(kernel.fingerprint_parts)
             for kernel in (gemv_int8.quantize_rows(name, 1), quantized_gemm.quantized_gemm(name, "emulated"))
         ]
         assert all(source_digest.digest(codes()[name].numbers.__module__) in each for each in described)
