@@ -262,7 +262,7 @@ def attention_on_device(step: Step) -> Planned:
     k = joined(step, past, k, step.output(1) if step.is_used(1) else None, launches)
     v = joined(step, step.optional_input(5), v, step.output(2) if step.is_used(2) else None, launches)
     if q.shape[3] != k.shape[3] or q.shape[1] % k.shape[1]:
-        return "its shapes do not fit"
+        return "the shapes of its inputs contradict each other"
     lengths = step.optional_input(6)
     offset, length = step.constant_buffer(np.array([past.shape[2] if past is not None else 0])), None
     if lengths is not None:
@@ -314,7 +314,7 @@ def rotated(
                 positions.strides[1] if positions.shape[1] > 1 else 0,
                 0,
             )
-        flag = step.flag(f"a position of {step.node.op.name} is outside of its caches")
+        flag = step.flag(f"a position of {step.node.op.name} is out of range of its caches")
         lookups: tuple[Lookup, ...] = (Lookup(positions, table, cos.shape[-1], rows, flag=flag),)
     else:
         strides, lookups = (cos.strides[0] if cos.shape[0] > 1 else 0, 0, cos.strides[1], 1), ()

@@ -25,7 +25,7 @@ def _through(form: Form, name: str, scores: Term, precision: DType) -> Term:
         form.build.keep(node)
     made = Term(graph.outputs[0], form.build)
     if made.value.shape is not None and lengths(made) != lengths(scores):
-        raise StaysOnCpu("a subgraph gives another shape than that of the scores")
+        raise StaysOnCpu("a subgraph returns another shape than that of the scores")
     return form.cast(made, precision)
 
 
@@ -43,7 +43,7 @@ def _flex(form: Form) -> None:
     given, (batch, heads, queries, size) = form.attributes, lengths(q)
     groups, keys, width = lengths(k)[1], lengths(k)[2], lengths(v)[3]
     if not groups or heads % groups or lengths(k)[3] != size:
-        raise StaysOnCpu("its shapes do not fit")
+        raise StaysOnCpu("the shapes of its inputs contradict each other")
     number = given["softmax_precision"]
     precision = BY_ONNX[number] if number is not None else F64 if dtype_of(q) is F64 else F32
     work = F64 if F64 in (dtype_of(q), precision) else F32

@@ -102,7 +102,7 @@ def conv_on_device(step: Step) -> Planned:
     settings = (step.attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
     axes = window("Conv", len(x.shape) - 2, w.shape[2:], *settings).axes(x.shape[2:])
     if x.shape[1] != w.shape[1] * step.attributes["group"] or w.shape[0] % step.attributes["group"]:
-        return "its shapes do not fit"
+        return "the shapes of its inputs contradict each other"
     return by_library(step, axes) or [*convolved(step, x, w, y, axes, step.attributes["group"]), *biased(y, bias)]
 
 

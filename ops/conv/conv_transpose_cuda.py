@@ -20,7 +20,7 @@ def col2im_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     image, block = step.constant(1), step.constant(2)
     if image is None or block is None:
-        return "its lengths are computed"
+        return "its lengths are not constants"
     kernel = [int(item) for item in block.reshape(-1)]
     axes = window(
         "Col2Im", len(kernel), kernel, *(step.attributes[name] for name in ("strides", "pads", "dilations"))

@@ -74,7 +74,7 @@ def resize_on_device(step: Step) -> Planned:
         item is None and step.optional_input(index) is not None and step.input(index).count
         for index, item in enumerate(given, 1)
     ):
-        return "its scales or sizes are computed"
+        return "its scales or sizes are not constants"
     mode = "linear" if attributes["mode"] == "bilinear" else attributes["mode"]
     plan = axes_to_resample(
         x.shape, given[0], given[1], given[2], attributes["axes"], attributes["keep_aspect_ratio_policy"]

@@ -57,7 +57,7 @@ def lost(
     ignored, reduction = step.attributes["ignore_index"], step.attributes["reduction"]
     numbers = (float(ignored or 0), float(ignored is not None))
     chosen, share = step.temporary(np.int64, labels.shape), step.temporary(compute, labels.shape)
-    why = f"a label of {step.node.op.name} is not a class"
+    why = f"a label of {step.node.op.name} is out of range"
     launches: list[Launch | Chain] = [elementwise_chain(_class, [labels], chosen, *numbers)]
     if weights is None:
         launches.append(elementwise_chain(_counted, [labels], share, *numbers))

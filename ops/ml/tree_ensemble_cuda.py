@@ -208,7 +208,7 @@ def regressor_on_device(step: Step) -> Planned:
     trees = KEPT.get(list(given.values()), lambda: _by_number(name, given, "target").checked(name, targets))
     base = _base(given)
     if base.size not in (0, targets):
-        return "there is not one base value for each target"
+        return "the number of base values differs from the number of targets"
     found = _walk(step, trees, targets, given["aggregate_function"], base)
     return found if isinstance(found, str) else _launched(step, *found, given["post_transform"], 0)
 
@@ -223,7 +223,7 @@ def classifier_on_device(step: Step) -> Planned:
     base, positive, voices = _base(given), bool((trees.weight >= 0).all()), set(given["class_ids"] or [])
     first_only = count == 2 and voices == {0} and base.size < 2
     if not first_only and base.size not in (0, count):
-        return "there is not one base value for each class"
+        return "the number of base values differs from the number of classes"
     found = _walk(step, trees, count, "SUM", np.array([base.sum(), 0.0]) if first_only else base)
     if isinstance(found, str):
         return found

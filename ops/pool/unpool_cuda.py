@@ -57,7 +57,7 @@ def max_roi_pool_on_device(step: Step) -> Planned:
         "rows": y.shape[2],
         "columns": y.shape[3],
         "scale": float(step.attributes["spatial_scale"]),
-        "outside": step.flag("MaxRoiPool: a region is of an image that does not exist"),
+        "outside": step.flag("MaxRoiPool: the batch index of a region is out of range"),
     }
     return per_thread_launch(
         "regions pooled", y.count, named, LARGEST.replace("KIND", f"np.{compute_dtype(x.dtype).name}")
@@ -78,7 +78,7 @@ def max_unpool_of_others(form: Form) -> None:
         else [length for length in wanted if isinstance(length, int)]
     )
     if len(outer) != len(inner):
-        raise StaysOnCpu("its shape is computed")
+        raise StaysOnCpu("its shape is not a constant")
     flat = x.number(0).call("Expand", form.constant([math.prod(inner)]))
     y = form.reshaped(
         flat.call("ScatterElements", form.reshaped(form.input(1), -1), form.reshaped(x, -1), axis=0), *inner

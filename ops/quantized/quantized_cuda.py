@@ -92,10 +92,10 @@ def quantize_on_device(step: Step) -> Planned:
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
     if len(found) < len(operands):
-        return "its scale does not fit"
+        return "unsupported shape of the scale"
     small = SMALL.get(y.dtype.name)
     if y.dtype.name == "float8_e8m0fnu":
-        return "exponents are rounded on the CPU"
+        return "rounding to float8e8m0 is supported on the CPU only"
     steps = (
         [Apply(_same, (x,), (), kind, wide), Apply(_over, (None, scale), (), kind, wide)]
         if half
@@ -132,9 +132,9 @@ def dequantize_on_device(step: Step) -> Planned:
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
     if len(found) < len(operands):
-        return "its scale does not fit"
+        return "unsupported shape of the scale"
     if x.dtype.itemsize > 2 and zero is not None:
-        return "zero points of 32 bits are subtracted on the CPU"
+        return "32-bit zero points are supported on the CPU only"
     apply = Apply(_real if zero is None else _centred, tuple(item.buffer for item in found), (), F32, y.dtype)
     return elementwise_launch([apply], x.shape, found, over(y, y.shape))
 
@@ -173,7 +173,7 @@ def matmul_integer_on_device(step: Step) -> Planned:
     """Matrices of integers."""
     a, b, y = step.input(0), step.input(1), step.output()
     if len(a.shape) < 2 or len(b.shape) < 2:
-        return "it multiplies vectors"
+        return "products of vectors are supported on the CPU only"
     return sums_of_products(step, a, b, step.optional_input(2), step.optional_input(3), y)
 
 
@@ -191,7 +191,7 @@ def qlinear_matmul_on_device(step: Step) -> Planned:
     """A product of integers, requantized."""
     a, b, y = step.input(0), step.input(3), step.output()
     if any(item.dtype.kind not in "iu" for item in (a, b)) or len(a.shape) < 2 or len(b.shape) < 2:
-        return "it multiplies vectors or narrow floats"
+        return "products of vectors and of 8-bit floats are supported on the CPU only"
     sums = step.temporary(I32, y.shape)
     rows = [_by_row(step.input(index)) for index in (1, 6, 7)]
     assert rows[0] is not None

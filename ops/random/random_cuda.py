@@ -88,7 +88,7 @@ def bernoulli_on_device(step: Step) -> Planned:
     """The number of each element against the chance that nothing happens, or that something does where that is less."""
     x, y = step.input(0), step.output()
     launches, numbers = drawn(step, x.count, step.attributes["seed"])
-    wrong = step.flag("Bernoulli: a probability is not a number")
+    wrong = step.flag("Bernoulli: a probability is NaN")
     return [
         *launches,
         per_thread_launch(
@@ -155,7 +155,7 @@ def dropout_on_device(step: Step) -> Planned:
     if (step.optional_input(1) is not None and ratio is None) or (
         step.optional_input(2) is not None and training is None
     ):
-        return "whether it drops elements is computed"
+        return "its training mode is not a constant"
     chance = 0.5 if ratio is None else float(ratio.reshape(()))
     if training is not None and bool(training.reshape(())[()]) and chance != 0:
         return _dropped(step, chance) if 0 <= chance < 1 else "the dropout ratio is not in [0, 1)"

@@ -110,7 +110,7 @@ def reduce_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     axes = step.constant(1)
     if axes is None and step.optional_input(1) is not None:
-        return "its axes are computed"
+        return "its axes are not constants"
     if axes is None or not axes.size:
         chosen = [] if step.attributes["noop_with_empty_axes"] else list(range(len(x.shape)))
     else:

@@ -89,14 +89,14 @@ def split_on_device(step: Step) -> Planned:
     launches: list[Launch | Chain] = []
     lengths = step.constant(1)
     if lengths is None and step.optional_input(1) is not None:
-        return "its lengths are computed"
+        return "its lengths are not constants"
     parts = [int(item) for item in lengths] if lengths is not None else None
     start = 0
     for index, value in enumerate(step.node.outputs):
         found = value.shape[axis] if value.shape is not None else None
         length = parts[index] if parts is not None else found
         if not isinstance(length, int):
-            return "the length of an output that nobody uses is not known"
+            return "the length of an unused output is unknown"
         if step.is_used(index) and length:
             y = step.output(index)
             launches.append(copy_launch(y.shape, Operand(x, x.strides, start * x.strides[axis]), whole(y)))
@@ -110,7 +110,7 @@ def slice_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     given = [step.constant(index) for index in range(1, 5)]
     if any(item is None and step.optional_input(index) is not None for index, item in enumerate(given, 1)):
-        return "its bounds are computed"
+        return "its bounds are not constants"
     starts, ends, axes, steps = (None if item is None else [int(part) for part in item.reshape(-1)] for item in given)
     assert starts is not None
     assert ends is not None
@@ -164,7 +164,7 @@ def pad_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     pads, axes = step.constant(1), step.constant(3)
     if pads is None or (axes is None and step.optional_input(3) is not None):
-        return "its pads are computed"
+        return "its pads are not constants"
     rank = len(x.shape)
     chosen = [int(axis) % rank for axis in axes.reshape(-1)] if axes is not None else list(range(rank))
     given = [int(item) for item in pads.reshape(-1)]

@@ -40,7 +40,7 @@ def top_k_on_device(step: Step) -> Planned:
     """The rank of an element is how many come before it; those below k are written to the place of their rank."""
     x, k = step.input(0), step.constant(1)
     if k is None:
-        return "k is computed"
+        return "k is not a constant"
     order, apart, along = split(x.shape, [step.attributes["axis"]])
     count, kept = along[0], int(k.reshape(-1)[0])
     strides = [x.strides[axis] for axis in order]

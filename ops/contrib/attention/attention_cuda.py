@@ -30,7 +30,7 @@ def hidden_by(form: Form, mask: Term, batch: int, queries: int, keys: int, fill:
     elif len(shape) == 4 and shape[:2] == [batch, 1] and min(shape[2:]) >= keys:
         seen = form.part(form.part(mask, 2, keys - queries, keys), 3, 0, keys) > 0
     else:
-        raise StaysOnCpu("its mask does not fit")
+        raise StaysOnCpu("unsupported mask shape")
     return seen.where(form.constant(0, "float32"), form.constant(fill, "float32"))
 
 
@@ -39,16 +39,16 @@ def _self_attention(
 ) -> None:
     given, heads = form.attributes, form.attributes["num_heads"]
     if given["do_rotary"]:
-        raise StaysOnCpu("positions of its own are kept on the CPU")
+        raise StaysOnCpu("do_rotary is supported on the CPU only")
     batch, length, _ = lengths(projected)
     keys = length + (0 if past is None else lengths(past)[3])
     shared = given["past_present_share_buffer"] and past is not None
     filled = form.optional_input(6) if shared and form.node.op is attention else None
     if shared and filled is None:
-        raise StaysOnCpu("how much of a shared past is filled is not said")
+        raise StaysOnCpu("a shared past buffer requires the input past_sequence_length")
     if filled is not None:
         if mask is not None and len(lengths(mask)) > 2:
-            raise StaysOnCpu("how many keys a shared buffer holds is not known where a mask has all places")
+            raise StaysOnCpu("a mask over the whole shared buffer leaves the number of keys unknown")
         keys = keys - length if bias is None or lengths(bias)[-1] == 1 else lengths(bias)[-1]
     starts = [0, sizes[0], sizes[0] + sizes[1]]
     q, k, v = (form.part(projected, 2, start, start + size) for start, size in zip(starts, sizes, strict=True))
@@ -70,7 +70,7 @@ def _self_attention(
     form.give(0, y)
     if form.is_used(1):
         if not alike:
-            raise StaysOnCpu("keys and values of different sizes are kept on the CPU")
+            raise StaysOnCpu("caches of keys and values with different head sizes are supported on the CPU only")
         form.give(
             1,
             key.call("Unsqueeze", form.constant([0])).call(
@@ -98,7 +98,7 @@ def _of_integers(form: Form) -> None:
     sums = form.node_of("MatMulInteger", [x, weight, form.optional_input(6), form.optional_input(7)], 1)[0]
     projected = form.cast(sums, F32) * (form.cast(scale, F32) * form.cast(steps, F32)) + form.cast(bias, F32)
     if dtype_of(bias) is not F32:
-        raise StaysOnCpu("its results are rounded to half precision on the CPU")
+        raise StaysOnCpu("intermediate results are rounded to f16 on the CPU only")
     _self_attention(
         form, projected, [lengths(weight)[1] // 3] * 3, form.optional_input(5), form.optional_input(8), None
     )

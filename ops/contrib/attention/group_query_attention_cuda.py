@@ -65,7 +65,7 @@ def group_query_on_device(step: Step) -> Planned:
     given = step.attributes
     totals = step.constant(6)
     if totals is None:
-        return "how many keys there are is computed while it runs"
+        return "the number of keys is not a constant"
     query, key, value = step.input(0), step.optional_input(1), step.optional_input(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
@@ -76,7 +76,7 @@ def group_query_on_device(step: Step) -> Planned:
     longest = int(totals.reshape(-1)[0])
     first = longest == length
     if not fits(size, size) or query.dtype.name == "float64" or (not first and step.optional_input(3) is None):
-        return "heads of this size are for the CPU"
+        return "this head size is supported on the CPU only"
     forms: list[Coding | None] = []
     for index, name in enumerate(("k_quant_type", "v_quant_type")):
         form = coding(step, step.optional_input(3 + index), step.optional_input(12 + index), given[name], size)
@@ -85,19 +85,19 @@ def group_query_on_device(step: Step) -> Planned:
         forms.append(form)
     positions, bias, sink = (step.optional_input(index) for index in (9, 10, 11))
     if bias is not None and (len(bias.shape) != 4 or bias.shape[0] not in (1, n) or bias.shape[1] not in (1, heads)):
-        return "its bias does not fit"
+        return "unsupported bias shape"
     if sink is None and given["smooth_softmax"] == 1:
         sink = step.constant_buffer(np.zeros(heads, np.float32))
     asked = CAPTURED.get(given["qk_output"]) if step.is_used(3) else None
     if asked is not None and (sink is not None or given["sliding_window_cache"]):
-        return "scores beside sinks, or of a cache that slides, are for the CPU"
+        return "score outputs with sinks or a sliding-window cache are supported on the CPU only"
     pasts, window = (step.optional_input(3), step.optional_input(4)), given["local_window_size"]
     capacity = _capacity(pasts, window, n) if given["sliding_window_cache"] else 0
     if capacity is None:
-        return "its cache does not fit its window"
+        return "the cache capacity does not match the window"
     gains = [step.optional_input(index) for index in (14, 15)]
     if any(gain is not None and gain.count != size for gain in gains):
-        return "its norms do not fit"
+        return "unsupported shape of the norm weights"
     launches: list[Launch | Chain] = []
     last = step.input(5).view((n,))
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))

@@ -24,7 +24,7 @@ def _recurrent(form: Form) -> None:
     given = form.attributes
     heads, groups = given["q_num_heads"], given["kv_num_heads"]
     if given["state_window"]:
-        raise StaysOnCpu("states after each of the last tokens are kept on the CPU")
+        raise StaysOnCpu("states after several tokens are supported on the CPU only")
     query = form.input(0)
     batch, length, width = lengths(query)
     depth = width // heads
@@ -55,7 +55,7 @@ def _causal(form: Form) -> None:
     given, x, weight = form.attributes, form.input(0), form.input(1)
     ndim, window, last, taps = given["ndim"], given["state_window"], given["channels_last"], lengths(weight)[2:]
     if len(lengths(x)) != ndim + 2:
-        raise StaysOnCpu("channels along several axes are laid out on the CPU")
+        raise StaysOnCpu("channels on several axes are supported on the CPU only")
     past = form.optional_input(3)
     if past is not None and window:
         count = lengths(past)[0]

@@ -148,10 +148,10 @@ def multi_head_on_device(step: Step) -> Planned:
     heads, causal = step.attributes["num_heads"], bool(step.attributes["unidirectional"])
     query, key, mask, hidden = step.input(0), step.optional_input(1), step.optional_input(4), step.optional_input(5)
     if step.optional_input(9) is not None:
-        return "beams that share a past run nowhere"
+        return "beam search with a shared past is not supported"
     parts = _parts(query, key, step.optional_input(2), heads)
     if parts is None:
-        return "its inputs do not fit together"
+        return "the shapes of its inputs contradict each other"
     launches: list[Launch | Chain] = []
     fresh = key is None or len(key.shape) != 4
     q, *pair = _shifted_parts(step, parts, fresh, launches)
@@ -171,14 +171,14 @@ def multi_head_on_device(step: Step) -> Planned:
             )
         found = _in_buffers(step, pasts, pair, filled, launches)
         if found is None:
-            return "its past does not fit"
+            return "unsupported shape of the past"
         sight = found
     k, v = pair
     if mask is not None:
         covered = k.shape[2] if filled is None else _covered(k.shape[2], mask, hidden)
         hidden = masked(step, mask, q.shape[0], q.shape[2], covered, hidden, launches)
         if hidden is None:
-            return "its mask does not fit"
+            return "unsupported mask shape"
     sight.causal, sight.mask = causal, hidden
     if step.is_used(3):
         sight.captures[3] = step.output(3)

@@ -49,7 +49,7 @@ class _Tokens:
     def __init__(self, step: Step, count: int, launches: list[Launch | Chain]) -> None:
         self.step, self.count, self.launches = step, count, launches
         self.ends, self.pasts, self.table = (step.input(index) for index in (5, 6, 7))
-        self.flag = step.flag(f"sequences, pasts or pages of {step.node.op.name} do not fit its tokens and caches")
+        self.flag = step.flag(f"sequences, pasts or pages of {step.node.op.name} contradict its tokens and caches")
         batch, tokens = self.pasts.count, step.constant_buffer(np.arange(count))
         self.sequences, self.places, self.lengths = (step.temporary(INT64, (count,)) for _ in range(3))
         ended, here = Fold("total", _before, add, dtype=INT64), Operand(tokens, (1, 0))
@@ -103,14 +103,14 @@ def paged_on_device(step: Step) -> Planned:
         or value_cache is None
         or {given["k_quant_type"], given["v_quant_type"]} != {"NONE"}
     ):
-        return "quantized and latent caches are not computed anywhere"
+        return "quantized and latent caches are not supported"
     if any(step.optional_input(index) is not None for index in range(11, 17)) or given["rotary_offset"]:
-        return "sinks, norms and rotary offsets are for the CPU"
+        return "sinks, norms and rotary offsets are supported on the CPU only"
     query, keys, values = step.input(0), step.input(3), value_cache
     heads, groups, size, page = given["num_heads"], given["kv_num_heads"], keys.shape[3], keys.shape[1]
     count = query.shape[0]
     if not fits(size, size) or keys.shape != values.shape or keys.shape[2] != groups or heads % groups:
-        return "its shapes do not fit"
+        return "the shapes of its inputs contradict each other"
     launches: list[Launch | Chain] = []
     flat = query.view((1, *query.shape))
     key, value = step.optional_input(1), step.optional_input(2)

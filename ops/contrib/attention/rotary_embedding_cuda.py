@@ -36,7 +36,7 @@ def rotary_on_device(step: Step) -> Planned:
     elif positions.count == batch * length:
         table = positions.view((batch, length))
     else:
-        return "its positions do not fit"
+        return "unsupported shape of the positions"
     return [*launches, *rotated(step, one, two, cos, sin, table, bool(step.attributes["interleaved"]), 2 * half)]
 
 

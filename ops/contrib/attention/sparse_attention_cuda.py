@@ -15,7 +15,7 @@ from .append_kv_cache_cuda import behind, cached
 from .group_query_attention_cuda import F32, INT64, packed
 from .sparse_attention import sparse_attention
 
-WHY = "SparseAttention: its lengths or its pattern do not fit its caches"
+WHY = "SparseAttention: its lengths or its sparsity pattern contradict its caches"
 CHECKED = """
     first = np.int64(totals[i]) - length
     if np.int64(longest[0]) == length:
@@ -77,7 +77,7 @@ def sparse_on_device(step: Step) -> Planned:
         or block < 1
         or length > room
     ):
-        return "its caches do not fit its keys"
+        return "the cache shapes do not match the keys"
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
     named: dict[str, Argument] = {"length": length, "room": room, "blocks": blocks, "block": block, "starts": starts}
     wrong = step.flag(WHY)

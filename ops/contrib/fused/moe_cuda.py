@@ -51,7 +51,7 @@ def _gated(form: Form, x: Term, other: Term | None) -> Term:
     elif given["swiglu_fusion"]:
         x, other = form.part(x, -1, 0, width // 2), form.part(x, -1, width // 2, width)
     if other is None:
-        raise StaysOnCpu("a SwiGLU that is not fused needs a third layer")
+        raise StaysOnCpu("an unfused SwiGLU needs a third weight")
     if given["swiglu_limit"] is not None:
         limit = x.number(given["swiglu_limit"])
         x, other = x.call("Min", limit), other.call("Clip", other.number(-given["swiglu_limit"]), limit)
@@ -61,7 +61,7 @@ def _gated(form: Form, x: Term, other: Term | None) -> Term:
 def _mixed(form: Form, layers: tuple[Layer, Layer, Layer | None], mixing: Term | None) -> None:
     given, x = form.attributes, form.input(0)
     if given["use_sparse_mixer"]:
-        raise StaysOnCpu("a sparse mixer runs nowhere")
+        raise StaysOnCpu("the sparse mixer is not supported")
     scores, count = form.input(1), given["k"]
     tokens = form.reshaped(x, -1, lengths(x)[-1])
     ids = form.node_of("TopK", [scores, form.constant([count])], 2, axis=1)[1]
@@ -94,7 +94,7 @@ def _real(form: Form, index: int, zero: int, bits: int) -> Term:
     """Weights of integers as numbers."""
     codes, scales, zeros = form.input(index), form.optional_input(index + 1), form.optional_input(zero)
     if scales is None or bits not in (2, 4, 8):
-        raise StaysOnCpu("weights without scales, or of other than 2, 4 or 8 bits")
+        raise StaysOnCpu("weights need scales and 2, 4 or 8 bits")
     whole = form.cast(unpacked(form, codes, bits), F32)
     experts, out, count = lengths(whole)
     blocks = 1 if len(lengths(scales)) == 2 else lengths(scales)[2]
@@ -120,9 +120,7 @@ def _real(form: Form, index: int, zero: int, bits: int) -> Term:
 def _experts_of_integers(form: Form) -> None:
     given = form.attributes
     if given["quant_type"] != "int" or given["weights_prepacked"] == 1 or dtype_of(form.input(0)) is not F32:
-        raise StaysOnCpu(
-            "weights of narrow floats, prepacked ones, and activations of half precision are decoded on the CPU"
-        )
+        raise StaysOnCpu("8-bit float weights, prepacked weights and f16 activations are supported on the CPU only")
     bits = [given[f"fc{number}_expert_weight_bits"] or given["expert_weight_bits"] for number in (1, 2, 3)]
     layers = [
         None

@@ -14,7 +14,7 @@ def _of_floats(form: Form) -> None:
     given = form.attributes
     inner, outer, block = given["K"], given["N"], given["block_size"]
     if inner * outer % 2 or inner * outer % block:
-        raise StaysOnCpu("weights that do not fill their last block are decoded on the CPU")
+        raise StaysOnCpu("weights with a partial last block are supported on the CPU only")
     a, codes = form.input(0), form.reshaped(form.input(1), -1)
     halves = [
         codes.call("BitShift", form.constant(4, "uint8"), direction="RIGHT"),

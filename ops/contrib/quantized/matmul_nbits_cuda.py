@@ -46,7 +46,7 @@ def matmul_nbits_on_device(step: Step) -> Planned:
     if isinstance(w, str):
         return w
     if bias is not None and bias.count != columns:
-        return "its bias does not fit"
+        return "unsupported bias shape"
     launches: list[Launch | Chain] = []
     rows, wide = a.count // depth, w.shape[1]
     x, few = a.view((rows, depth)), rows <= FEW
@@ -82,14 +82,14 @@ def _weight(step: Step) -> QuantizedBuffer | str:
     if zeros is not None:
         counts = counts and zeros.count == columns * (row_nbytes(groups, bits) if zeros.dtype == np.uint8 else groups)
     if not counts or codes.dtype != np.uint8 or given["weight_prepacked"] or codes.offset % WORD:
-        return "its weight does not fit"
+        return "unsupported weight shape"
     order = None
     if step.optional_input(4) is not None:
         found = step.constant(4)
         if found is None:
-            return "the groups of its columns are computed while it runs"
+            return "the group indices are not a constant"
         if found.size != depth or found.min() < 0 or found.max() >= groups:
-            return "the groups of its columns do not fit"
+            return "unsupported shape of the group indices"
         order = step.constant_buffer(np.pad(found.reshape(-1).astype(np.int32), (0, groups * size - depth)))
     return grouped(codes, columns, GroupForm(bits, size, groups, scales, zeros, order))
 
@@ -133,16 +133,16 @@ def gather_blocks_on_device(step: Step) -> Planned:
     )
     plain = data.dtype != np.uint8 or bits == 8
     if min(axis, along) < 0 or len(scales.shape) != rank or not (plain or (bits in (2, 4) and axis == 0 != along)):
-        return "its axes do not fit"
+        return "unsupported axes"
     codes = data if plain else _unpacked(data, bits)
     points = zeros if zeros is None or plain else _unpacked(zeros, bits)
     size = given["block_size"] or codes.shape[along]
     wanted = [-(-length // size) if place == along else length for place, length in enumerate(codes.shape)]
     spread = of_numpy(data.dtype).kind == "float"
     if any(have not in (need, 1 if spread else need) for have, need in zip(scales.shape, wanted, strict=True)):
-        return "its scales do not fit"
+        return "unsupported shape of the scales"
     if zeros is not None and zeros.shape != (*wanted[:-1], wanted[-1] if plain else row_nbytes(wanted[-1], bits)):
-        return "its zero points do not fit"
+        return "unsupported shape of the zero points"
     rows = step.temporary(np.int64, ids.shape)
     launches: list[Launch | Chain] = [elementwise_chain(_wrapped, [ids], rows, codes.shape[axis], compute=rows.dtype)]
     tables = [(axis, rows, codes.shape[axis])]
