@@ -47,7 +47,7 @@ LAYOUTS = {
     "mxfp4": Layout(codes(nibbles(1), table=E2M1), Scale("e8m0", 0)),
     "nvfp4": Layout(codes(nibbles(4, 8, 4), table=E2M1), Scale("ue4m3", 0, count=4)),
 }
-"""Sizes and offsets are in bytes, but those of `bits`, which are in bits."""
+"""Sizes and offsets are in bytes, except those of `bits`, which are in bits."""
 
 ENCODERS = {
     "q1_0_q2_0": ("q1_0", "q2_0"),
@@ -61,9 +61,9 @@ ENCODERS = {
 }
 """The module of each type's encoder."""
 IMPORTANCE = ("q4_0", "q4_1", "q5_0", "q5_1")
-"""Types with another encoder for rows with an importance matrix."""
+"""Types with a separate encoder for rows with an importance matrix."""
 COMPILED = ("q4_0", "q8_0", "q4_k", "q6_k")
-"""Types that are decoded by compiled code where there is much of them."""
+"""Types with a compiled decoder for large tensors."""
 
 CODECS = tuple(
     codec(

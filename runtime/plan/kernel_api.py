@@ -8,7 +8,7 @@
         y = step.output(0)
         return Launch(softmax_rows, step.parts(rows, 8 * x.count), x=x, y=y, rows=rows, count=length)
 
-Arrays are contiguous. Arguments are named as the kernel's parameters are (`arguments`): buffers, whose addresses it
+Arrays are contiguous. Arguments are named as the kernel's parameters are (`kernel_arguments`): buffers, whose addresses it
 gets, ints and floats.
 """
 

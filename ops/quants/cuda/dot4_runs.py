@@ -1,8 +1,7 @@
-"""Runs of neighbours that share a scale, for the types whose numbers are whole ones times a scale: four codes at a
-time, read as words.
+"""Scaled runs for dot4 products: neighbours that share a scale, read as words of four int8 codes.
 
-A number is ``scale * code - least``. Codes are signed bytes, without their zero where a type has one.
-Layouts: ops/quants/regular.py.
+An element is ``scale * code - least``. Codes are signed bytes, after subtracting a zero point. Layouts:
+ops/quants/regular.py.
 """
 
 from __future__ import annotations

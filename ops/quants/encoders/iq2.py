@@ -71,7 +71,7 @@ def _search16(
     codes: Any,
     signs: Any,
 ) -> Any:
-    """Scales, points (two for each group of 16) and bytes of signs of a block, and the largest scale."""
+    """Scales, points (two for each group of 16) and sign bytes of a block, and the largest scale."""
     weights, roots = stack_array(np.float32, 16), stack_array(np.float32, 16)
     magnitudes = stack_array(np.float32, 16)
     group_signs, group_codes = stack_array(np.int32, 2), stack_array(np.int32, 2)

@@ -1,4 +1,4 @@
-"""Block layouts as data: where a block holds the bits of its codes, scales and minima. All decoders are derived from
+"""Block layouts as data: bit positions of the codes, scales and minima of a block. All regular decoders derive from
 them.
 
     value = scale * (code - zero) - minimum, or scale * table[code] - minimum

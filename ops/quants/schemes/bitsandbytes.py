@@ -1,5 +1,4 @@
-"""bitsandbytes: 4-bit codes of a table with a scale for each run of values, or 8-bit integers with a scale for each
-row.
+"""bitsandbytes: 4-bit table codes with a scale per run of elements, or 8-bit integers with a scale per row.
 
 Sources: Dettmers et al. 2023 (QLoRA, arXiv 2305.14314) and 2022 (LLM.int8(), arXiv 2208.07339); the library's saved
 states.
@@ -22,12 +21,12 @@ from ....runtime.tensor.tensor import Tensor
 KINDS = ("nf4", "fp4")
 STATES = tuple(f".quant_state.bitsandbytes__{kind}" for kind in KINDS)
 PLAIN = ("u8", "i8", "bf16", "f16", "f32")
-"""What 4-bit codes are stored as: the dtype says nothing about them."""
+"""Dtypes that tensors of 4-bit codes are stored as."""
 PER_127 = np.float32(7.874015718698502e-3)
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
-    """``weight`` with a ``quant_state``, or with ``SCB``, to weight_bit [out, in]."""
+    """``weight`` with a ``quant_state``, or with ``SCB``, to weights [out, in]."""
     four_bit = checkpoint.stems(*STATES)
     eight_bit = checkpoint.stems(".SCB")
     found = Unpacked("bitsandbytes")
@@ -65,8 +64,7 @@ def rows_scaled(checkpoint: Checkpoint, stem: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of runs of values, where these are quantized themselves:
-    ``table[code] * scale of its run + offset``."""
+    """The scales of runs, possibly quantized themselves: ``table[code] * scale of its run + offset``."""
 
     codes: Tensor
     table: npt.NDArray[np.float32]
@@ -84,7 +82,7 @@ class Scales:
 
 
 class State:
-    """One weight of 4 bits: two codes a byte, the first in the high half, of the values row after row."""
+    """A 4-bit weight: two codes a byte, the first in the high half, row-major."""
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         ending = next(ending for ending in STATES if name + ending in checkpoint.tensors)

@@ -1,5 +1,4 @@
-"""compressed-tensors: integers packed into words, or 8-bit integers and floats as they are, with scales of groups,
-rows, blocks or whole matrices.
+"""compressed-tensors: packed integers, or 8-bit integers and floats, with scales per group, row, block or matrix.
 
 Source: the formats of the compressed-tensors library (pack-quantized, int-quantized, float-quantized, naive-quantized,
 mxfp4 and nvfp4).
@@ -38,8 +37,8 @@ E2M1 = np.array((0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 @dataclass(frozen=True)
 class Group:
-    """What the configuration says of the weights of some layers: bits of a number, columns of a group (None: no
-    groups), lengths of a block."""
+    """Quantization parameters of some layers: bits of a code, columns of a group (None: no groups), lengths of a
+    block."""
 
     bits: int
     size: int | None
@@ -100,7 +99,7 @@ def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
 
 
 def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight_packed`` [out, words] of numbers from the least one up; ``weight_zero_point`` is packed along the
+    """``weight_packed`` [out, words] of codes from the lowest one up; ``weight_zero_point`` is packed along the
     outputs."""
     packed = checkpoint.matrix(f"{stem}.{PACKED}", ("i32",))
     shape = tuple(int(length) for length in checkpoint.note(f"{stem}.{SHAPE}", ("i64", "i32")).reshape(-1))
@@ -126,7 +125,7 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
 
 
 def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: list[Group]) -> tuple[int, int] | None:
-    """The lengths of the blocks that the scales of a layer are of, None for one scale a row or matrix."""
+    """The lengths of the blocks that share a scale, None for one scale per row or matrix."""
     counted = checkpoint.part(f"{stem}.{SCALE}", None, of=f"{stem}.weight").shape
     if math.prod(counted) == 1 or (counted and counted[-1] == 1) or len(counted) < 2:
         return None
@@ -142,7 +141,7 @@ def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: li
 
 
 def _order(checkpoint: Checkpoint, stem: str, inputs: int, scales: Grid) -> np.ndarray | None:
-    """The group of each input where these are not in order."""
+    """The group of each input, if they are not in order."""
     name = f"{stem}.{ORDER}"
     if name not in checkpoint.tensors:
         return None
@@ -164,7 +163,7 @@ def _spread(values: np.ndarray, scales: Grid, order: np.ndarray | None) -> np.nd
 
 
 def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int]) -> Any:
-    """A function that gives the zeros of rows, [rows, groups]; None for symmetric codes."""
+    """A function that returns the zero points of rows, [rows, groups]; None for symmetric codes."""
     name = f"{stem}.{ZERO}"
     if name not in checkpoint.tensors:
         return None
@@ -182,7 +181,7 @@ def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int])
 
 
 def plain(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight`` of 8-bit integers or floats as it is."""
+    """``weight`` of 8-bit integers or floats, unpacked."""
     weight = checkpoint.part(f"{stem}.weight", PLAIN, of=f"{stem}.{SCALE}")
     names = [f"{stem}.{part}" for part in ("weight", SCALE, ZERO) if f"{stem}.{part}" in checkpoint.tensors]
     block = _block(checkpoint, stem, weight.shape, groups)

@@ -1,4 +1,4 @@
-"""8-bit floats with scales: of blocks of 128 x 128 (DeepSeek), of rows (FBGEMM), or of whole matrices.
+"""FP8: 8-bit float weights with scales per block of 128 x 128 (DeepSeek), per row (FBGEMM), or per matrix.
 
 Sources: DeepSeek-V3 (arXiv 2412.19437), section 3.3; transformers' names of fine-grained and FBGEMM FP8 checkpoints.
 """
@@ -25,7 +25,7 @@ UNUSED = (
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
-    """``NAME`` of 8-bit floats and ``NAME_scale_inv`` or ``NAME_scale``, which multiplies it, to ``NAME``."""
+    """``NAME`` of 8-bit floats times ``NAME_scale_inv`` or ``NAME_scale``, to ``NAME``."""
     block = blocks(checkpoint, "weight_block_size")
     found = Unpacked("fp8, " + ("one scale a row or matrix" if block is None else f"blocks of {block[0]} x {block[1]}"))
     for name in checkpoint.tensors:
@@ -58,7 +58,7 @@ def scaled(
     block: tuple[int, int] | None,
     zeros: str | None = None,
 ) -> Tensor:
-    """``(weight - zero) * scale``, with one scale and zero for each block."""
+    """``(weight - zero) * scale``, with one scale and zero point for each block."""
     weight = checkpoint.part(name, dtypes, of=scales)
     if len(weight.shape) < 2 or not weight.count:
         raise checkpoint.error("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(weight.shape))

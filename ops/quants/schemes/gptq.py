@@ -1,4 +1,4 @@
-"""GPTQ: integers packed along the inputs of a layer, with a scale and a zero for each group of inputs.
+"""GPTQ: codes packed along the inputs of a layer, with a scale and a zero point for each group of inputs.
 
 Sources: Frantar et al. 2022 (arXiv 2210.17323); the checkpoint formats of AutoGPTQ and GPTQModel.
 """
@@ -18,10 +18,10 @@ from ..layout.transposed_columns import Columns
 
 BITS = (2, 3, 4, 8)
 ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
-"""What is added to stored zeros, by `checkpoint_format`: the first one stores them less one."""
+"""Offset of stored zero points by `checkpoint_format`: the first format stores them minus one."""
 
 RUN = 32
-"""Numbers that always fill whole words."""
+"""Codes that always fill whole words."""
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
@@ -84,7 +84,7 @@ class Matrix:
         return scaled(numbers(self.codes[first:last], self.bits), zeros, scales, self.of_inputs())
 
     def of_inputs(self) -> npt.NDArray[np.intp] | int:
-        """The group of each input, or how many inputs a group has where they are in order."""
+        """The group of each input, or the group length if groups are in order."""
         if self.order is None:
             return self.group
         with self._lock:

@@ -1,5 +1,4 @@
-"""MXFP4: 4-bit floats (E2M1), 32 with one 8-bit exponent, as gpt-oss stores its experts. They stay blocks: ggml has the
-same type.
+"""MXFP4: 32 4-bit floats (E2M1) with one 8-bit exponent, as in gpt-oss's experts. They stay blocks of ggml's MXFP4.
 
 Sources: OCP Microscaling Formats 1.0; the checkpoints of gpt-oss.
 """
@@ -39,8 +38,8 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
 
 
 def blocks(codes: Tensor, scales: Tensor) -> Tensor:
-    """The same values as ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte in
-    place of 2 i and 2 i + 1.
+    """Convert to ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte instead of 2 i
+    and 2 i + 1.
 
     Args:
         codes: [..., blocks of a row, 16], two in a byte.

@@ -1,6 +1,6 @@
-"""Encoders that put one block into each lane, so that a search over scales keeps every block's order of operations.
+"""Encoders with one block per SIMD lane: a search over scales keeps every block's order of operations.
 
-Blocks are transposed: element i of sixteen blocks is one vector, at ``16 * i`` of a flat array; the same for bytes of
+Blocks are transposed: element i of sixteen blocks is one vector, at ``16 * i`` of a flat array; likewise bytes of
 encoded blocks.
 """
 

@@ -1,5 +1,4 @@
-"""Where encoders take their numbers from: rows of float32, half precision or bfloat16 in memory, widened while they are
-read."""
+"""Row source of encoders: f32, f16 or bf16 rows in memory, widened to f32 on load."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ def _kept(value: Any, tile: Any, at: int, largest: Any) -> Any:
 
 @inlined
 def take(source: int, kind: int, first: int, count: int, tile: Any, at: int, largest: Any) -> Any:
-    """Put `count` elements from `first`, a multiple of the lanes, into `tile` from `at`; the lanes' largest magnitude
-    so far, as bits."""
+    """Copy `count` elements from `first`, a multiple of the lanes, into `tile` from `at`; returns the largest
+    magnitudes per lane, as bits."""
     if kind == F16:
         patterns = flat(np.uint16, source, first + count)
         for i in range(0, count, LANES):
