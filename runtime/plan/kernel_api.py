@@ -8,8 +8,8 @@
         y = step.output(0)
         return Launch(softmax_rows, step.parts(rows, 8 * x.count), x=x, y=y, rows=rows, count=length)
 
-Arrays are contiguous. Arguments are named as the kernel's parameters are (`kernel_arguments`): buffers, whose addresses it
-gets, ints and floats.
+Arrays are contiguous. Arguments have the names of the kernel's parameters (`kernel_arguments`): buffers, passed as
+addresses, ints and floats.
 """
 
 from __future__ import annotations
