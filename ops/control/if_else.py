@@ -29,7 +29,7 @@ def either(one: Shape | None, other: Shape | None) -> Shape | None:
     return tuple(first if first == second else None for first, second in zip(one, other, strict=True))
 
 
-def branches(node: Inference) -> None:
+def infer_if(node: Inference) -> None:
     """What the branches that can be taken have in common. A branch that contradicts itself cannot be: the other one is
     for such shapes."""
     array = node.array(0)
@@ -65,7 +65,7 @@ def _joined(node: Inference, index: int, values: list[Value]) -> None:
     node.set(index, next(iter(dtypes), None), either(first.shape, last.shape), data=data, container=container)
 
 
-@op("If", since=25, infer=branches)
+@op("If", since=25, infer=infer_if)
 def if_(condition: np.ndarray, *, then_branch: Graph, else_branch: Graph, call: Call) -> tuple[Any, ...]:
     """The outputs of the first subgraph where the condition, one element, holds, else those of the second."""
     if condition.size != 1:

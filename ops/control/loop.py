@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...runtime.plan.planner import Planner, Task
 
 
-def iterated(node: Inference) -> None:
+def infer_loop(node: Inference) -> None:
     """State has the dtype that it begins with, and its shape where no iteration changes it; scan outputs have one more
     dim."""
     body = node.subgraph("body")
@@ -70,7 +70,7 @@ def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
     return np.full((1,) if value.shape is not None and len(value.shape) == 1 else (), item, dtype)
 
 
-@op("Loop", since=25, infer=iterated)
+@op("Loop", since=25, infer=infer_loop)
 def loop(
     trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call
 ) -> tuple[Any, ...]:

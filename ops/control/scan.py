@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...runtime.plan.planner import Planner, Task
 
 
-def scanned(node: Inference) -> None:
+def infer_scan(node: Inference) -> None:
     """State keeps its dtype and shape; scan inputs lose the axis, scan outputs gain it."""
     body, scans = node.subgraph("body"), int(node.attributes["num_scan_inputs"])
     states = len(node) - scans
@@ -62,7 +62,7 @@ def _given(numbers: Sequence[int] | None, count: int) -> list[int]:
     return list(numbers) if numbers else [0] * count
 
 
-@op("Scan", since=25, infer=scanned)
+@op("Scan", since=25, infer=infer_scan)
 def scan(
     *inputs: Any,
     body: Graph,

@@ -11,7 +11,7 @@ from ...runtime.tensor.weight_array import Blocks
 from ..rules.axes import axis_in, axis_of, constants, input_error
 
 
-def taken(node: Inference) -> None:
+def infer_gather(node: Inference) -> None:
     """Dims of the indices in place of the axis; elements of 1-D integers stay known."""
     shape, indices, axis = node.shape(0), node.shape(1), node.attributes["axis"]
     if shape is None:
@@ -45,7 +45,7 @@ def checked(operator: str, indices: np.ndarray, length: int) -> None:
 @op(
     "Gather",
     since=13,
-    infer=taken,
+    infer=infer_gather,
     stored=True,
     examples=[
         case("f32[4,3]", np.array([[0, -1], [2, 2]])),
@@ -68,7 +68,7 @@ def gather(data: np.ndarray | Blocks, indices: np.ndarray, *, axis: int = 0) -> 
     return np.asarray(np.take(data, indices, at))
 
 
-def as_the_indices(node: Inference) -> None:
+def infer_gather_elements(node: Inference) -> None:
     """The shape of the indices."""
     shape, indices = node.shape(0), node.shape(1)
     if shape is not None and indices is not None and len(shape) != len(indices):
@@ -94,7 +94,7 @@ def positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, axis: 
 @op(
     "GatherElements",
     since=13,
-    infer=as_the_indices,
+    infer=infer_gather_elements,
     examples=[
         case("f32[3,4]", np.array([[0, 2, 1, 0], [2, -1, 0, 1]])),
         case("f32[3,4]", np.array([[3], [0], [-4]], np.int32), axis=-1),
@@ -107,7 +107,7 @@ def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> 
     return np.asarray(data[positions("GatherElements", data.shape, indices, axis)])
 
 
-def tuples(node: Inference) -> None:
+def infer_gather_nd(node: Inference) -> None:
     """The dims of the indices but the last, and those that the tuples leave."""
     shape, indices, batch = node.shape(0), node.shape(1), node.attributes["batch_dims"]
     depth = indices[-1] if indices else None
@@ -140,7 +140,7 @@ def tuple_positions(
 @op(
     "GatherND",
     since=13,
-    infer=tuples,
+    infer=infer_gather_nd,
     examples=[
         case("f32[3,4]", np.array([[0, 1], [-1, 3]])),
         case("f32[3,4,2]", np.array([[1], [0]])),

@@ -10,7 +10,7 @@ from ...runtime.tensor.dtype import I64
 from ..rules.axes import axis_in, input_error, unknown_along_axis
 
 
-def places(node: Inference) -> None:
+def infer_non_zero(node: Inference) -> None:
     """One row for each axis."""
     shape = node.shape(0)
     node.set(0, I64, (None if shape is None else max(len(shape), 1), None))
@@ -19,7 +19,7 @@ def places(node: Inference) -> None:
 @op(
     "NonZero",
     since=13,
-    infer=places,
+    infer=infer_non_zero,
     examples=[
         case(np.array([[1, 0, 2], [0, 0, 3]], np.float32)),
         case("bool[2,3,4]"),

@@ -91,7 +91,7 @@ def renamed(node: Node, build: Builder) -> None:
     node.op = scatter_elements
 
 
-def fits(node: Inference) -> None:
+def infer_scatter_nd(node: Inference) -> None:
     """The data's dtype and shape; indices and updates have to fit."""
     shape, indices = node.shape(0), node.shape(1)
     if shape is not None and indices is not None:
@@ -105,7 +105,7 @@ def fits(node: Inference) -> None:
 @op(
     "ScatterND",
     since=18,
-    infer=fits,
+    infer=infer_scatter_nd,
     examples=[
         case("f32[4,3]", np.array([[1], [-1]]), "f32[2,3]"),
         case("f32[4,3]", np.array([[1, 2], [0, 0]]), "f32[2]"),

@@ -12,7 +12,7 @@ from ...runtime.ir.shape_inference import MAX_DATA, Inference
 from ..rules.axes import dtype_of, input_error
 
 
-def held(node: Inference) -> None:
+def infer_constant(node: Inference) -> None:
     """Dtype, shape and elements of the tensor."""
     array = _array(**node.attributes)
     known = array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= MAX_DATA
@@ -48,7 +48,7 @@ def _array(
 @op(
     "Constant",
     since=25,
-    infer=held,
+    infer=infer_constant,
     examples=[
         case(value=np.array([[1, 2, 3]], np.float32)),
         case(value_float=1.5),

@@ -12,7 +12,7 @@ from ..rules.axes import constants, dtype_of, elements, input_error
 from ..rules.output_limit import allowed
 
 
-def filled(node: Inference) -> None:
+def infer_constant_of_shape(node: Inference) -> None:
     """The shape that the input spells, and elements where they are few integers."""
     value = node.attributes["value"]
     dtype = F32 if value is None else dtype_of(value)
@@ -32,7 +32,7 @@ def filled(node: Inference) -> None:
 @op(
     "ConstantOfShape",
     since=25,
-    infer=filled,
+    infer=infer_constant_of_shape,
     examples=[
         case(np.array([2, 3])),
         case(np.array([4]), value=np.array([7], np.int64)),
@@ -54,7 +54,7 @@ def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None) -> 
     return result
 
 
-def eye(node: Inference) -> None:
+def infer_eye_like(node: Inference) -> None:
     """The input's shape, with the dtype that is asked for."""
     if node.shape(0) is not None and len(node.shape(0) or ()) != 2:
         node.fail("the input is not a matrix")
@@ -65,7 +65,7 @@ def eye(node: Inference) -> None:
 @op(
     "EyeLike",
     since=22,
-    infer=eye,
+    infer=infer_eye_like,
     examples=[
         case("f32[3,4]"),
         case("f32[4,3]", k=1),

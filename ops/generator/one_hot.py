@@ -11,7 +11,7 @@ from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.output_limit import allowed
 
 
-def encoded(node: Inference) -> None:
+def infer_one_hot(node: Inference) -> None:
     """The indices' shape with one more axis."""
     shape, array = node.shape(0), node.array(1)
     known = node.data(1)
@@ -26,7 +26,7 @@ def encoded(node: Inference) -> None:
 @op(
     "OneHot",
     since=28,
-    infer=encoded,
+    infer=infer_one_hot,
     examples=[
         case("i64[2,3]", np.array(5), np.array([0, 1], np.float32)),
         case(np.array([0, 7, -1, -9]), np.array([4]), np.array([2, 9], np.int64), axis=0),

@@ -15,7 +15,7 @@ from ..rules.axes import constants, input_error
 from ..rules.output_limit import allowed
 
 
-def steps(node: Inference) -> None:
+def infer_range(node: Inference) -> None:
     """The number of steps where the ends are known, and the numbers where they are integers."""
     known = [node.data(index) for index in range(3)]
     ends: list[Dim] = [column[0] if column else None for column in known]
@@ -50,7 +50,7 @@ def _count(start: np.generic, limit: np.generic, delta: np.generic) -> int:
 @op(
     "Range",
     since=27,
-    infer=steps,
+    infer=infer_range,
     examples=[
         case(np.array(1, np.float32), np.array(2, np.float32), np.array(0.25, np.float32)),
         case(np.array(10), np.array(4), np.array(-2)),

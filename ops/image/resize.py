@@ -281,7 +281,7 @@ def constant(value: Value | None, build: Builder) -> np.ndarray | None:
     return None if tensor is None else tensor.numpy()
 
 
-def _upsampled(node: Inference) -> None:
+def infer_upsample(node: Inference) -> None:
     shape, scales = node.shape(0), node.array(1)
     if shape is not None and scales is not None and len(scales) != len(shape):
         node.fail(f"{len(scales)} scales are given for {len(shape)} axes")
@@ -293,7 +293,7 @@ def _upsampled(node: Inference) -> None:
     node.set(0, node.dtype(0), known)
 
 
-@op("Upsample", since=9, infer=_upsampled)
+@op("Upsample", since=9, infer=infer_upsample)
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
     """Lengths ``floor(scales * before)``; positions are ``out / scale``."""
     assert resize.compute is not None

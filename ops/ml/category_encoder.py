@@ -34,7 +34,7 @@ def looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any)
     return result
 
 
-def other_kind(node: Inference) -> None:
+def infer_category_mapper(node: Inference) -> None:
     """Integers for strings, strings for integers."""
     source = node.dtype(0)
     node.set(0, None if source is None else I64 if source is STRING else STRING, node.shape(0))
@@ -47,7 +47,7 @@ ANIMALS: dict[str, Any] = {"cats_strings": ["cat", "dog", "cow"], "cats_int64s":
     "CategoryMapper",
     DOMAIN,
     since=1,
-    infer=other_kind,
+    infer=infer_category_mapper,
     examples=[
         case(np.array(["dog", "bee", "cat"], object), default_int64=-9, **ANIMALS),
         case(np.array([[1, 5, 3]]), default_string="none", **ANIMALS),
@@ -92,7 +92,7 @@ def array_of(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
     )
 
 
-def encoded(node: Inference) -> None:
+def infer_label_encoder(node: Inference) -> None:
     """The dtype of the values."""
     given = node.attributes
     values = array_of(given["values_tensor"], given["values_strings"], given["values_int64s"], given["values_floats"])
@@ -105,7 +105,7 @@ def encoded(node: Inference) -> None:
     "LabelEncoder",
     DOMAIN,
     since=4,
-    infer=encoded,
+    infer=infer_label_encoder,
     examples=[
         case(np.array(["a", "b", "z"], object), keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=7),
         case(
@@ -180,7 +180,7 @@ def classes_by_index(node: Node, build: Builder) -> None:
     node.attributes.update({own: strings, other: places})
 
 
-def hot(node: Inference) -> None:
+def infer_one_hot_encoder(node: Inference) -> None:
     """One more axis, as long as there are categories."""
     shape = node.shape(0)
     count = len(node.attributes["cats_int64s"] or node.attributes["cats_strings"] or ())
@@ -191,7 +191,7 @@ def hot(node: Inference) -> None:
     "OneHotEncoder",
     DOMAIN,
     since=1,
-    infer=hot,
+    infer=infer_one_hot_encoder,
     examples=[
         case(np.array([[1, 5], [3, 1]]), cats_int64s=[1, 2, 3]),
         case(np.array(["a", "c"], object), cats_strings=["c", "b", "a"], zeros=0),

@@ -19,7 +19,7 @@ from .class_scores import floats
 DOMAIN = "ai.onnx.ml"
 
 
-def extracted(node: Inference) -> None:
+def infer_array_feature_extractor(node: Inference) -> None:
     """As many elements of the last axis as there are indices; a 1-D input is one row."""
     shape, indices = node.shape(0), node.shape(1)
     numbers = constants(indices)
@@ -31,7 +31,7 @@ def extracted(node: Inference) -> None:
     "ArrayFeatureExtractor",
     DOMAIN,
     since=1,
-    infer=extracted,
+    infer=infer_array_feature_extractor,
     examples=[
         case("f32[3,4]", np.array([0, 2])),
         case("f32[5]", np.array([[1, 3]])),
@@ -60,7 +60,7 @@ def binarizer(x: np.ndarray, *, threshold: float = 0.0) -> np.ndarray:
     return (x > np.float32(threshold)).astype(x.dtype)
 
 
-def joined(node: Inference) -> None:
+def infer_feature_vectorizer(node: Inference) -> None:
     """Rows of all features."""
     widths, shape = node.attributes["inputdimensions"], node.shape(0)
     rows: Dim = None if shape is None else shape[0] if len(shape) == 2 else 1
@@ -71,7 +71,7 @@ def joined(node: Inference) -> None:
     "FeatureVectorizer",
     DOMAIN,
     since=1,
-    infer=joined,
+    infer=infer_feature_vectorizer,
     examples=[
         case("f32[2,3]", "f32[2,1]", inputdimensions=[3, 1]),
         case("i64[2,3]", "i64[2,2]", inputdimensions=[2, 4]),

@@ -31,7 +31,7 @@ def _products(operator: str, x: np.ndarray, coefficients: np.ndarray, intercepts
     return np.asarray(scores + intercepts if intercepts.size else scores)
 
 
-def classified(node: Inference) -> None:
+def infer_linear_classifier(node: Inference) -> None:
     """One label and the scores of all classes for every row."""
     chosen(node, "classlabels_strings", "classlabels_ints")
 
@@ -40,7 +40,7 @@ def classified(node: Inference) -> None:
     "LinearClassifier",
     DOMAIN,
     since=1,
-    infer=classified,
+    infer=infer_linear_classifier,
     tolerance=CLOSE,
     examples=[
         *(
@@ -97,7 +97,7 @@ def linear_classifier(
     return labels[np.argmax(scores, axis=1)], transformed("LinearClassifier", scores, post_transform).astype(np.float32)
 
 
-def regressed(node: Inference) -> None:
+def infer_linear_regressor(node: Inference) -> None:
     """One number for each target for every row."""
     shape = node.shape(0)
     node.set(0, F32, (None if shape is None else shape[0] if len(shape) == 2 else 1, node.attributes["targets"]))
@@ -107,7 +107,7 @@ def regressed(node: Inference) -> None:
     "LinearRegressor",
     DOMAIN,
     since=1,
-    infer=regressed,
+    infer=infer_linear_regressor,
     tolerance=CLOSE,
     examples=[
         case("f32[2,3]", coefficients=COEFFICIENTS[:3], intercepts=[0.5]),

@@ -21,7 +21,7 @@ EMPTY = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
 """What stands at places of a sparse map that has no such key; the text is onnxruntime's."""
 
 
-def row(node: Inference) -> None:
+def infer_cast_map(node: Inference) -> None:
     """One row of the dtype asked for, as long as the largest map where it is sparse."""
     dtype = {"TO_FLOAT": F32, "TO_INT64": I64, "TO_STRING": STRING}.get(node.attributes["cast_to"])
     if dtype is None:
@@ -29,7 +29,7 @@ def row(node: Inference) -> None:
     node.set(0, dtype, (1, node.attributes["max_map"] if node.attributes["map_form"] == "SPARSE" else None))
 
 
-@op("CastMap", DOMAIN, since=1, infer=row)
+@op("CastMap", DOMAIN, since=1, infer=infer_cast_map)
 def cast_map(x: dict[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1) -> np.ndarray:
     """[1, count] of the values by ascending keys, or [1, max_map] of the values at their keys."""
     dtype, keys = CASTS.get(cast_to), sorted(x)
@@ -57,13 +57,13 @@ def _cast(value: Any, to: str) -> Any:
         raise input_error("CastMap", "a value is not a number", "E-OP-VALUE", found=value) from error
 
 
-def vector(node: Inference) -> None:
+def infer_dict_vectorizer(node: Inference) -> None:
     """One row with a column for each word."""
     words = node.attributes["string_vocabulary"] or node.attributes["int64_vocabulary"] or ()
     node.set(0, node.dtype(0), (1, len(words)))
 
 
-@op("DictVectorizer", DOMAIN, since=1, infer=vector)
+@op("DictVectorizer", DOMAIN, since=1, infer=infer_dict_vectorizer)
 def dict_vectorizer(
     x: dict[Any, Any],
     *,
@@ -85,13 +85,13 @@ def dict_vectorizer(
     )
 
 
-def maps(node: Inference) -> None:
+def infer_zip_map(node: Inference) -> None:
     """A sequence of maps."""
     key = "string" if node.attributes["classlabels_strings"] else "i64"
     node.set(0, F32, (), container=("sequence", f"map:{key}"))
 
 
-@op("ZipMap", DOMAIN, since=1, infer=maps)
+@op("ZipMap", DOMAIN, since=1, infer=infer_zip_map)
 def zip_map(
     x: np.ndarray, *, classlabels_int64s: Sequence[int] | None = None, classlabels_strings: Sequence[str] | None = None
 ) -> list[dict[Any, float]]:

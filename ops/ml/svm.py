@@ -93,7 +93,7 @@ def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
     return p
 
 
-def classified(node: Inference) -> None:
+def infer_svm_classifier(node: Inference) -> None:
     """One label for every row, and scores: of classes where they are probabilities or linear, else of pairs of them."""
     given, shape = node.attributes, node.shape(0)
     rows: Dim = None if shape is None else shape[0] if len(shape) == 2 else 1
@@ -123,7 +123,7 @@ TWO: dict[str, Any] = {
     "SVMClassifier",
     DOMAIN,
     since=1,
-    infer=classified,
+    infer=infer_svm_classifier,
     tolerance=CLOSE,
     examples=[
         case("f32[5,2]", outputs=2, kernel_type="RBF", kernel_params=[0.5, 0.0, 0.0], **THREE),
@@ -226,7 +226,7 @@ def _voted(decisions: np.ndarray, classes: int) -> np.ndarray:
     return np.argmax(votes, axis=1)
 
 
-def regressed(node: Inference) -> None:
+def infer_svm_regressor(node: Inference) -> None:
     """One f32 number for every row."""
     shape = node.shape(0)
     node.set(0, F32, (None if shape is None else shape[0] if len(shape) == 2 else 1, 1))
@@ -236,7 +236,7 @@ def regressed(node: Inference) -> None:
     "SVMRegressor",
     DOMAIN,
     since=1,
-    infer=regressed,
+    infer=infer_svm_regressor,
     tolerance=CLOSE,
     examples=[
         case(

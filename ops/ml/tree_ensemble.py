@@ -148,7 +148,7 @@ def _base(given: dict[str, Any]) -> np.ndarray:
     return _floats(given, "base_values").astype(np.float64)
 
 
-def predicted(node: Inference) -> None:
+def infer_tree_ensemble(node: Inference) -> None:
     """One number for each target for every row, in the dtype of the weights."""
     shape, dtype = node.shape(0), node.dtype(0)
     node.set(0, dtype, (None if shape is None else shape[0], node.attributes["n_targets"]))
@@ -173,7 +173,7 @@ SMALL: dict[str, Any] = {
     "TreeEnsemble",
     DOMAIN,
     since=5,
-    infer=predicted,
+    infer=infer_tree_ensemble,
     tolerance=CLOSE,
     examples=[case("f32[5,3]", **SMALL), case("f32[4,3]", aggregate_function=2, **SMALL), case("f32[0,3]", **SMALL)],
 )
@@ -215,7 +215,7 @@ def tree_ensemble(
     return transformed("TreeEnsemble", scores, NAMES[post_transform]).astype(x.dtype)
 
 
-def regressed(node: Inference) -> None:
+def infer_tree_ensemble_regressor(node: Inference) -> None:
     """One f32 number for each target for every row."""
     shape = node.shape(0)
     node.set(0, F32, (None if shape is None else shape[0] if len(shape) == 2 else 1, node.attributes["n_targets"]))
@@ -243,7 +243,7 @@ TARGETS: dict[str, Any] = {
     "TreeEnsembleRegressor",
     DOMAIN,
     since=3,
-    infer=regressed,
+    infer=infer_tree_ensemble_regressor,
     tolerance=CLOSE,
     examples=[
         case("f32[6,3]", **NODES, **TARGETS),
@@ -300,7 +300,7 @@ def tree_ensemble_regressor(
     return transformed(name, scores + base if base.size else scores, post_transform).astype(np.float32)
 
 
-def classified(node: Inference) -> None:
+def infer_tree_ensemble_classifier(node: Inference) -> None:
     """One label and the scores of all classes for every row."""
     chosen(node, "classlabels_strings", "classlabels_int64s")
 
@@ -317,7 +317,7 @@ ONE_SIDED: dict[str, Any] = {**VOTES, "class_ids": [0] * 6}
     "TreeEnsembleClassifier",
     DOMAIN,
     since=3,
-    infer=classified,
+    infer=infer_tree_ensemble_classifier,
     tolerance=CLOSE,
     examples=[
         *(

@@ -15,7 +15,7 @@ from ..rules.precision import widened
 from .bit_generator import stream
 
 
-def with_mask(node: Inference) -> None:
+def infer_dropout(node: Inference) -> None:
     """As the input, and a bool mask of its shape."""
     node.set(0, node.dtype(0), node.shape(0))
     node.set(1, BOOL, node.shape(0))
@@ -27,7 +27,7 @@ TRAINING = np.array(True)
 @op(
     "Dropout",
     since=22,
-    infer=with_mask,
+    infer=infer_dropout,
     random=True,
     examples=[
         case("f32[2,3]"),

@@ -36,7 +36,7 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
     return at + length if at < 0 else at
 
 
-def made(node: Inference) -> None:
+def infer_sequence_construct(node: Inference) -> None:
     """A sequence of what the inputs have in common."""
     shape = node.shape(0)
     for index in range(1, len(node)):
@@ -50,7 +50,7 @@ def made(node: Inference) -> None:
 @op(
     "SequenceConstruct",
     since=11,
-    infer=made,
+    infer=infer_sequence_construct,
     examples=[case("f32[2,3]", "f32[2,3]"), case("i64[2]"), case("f32[0]", "f32[3]")],
 )
 def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
@@ -65,13 +65,13 @@ def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
     return list(inputs)
 
 
-def empty(node: Inference) -> None:
+def infer_sequence_empty(node: Inference) -> None:
     """A sequence of the dtype asked for."""
     asked = node.attributes["dtype"]
     node.set(0, F32 if asked is None else element_type(asked), None, container=SEQUENCE)
 
 
-@op("SequenceEmpty", since=11, infer=empty, examples=[case(), case(dtype=7)])
+@op("SequenceEmpty", since=11, infer=infer_sequence_empty, examples=[case(), case(dtype=7)])
 def sequence_empty(*, dtype: int | None = None) -> list[np.ndarray]:
     """A sequence of no tensors; of f32 where nothing is said."""
     if dtype is not None:
@@ -79,7 +79,7 @@ def sequence_empty(*, dtype: int | None = None) -> list[np.ndarray]:
     return []
 
 
-def element(node: Inference) -> None:
+def infer_sequence_at(node: Inference) -> None:
     """A tensor as those of the sequence."""
     node.set(0, node.dtype(0), node.shape(0))
 
@@ -87,7 +87,7 @@ def element(node: Inference) -> None:
 @op(
     "SequenceAt",
     since=11,
-    infer=element,
+    infer=infer_sequence_at,
     examples=[case(["f32[2,3]", "f32[2,3]"], np.array(-1)), case(["i64[2]"], np.array(0, np.int32))],
 )
 def sequence_at(sequence: list[np.ndarray], position: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def sequence_at(sequence: list[np.ndarray], position: np.ndarray) -> np.ndarray:
     return sequence[_place("SequenceAt", position, len(sequence) - 1, 0)]
 
 
-def same(node: Inference) -> None:
+def infer_sequence_erase(node: Inference) -> None:
     """A sequence as the first input."""
     node.set(0, node.dtype(0), node.shape(0), container=SEQUENCE)
 
@@ -103,7 +103,7 @@ def same(node: Inference) -> None:
 @op(
     "SequenceErase",
     since=11,
-    infer=same,
+    infer=infer_sequence_erase,
     examples=[case(["f32[2]", "f32[3]", "f32[4]"], np.array(1)), case(["f32[2]", "f32[3]"])],
 )
 def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = None) -> list[np.ndarray]:
@@ -114,7 +114,7 @@ def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = Non
     return sequence[:at] + sequence[at + 1 :]
 
 
-def inserted(node: Inference) -> None:
+def infer_sequence_insert(node: Inference) -> None:
     """A sequence of what its tensors and the new one have in common."""
     if node.dtype(0) is not None and node.dtype(1) is not None and node.dtype(0) is not node.dtype(1):
         node.fail(f"a tensor of {node.dtype(1)} in a sequence of {node.dtype(0)}")
@@ -124,7 +124,7 @@ def inserted(node: Inference) -> None:
 @op(
     "SequenceInsert",
     since=11,
-    infer=inserted,
+    infer=infer_sequence_insert,
     examples=[
         case(["f32[2]", "f32[3]"], "f32[4]"),
         case(["f32[2]", "f32[3]"], "f32[4]", np.array(0)),
@@ -147,18 +147,18 @@ def sequence_insert(
     return [*sequence[:at], tensor, *sequence[at:]]
 
 
-def length(node: Inference) -> None:
+def infer_sequence_length(node: Inference) -> None:
     """A scalar."""
     node.set(0, I64, ())
 
 
-@op("SequenceLength", since=11, infer=length, examples=[case(["f32[2]", "f32[3]"])])
+@op("SequenceLength", since=11, infer=infer_sequence_length, examples=[case(["f32[2]", "f32[3]"])])
 def sequence_length(sequence: list[np.ndarray]) -> np.ndarray:
     """The number of tensors, an i64 scalar."""
     return np.array(len(sequence), np.int64)
 
 
-def joined(node: Inference) -> None:
+def infer_concat_from_sequence(node: Inference) -> None:
     """The tensors' shape with the axis unknown, or with one more."""
     shape = node.shape(0)
     if shape is None:
@@ -173,7 +173,7 @@ def joined(node: Inference) -> None:
 @op(
     "ConcatFromSequence",
     since=11,
-    infer=joined,
+    infer=infer_concat_from_sequence,
     examples=[
         case(["f32[2,3]", "f32[1,3]"], axis=0),
         case(["f32[2,3]", "f32[2,3]"], axis=-1, new_axis=1),
@@ -201,7 +201,7 @@ def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int
         ) from error
 
 
-def mapped(node: Inference) -> None:
+def infer_sequence_map(node: Inference) -> None:
     """Sequences of what the body gives for one sample."""
     body = node.subgraph("body")
     if len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs):
@@ -218,7 +218,7 @@ def mapped(node: Inference) -> None:
         node.set(index, value.dtype, value.shape, container=SEQUENCE)
 
 
-@op("SequenceMap", since=17, infer=mapped)
+@op("SequenceMap", since=17, infer=infer_sequence_map)
 def sequence_map(sequence: list[np.ndarray], *others: Any, body: Graph, call: Call) -> tuple[list[Any], ...]:
     """The body applied to each tensor of the sequence, and to those of other sequences or the same other tensors."""
     for item in others:

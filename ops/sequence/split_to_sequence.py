@@ -11,7 +11,7 @@ from ..rules.axes import axis_in, axis_of, input_error
 from .sequence import SEQUENCE
 
 
-def parted(node: Inference) -> None:
+def infer_split_to_sequence(node: Inference) -> None:
     """The input's shape with the axis known only where all parts are of one length."""
     shape = node.shape(0)
     if shape is None:
@@ -35,7 +35,7 @@ def parted(node: Inference) -> None:
 @op(
     "SplitToSequence",
     since=24,
-    infer=parted,
+    infer=infer_split_to_sequence,
     examples=[
         case("f32[3,6]", np.array(2), axis=1),
         case("f32[3,6]", np.array(4), axis=-1),

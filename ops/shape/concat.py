@@ -12,7 +12,7 @@ from ...runtime.ir.symbolic_dim import sum_dims
 from ..rules.axes import axis_in, axis_of, elements, input_error
 
 
-def joined(node: Inference) -> None:
+def infer_concat(node: Inference) -> None:
     """The sum of the lengths along the axis; elements of 1-D integers stay known."""
     shapes = [node.shape(index) for index in range(len(node))]
     known = [shape for shape in shapes if shape is not None]
@@ -38,7 +38,7 @@ def joined(node: Inference) -> None:
 @op(
     "Concat",
     since=13,
-    infer=joined,
+    infer=infer_concat,
     examples=[
         case("f32[2,3]", "f32[2,1]", axis=1),
         case("f32[1,3]", "f32[2,3]", "f32[0,3]", axis=0),

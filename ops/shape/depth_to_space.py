@@ -29,13 +29,13 @@ def _blocks(node: Inference) -> tuple[tuple[Dim, ...], int]:
     return shape or (None,) * 4, block
 
 
-def to_space(node: Inference) -> None:
+def infer_depth_to_space(node: Inference) -> None:
     """Fewer channels, more pixels."""
     (n, c, h, w), block = _blocks(node)
     node.set(0, node.dtype(0), (n, _divided(node, c, block * block), _multiplied(h, block), _multiplied(w, block)))
 
 
-def to_depth(node: Inference) -> None:
+def infer_space_to_depth(node: Inference) -> None:
     """More channels, fewer pixels."""
     (n, c, h, w), block = _blocks(node)
     node.set(0, node.dtype(0), (n, _multiplied(c, block * block), _divided(node, h, block), _divided(node, w, block)))
@@ -50,7 +50,7 @@ def _checked(operator: str, x: np.ndarray, block: int, mode: str, axes: tuple[in
 @op(
     "DepthToSpace",
     since=28,
-    infer=to_space,
+    infer=infer_depth_to_space,
     examples=[
         case("f32[2,8,2,3]", blocksize=2),
         case("f32[1,18,2,1]", blocksize=3, mode="CRD"),
@@ -73,7 +73,7 @@ def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR") -> np.nd
 @op(
     "SpaceToDepth",
     since=28,
-    infer=to_depth,
+    infer=infer_space_to_depth,
     examples=[
         case("f32[2,3,4,6]", blocksize=2),
         case("f32[1,2,6,3]", blocksize=3, mode="CRD"),

@@ -13,7 +13,7 @@ from ..rules.output_limit import allowed
 from ..rules.shape_rules import broadcast
 
 
-def broadcasted(node: Inference) -> None:
+def infer_expand(node: Inference) -> None:
     """The shape that the input's and the one asked for broadcast to."""
     shape, asked = node.shape(0), elements(node, 1)
     if asked is not None and shape is not None:
@@ -40,7 +40,7 @@ def broadcasted(node: Inference) -> None:
 @op(
     "Expand",
     since=13,
-    infer=broadcasted,
+    infer=infer_expand,
     examples=[
         case("f32[3,1]", np.array([2, 1, 4])),
         case("f32[3,1]", np.array([1])),
@@ -60,7 +60,7 @@ def expand(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     return np.broadcast_to(x, result).copy()
 
 
-def tiled(node: Inference) -> None:
+def infer_tile(node: Inference) -> None:
     """Each length times its repeats."""
     shape, repeats = node.shape(0), elements(node, 1)
     if shape is None:
@@ -81,7 +81,7 @@ def _times(length: Dim, times: Dim) -> Dim:
 @op(
     "Tile",
     since=13,
-    infer=tiled,
+    infer=infer_tile,
     examples=[
         case("f32[2,3]", np.array([2, 1])),
         case("i64[3]", np.array([3])),

@@ -16,7 +16,7 @@ from ..rules.output_limit import allowed
 MODES = ("constant", "reflect", "edge", "wrap")
 
 
-def padded(node: Inference) -> None:
+def infer_pad(node: Inference) -> None:
     """Each length with the pads at both of its ends."""
     shape, pads = node.shape(0), elements(node, 1)
     if shape is None:
@@ -79,7 +79,7 @@ PADS = np.array([1, 0, 0, 2])
 @op(
     "Pad",
     since=25,
-    infer=padded,
+    infer=infer_pad,
     examples=[
         case("f32[2,3]", PADS),
         case("f32[2,3]", PADS, np.array(7, np.float32)),
@@ -144,7 +144,7 @@ def pads_were_attributes(node: Node, build: Builder) -> None:
         build.keep(node)
 
 
-def centered(node: Inference) -> None:
+def infer_center_crop_pad(node: Inference) -> None:
     """The lengths asked for."""
     shape, asked, axes = node.shape(0), elements(node, 1), node.attributes["axes"]
     if shape is None:
@@ -163,7 +163,7 @@ def centered(node: Inference) -> None:
 @op(
     "CenterCropPad",
     since=18,
-    infer=centered,
+    infer=infer_center_crop_pad,
     examples=[
         case("f32[5,4]", np.array([2, 7])),
         case("f32[5,4,3]", np.array([4, 6]), axes=[-3, 1]),

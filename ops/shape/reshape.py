@@ -13,7 +13,7 @@ from ...runtime.ir.shape_inference import Inference, Shape
 from ..rules.axes import elements, input_error, product, quotient
 
 
-def reshaped(node: Inference) -> None:
+def infer_reshape(node: Inference) -> None:
     """The shape that is asked for, its zeros and its -1 filled in from the input's shape; elements stay known."""
     asked, shape = elements(node, 1), node.shape(0)
     if asked is None:
@@ -49,7 +49,7 @@ def _copied(node: Inference, index: int, dim: Dim, shape: Shape | None) -> Dim:
 @op(
     "Reshape",
     since=25,
-    infer=reshaped,
+    infer=infer_reshape,
     examples=[
         case("f32[2,3,4]", np.array([4, 6])),
         case("f32[2,3,4]", np.array([0, -1])),
@@ -86,7 +86,7 @@ def shape_was_an_attribute(node: Node, build: Builder) -> None:
         node.inputs.append(build.constant(node.attributes.pop("shape")))
 
 
-def flattened(node: Inference) -> None:
+def infer_flatten(node: Inference) -> None:
     """Two dims: the products of those before the axis and of the others."""
     shape, axis = node.shape(0), node.attributes["axis"]
     if shape is None:
@@ -101,7 +101,7 @@ def flattened(node: Inference) -> None:
 @op(
     "Flatten",
     since=25,
-    infer=flattened,
+    infer=infer_flatten,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", axis=0),

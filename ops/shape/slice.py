@@ -23,7 +23,7 @@ def bounds(start: int, end: int, step: int, length: int) -> range:
     return range(first, last, step)
 
 
-def window(node: Inference) -> None:
+def infer_slice(node: Inference) -> None:
     """Lengths where start, end and step are known; elements of 1-D integers stay known."""
     shape = node.shape(0)
     if shape is None:
@@ -83,7 +83,7 @@ def _negative(position: Dim) -> bool:
 @op(
     "Slice",
     since=13,
-    infer=window,
+    infer=infer_slice,
     examples=[
         case("f32[4,5]", np.array([1, 0]), np.array([3, -1]), np.array([0, 1]), np.array([1, 2])),
         case("f32[4,5]", np.array([1]), np.array([2**63 - 1])),

@@ -12,7 +12,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import axis_in, axis_of, constants, elements, input_error
 
 
-def parted(node: Inference) -> None:
+def infer_split(node: Inference) -> None:
     """The lengths given, or equal ones; elements of 1-D integers stay known."""
     shape, count, asked = node.shape(0), len(node.node.outputs), node.attributes["num_outputs"]
     if asked is not None and asked != count:
@@ -47,7 +47,7 @@ def equal_parts(length: int, count: int) -> tuple[int, ...]:
 @op(
     "Split",
     since=18,
-    infer=parted,
+    infer=infer_split,
     examples=[
         case("f32[6,2]", outputs=2, num_outputs=2),
         case("f32[2,7]", outputs=3, axis=1, num_outputs=3),

@@ -11,7 +11,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import axes_in, axes_of, constants, elements, input_error
 
 
-def squeezed(node: Inference) -> None:
+def infer_squeeze(node: Inference) -> None:
     """The dims that are left; elements stay known."""
     shape = node.shape(0)
     if shape is None:
@@ -36,7 +36,7 @@ def squeezed(node: Inference) -> None:
 @op(
     "Squeeze",
     since=25,
-    infer=squeezed,
+    infer=infer_squeeze,
     examples=[
         case("f32[1,3,1,2]", np.array([0, 2])),
         case("f32[1,3,1,2]"),
@@ -60,7 +60,7 @@ def squeeze(x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
     return x.reshape([length for index, length in enumerate(x.shape) if index not in taken])
 
 
-def unsqueezed(node: Inference) -> None:
+def infer_unsqueeze(node: Inference) -> None:
     """Ones at the axes of the result; elements stay known."""
     shape, given = node.shape(0), elements(node, 1)
     axes = constants(given)
@@ -79,7 +79,7 @@ def unsqueezed(node: Inference) -> None:
 @op(
     "Unsqueeze",
     since=25,
-    infer=unsqueezed,
+    infer=infer_unsqueeze,
     examples=[
         case("f32[3,2]", np.array([0, 2])),
         case("f32[3,2]", np.array([-1])),

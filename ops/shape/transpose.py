@@ -11,7 +11,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import input_error
 
 
-def permuted(node: Inference) -> None:
+def infer_transpose(node: Inference) -> None:
     """Dims in the order asked for, reversed where none is."""
     shape, order = node.shape(0), node.attributes["perm"]
     if shape is None:
@@ -26,7 +26,7 @@ def permuted(node: Inference) -> None:
 @op(
     "Transpose",
     since=25,
-    infer=permuted,
+    infer=infer_transpose,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", perm=[0, 2, 1]),

@@ -16,7 +16,7 @@ PARTITION = 8
 """How many times longer than k a row has to be before it is partitioned rather than sorted."""
 
 
-def chosen(node: Inference) -> None:
+def infer_top_k(node: Inference) -> None:
     """The input's shape with k along the axis."""
     shape, known = node.shape(0), node.data(1)
     result = None
@@ -61,7 +61,7 @@ def _partitioned(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
 @op(
     "TopK",
     since=24,
-    infer=chosen,
+    infer=infer_top_k,
     examples=[
         case("f32[3,5]", np.array([2]), outputs=2),
         case("f32[3,5]", np.array([2]), axis=0, largest=0, outputs=2),

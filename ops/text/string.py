@@ -26,7 +26,7 @@ def _program(pattern: str) -> Matcher:
     return Matcher(compiled(pattern))
 
 
-def truth(node: Inference) -> None:
+def infer_regex_full_match(node: Inference) -> None:
     """A truth value for each text."""
     pattern = node.attributes["pattern"]
     if pattern is not None:
@@ -43,7 +43,7 @@ MAILS = np.array([["a.b@c.com", "x@y"], ["", "A@B.ORG"]], object)
 @op(
     "RegexFullMatch",
     since=20,
-    infer=truth,
+    infer=infer_regex_full_match,
     examples=[
         case(MAILS, pattern=r"[\w.]+@(\w+\.)+(com|org)"),
         case(MAILS, pattern=r"(?i)[a-z.]+@[a-z.]+"),
@@ -63,7 +63,7 @@ def regex_full_match(x: np.ndarray, *, pattern: str | None = None) -> np.ndarray
     return np.array([program.matches(text) for text in x.reshape(-1).tolist()], bool).reshape(x.shape)
 
 
-def string_tensor(node: Inference) -> None:
+def infer_string_concat(node: Inference) -> None:
     """Strings of the shape that both inputs broadcast to."""
     node.set(0, STRING, broadcast(node.shape(0), node.shape(1)))
 
@@ -71,7 +71,7 @@ def string_tensor(node: Inference) -> None:
 @op(
     "StringConcat",
     since=20,
-    infer=string_tensor,
+    infer=infer_string_concat,
     examples=[case("string[2,3]", "string[3]"), case("string[2,1]", "string[1,3]"), case("string[0]", "string[1]")],
 )
 def string_concat(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ def _each(text: str, change: str) -> str:
     return "".join(new if len(new) == 1 else old for new, old in zip(changed, text, strict=True))
 
 
-def normal(node: Inference) -> None:
+def infer_string_normalizer(node: Inference) -> None:
     """One string for each word that is left, at least one."""
     shape = node.shape(0)
     if shape is not None and (
@@ -103,7 +103,7 @@ DAYS = np.array(["monday", "Tuesday", "WEDNESDAY"], object)
 @op(
     "StringNormalizer",
     since=10,
-    infer=normal,
+    infer=infer_string_normalizer,
     examples=[
         case(DAYS, case_change_action="UPPER", stopwords=["monday"], is_case_sensitive=1),
         case(DAYS, case_change_action="LOWER", stopwords=["MONDAY"]),
@@ -137,7 +137,7 @@ def string_normalizer(
     return np.array(left or [""], object).reshape((1, -1) if x.ndim == 2 else -1)
 
 
-def parts(node: Inference) -> None:
+def infer_string_split(node: Inference) -> None:
     """One more axis of unknown length, and a number for each text."""
     shape = node.shape(0)
     node.set(0, STRING, None if shape is None else (*shape, None))
@@ -147,7 +147,7 @@ def parts(node: Inference) -> None:
 @op(
     "StringSplit",
     since=20,
-    infer=parts,
+    infer=infer_string_split,
     examples=[
         case(np.array(["a b c", "  d  ", ""], object), outputs=2),
         case(np.array(["a,b,,c", "d"], object), delimiter=",", outputs=2),

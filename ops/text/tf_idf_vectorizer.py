@@ -17,7 +17,7 @@ from ..rules.output_limit import allowed
 MODES = ("TF", "IDF", "TFIDF")
 
 
-def counted(node: Inference) -> None:
+def infer_tf_idf_vectorizer(node: Inference) -> None:
     """One column for each coordinate of the output."""
     shape, places = node.shape(0), node.attributes["ngram_indexes"]
     width: Dim = max(places, default=-1) + 1
@@ -65,7 +65,7 @@ TOKENS = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]])
 @op(
     "TfIdfVectorizer",
     since=9,
-    infer=counted,
+    infer=infer_tf_idf_vectorizer,
     examples=[
         case(TOKENS, mode="TF", max_skip_count=0, **POOL),
         case(TOKENS[1], mode="TF", max_skip_count=5, **POOL),
