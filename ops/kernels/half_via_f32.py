@@ -65,9 +65,9 @@ class Wide(Step):
             self.made[index] = without_caching(self.narrow[index]).astype(np.float32)
         return self.made.get(index)
 
-    def known(self, index: int) -> bool:
+    def is_constant(self, index: int) -> bool:
         """As `constant` gives them."""
-        return self.rearranging if index in self.narrow else Step.known(self, index)
+        return self.rearranging if index in self.narrow else Step.is_constant(self, index)
 
     def packed(self, index: int, layout: Any, pack: Any) -> Buffer:
         """Another layout, kept narrow. Raises Inexact where it holds other numbers than the weight."""
@@ -118,7 +118,7 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     for index, buffer in enumerate(step.inputs):
         if buffer is None or buffer.dtype.name not in NARROW:
             continue
-        if not step.known(index):
+        if not step.is_constant(index):
             inner.inputs[index] = inner.wide(buffer)
         elif buffer.count < LARGE:
             inner.inputs[index] = inner.constant_buffer(without_caching(buffer).astype(np.float32))

@@ -101,7 +101,7 @@ def _numbers(step: Step, buffer: Buffer, made: list[Any]) -> Buffer:
         return buffer
     wide = computed(buffer.dtype)
     index = step.inputs.index(buffer)
-    if step.known(index):
+    if step.is_constant(index):
         return step.packed(index, "numbers", lambda array: array.astype(wide))
     number = step.scratch(buffer.count * wide.itemsize).view(buffer.shape, dtype=wide)
     made.append(conversion(buffer, number))

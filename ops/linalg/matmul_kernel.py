@@ -195,7 +195,7 @@ def plan_matmul(step: Step) -> Planned:
         return None
     y = step.output()
     depth, columns = b.shape[-2:]
-    if len(b.shape) == 2 and step.known(1):
+    if len(b.shape) == 2 and step.is_constant(1):
         rows = a.count // depth
         packed = step.packed(1, "panels", panels)
         return packed_launch(step, a, packed, y, None, rows, columns, depth, (depth, 1))
@@ -247,7 +247,7 @@ def plan_gemm(step: Step) -> Planned:
     """Constant matrices on the right, and a bias for the columns or none."""
     a, b = step.inputs[:2]
     c = step.inputs[2] if len(step.inputs) > 2 else None
-    if a is None or b is None or a.dtype != F32 or not step.known(1) or step.attributes["alpha"] != 1:
+    if a is None or b is None or a.dtype != F32 or not step.is_constant(1) or step.attributes["alpha"] != 1:
         return None
     rows, columns = step.output().shape
     bias = None

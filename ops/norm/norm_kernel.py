@@ -122,7 +122,7 @@ def _numbers(step: Step, buffer: Buffer | None, dtype: np.dtype[Any], before: li
     if buffer is None or buffer.dtype == dtype:
         return buffer if buffer is not None else 0
     index = step.inputs.index(buffer)
-    if step.known(index):
+    if step.is_constant(index):
         return step.packed(index, ("numbers", dtype.name), lambda array: array.astype(dtype))
     made = step.scratch(buffer.count * dtype.itemsize).view(buffer.shape, dtype=dtype)
     before.append(conversion(buffer, made))

@@ -248,7 +248,7 @@ def launch_convolution(
     groups = step.attributes["group"]
     if (
         w is None
-        or not step.known(w_index)
+        or not step.is_constant(w_index)
         or x.dtype not in (U8, I8)
         or w.dtype not in (U8, I8)
         or len(x.shape) not in (3, 4, 5)

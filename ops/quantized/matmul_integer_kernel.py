@@ -184,7 +184,7 @@ def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_by
     """Launches of a product; None where the right factor is not constant, or scales are for something else than
     columns."""
     a, matrix = factors.a, step.inputs[factors.b]
-    if matrix is None or not step.known(factors.b) or len(matrix.shape) != 2 or not a.shape:
+    if matrix is None or not step.is_constant(factors.b) or len(matrix.shape) != 2 or not a.shape:
         return None
     if a.dtype not in (U8, I8) or matrix.dtype not in (U8, I8):
         return None

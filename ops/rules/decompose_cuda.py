@@ -11,7 +11,7 @@ from ...runtime.cuda.plan.kernel_api import StaysOnCpu
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.tensor.dtype import DType
-from .expression import Inferring, Term, given
+from .expression import Inferring, Term, without_none
 
 
 class Form:
@@ -63,7 +63,7 @@ class Form:
     ) -> list[Term]:
         """All outputs of an operator."""
         values = [None if item is None else item.value for item in inputs]
-        made = self.build.node(operator, values, given(attributes), domain=domain, outputs=outputs)
+        made = self.build.node(operator, values, without_none(attributes), domain=domain, outputs=outputs)
         return [Term(value, self.build) for value in made.outputs]
 
     def give(self, index: int, term: Term) -> None:

@@ -15,8 +15,8 @@ from ...runtime.ir.shape_inference import Facts, Inference
 Operand = Union["Term", float]
 
 
-def given(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are None, which stand for their defaults."""
+def without_none(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes without those that are None (their default)."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -52,7 +52,7 @@ class Term:
     def call(self, operator: str, *others: Term | None, **attributes: Any) -> Term:
         """The operator's first output, with this term as first input."""
         inputs = [self.value, *(None if other is None else other.value for other in others)]
-        return Term(self.build.add(operator, inputs, given(attributes)), self.build)
+        return Term(self.build.add(operator, inputs, without_none(attributes)), self.build)
 
     def integers(self, items: Sequence[int] | int) -> Term:
         """An i64 constant."""

@@ -317,8 +317,8 @@ class Architecture:
         prefixes: optional prefixes of Hugging Face's weight names.
         ignored: patterns of tensors that are not weights, such as masks; ``{layers}`` stands for the number of layers,
             which is the index of a multi-token-prediction layer behind the last one.
-        wide: whether activations of trained models exceed the range of f16; a graph then computes in f32 if f16 is
-            requested.
+        wide_activations: whether activations of trained models exceed the range of f16; a graph then computes in f32
+            if f16 is requested.
     """
 
     name: str
@@ -333,7 +333,7 @@ class Architecture:
     settle: Callable[[Config, dict[str, Tensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
-    wide: bool = False
+    wide_activations: bool = False
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""

@@ -234,7 +234,7 @@ class Step:
             else _part(buffer, as_array(buffer.allocation.constant))
         )
 
-    def known(self, index: int) -> bool:
+    def is_constant(self, index: int) -> bool:
         """Whether an input is a constant; does not read it."""
         buffer = self.inputs[index] if index < len(self.inputs) else None
         return buffer is not None and buffer.allocation.constant is not None

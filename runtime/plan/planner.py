@@ -27,7 +27,7 @@ from ..tensor.weight_array import Blocks, LazyWeight, as_array
 from .control_flow import CONTROLS, Unplanned
 from .input_signature import Signature, Specialized
 from .kernel_api import ACCEPTS_EMPTY, Allocation, Apply, Buffer, Chain, Launch, Step, View, bailout_flag, planner_of
-from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, known, plain, size
+from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, is_static, plain, size
 from .region_planner import RegionPlanner
 from .value_location import ValueLocations
 
@@ -224,7 +224,7 @@ class Planner(RegionPlanner[HostWeight]):
             if not value.name or not self.uses[value]:
                 results.append(None)
                 continue
-            if value.container or not addressable(value.dtype) or not known(value.shape) or not size(value.shape):
+            if value.container or not addressable(value.dtype) or not is_static(value.shape) or not size(value.shape):
                 return False
             assert value.dtype is not None
             results.append((value.dtype.as_numpy(), ints(value.shape)))
@@ -322,7 +322,7 @@ class Planner(RegionPlanner[HostWeight]):
 
     def _as_slot(self, value: Value) -> Buffer | None:
         """The slot buffer of a Python result whose dtype and shape are known."""
-        if value.container or not addressable(value.dtype) or not known(value.shape):
+        if value.container or not addressable(value.dtype) or not is_static(value.shape):
             return None
         assert value.dtype is not None
         step = self.python_steps.get(value)
@@ -390,6 +390,6 @@ class Planner(RegionPlanner[HostWeight]):
 
     def nbytes(self, value: Value) -> int:
         """Bytes of a value, 0 if unknown."""
-        if not value.name or value.dtype is None or not known(value.shape):
+        if not value.name or value.dtype is None or not is_static(value.shape):
             return 0
         return size(value.shape) * max(1, value.dtype.bits // 8)

@@ -160,7 +160,7 @@ def plan_attention(step: Step) -> Planned:
     if (
         x is None
         or weights is None
-        or not step.known(1)
+        or not step.is_constant(1)
         or x.dtype != F32
         or len(x.shape) != 3
         or weights.shape[:1] != x.shape[2:]
@@ -184,7 +184,7 @@ def plan_quantized_attention(step: Step) -> Planned:
     given: list[Buffer | None] = [*step.inputs, *[None] * (9 - len(step.inputs))]
     x, scale, mask, zero, past = given[0], given[3], given[5], given[6], given[8]
     weights, projection = step.inputs[1], step.constant(2)
-    if x is None or weights is None or not step.known(1) or len(x.shape) != 3:
+    if x is None or weights is None or not step.is_constant(1) or len(x.shape) != 3:
         return None
     if projection is None or projection.dtype != F32 or scale is None or scale.dtype != F32:
         return None

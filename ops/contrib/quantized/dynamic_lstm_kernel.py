@@ -237,7 +237,7 @@ def _weights(
     matrices, scales, zeros = step.inputs[index], step.constant(scale), step.constant(zero)
     if (
         matrices is None
-        or not step.known(index)
+        or not step.is_constant(index)
         or scales is None
         or zeros is None
         or matrices.shape != shape

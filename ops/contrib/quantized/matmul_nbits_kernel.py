@@ -327,7 +327,7 @@ def plan_matmul_nbits(step: Step) -> Planned:
     if (
         codes is None
         or scales is None
-        or not (step.known(1) and step.known(2))
+        or not (step.is_constant(1) and step.is_constant(2))
         or scales.dtype != F32
         or scales.count != columns * blocks
     ):
@@ -338,7 +338,7 @@ def plan_matmul_nbits(step: Step) -> Planned:
         return None
     offsets, offset_step = step.constant_buffer(np.zeros(PANEL, np.int8)), 0
     if zeros is not None:
-        if not step.known(3) or zeros.dtype != np.uint8 or zeros.count != columns * row_nbytes(blocks, bits):
+        if not step.is_constant(3) or zeros.dtype != np.uint8 or zeros.count != columns * row_nbytes(blocks, bits):
             return None
         offsets, offset_step = step.packed(3, "panels", lambda array: _from_middle(array, columns, blocks, bits)), PANEL
     kept, launches = kept_bits(bits), []

@@ -139,7 +139,7 @@ class Problem:
     @property
     def constant(self) -> bool:
         """Whether kernels and biases are constants."""
-        return self.step.known(1) and (self.bias is None or self.step.known(2))
+        return self.step.is_constant(1) and (self.bias is None or self.step.is_constant(2))
 
     @property
     def zeros(self) -> Buffer:

@@ -48,7 +48,7 @@ class Lane:
         self.up, self.down = (_pinned(held, nbytes) for held, nbytes in ((self.up, up), (self.down, down)))
         if self.there is None or self.there.bytes.size < whole:
             self.there = None
-            left = self.share.left()
+            left = self.share.available()
             if left is not None and whole > left:
                 hint = "Allow more with --max-device-memory, or run with --device cpu"
                 why = f"encoding a slice needs {whole:,} bytes on the device"
