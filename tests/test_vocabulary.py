@@ -89,8 +89,8 @@ def _words_at(folder, name):
 def _pattern(words):
     """Finds words in prose and as parts of snake_case, CamelCase and UPPER_CASE identifiers."""
     spelled = "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in sorted(words, key=len, reverse=True))
-    parts = "|".join(word.capitalize() for word in words if " " not in word)
-    return re.compile(rf"(?<![A-Za-z])(?i:{spelled})(?![A-Za-z])|(?<![A-Z])(?:{parts})(?![a-z])")
+    camel = "|".join(word.title().replace(" ", "") for word in words)
+    return re.compile(rf"(?<![A-Za-z])(?i:{spelled})(?![A-Za-z])|(?<![A-Z])(?:{camel})(?![a-z])")
 
 
 def _blanked(text):

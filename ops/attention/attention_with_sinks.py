@@ -66,7 +66,7 @@ def attention_with_sinks(
     heads, keys, ...].
 
     Args:
-        mask: truth values that broadcast to [batch, heads, queries, keys]; False hides a key.
+        mask: booleans that broadcast to [batch, heads, queries, keys]; False hides a key.
         sinks: [heads].
     """
     checked(q, k, v, "AttentionWithSinks")

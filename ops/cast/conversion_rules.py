@@ -43,7 +43,7 @@ def _spread(x: np.ndarray) -> np.ndarray:
 
 
 def _to_integers(x: np.ndarray, wanted: np.dtype) -> np.ndarray:
-    """Cut toward zero; what is out of range keeps its lowest bits, as whole numbers do."""
+    """Cut toward zero; what is out of range keeps its lowest bits, as integers do."""
     if x.dtype.kind == "f" and wanted.itemsize < 8:
         x = np.where(np.isfinite(x), x, np.copysign(2.0**63, x)).astype(np.int64)
     return x.astype(wanted)

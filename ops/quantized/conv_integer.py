@@ -37,7 +37,7 @@ def conv_shape(node: Inference, x: Shape | None, weight: Shape | None) -> Shape 
 
 
 def exact_conv(x: np.ndarray, w: np.ndarray, **attributes: Any) -> np.ndarray:
-    """Convolution of f32 arrays that hold whole numbers, as i32: in f32 where every sum stays exact, in f64
+    """Convolution of f32 arrays that hold integers, as i32: in f32 where every sum stays exact, in f64
     otherwise."""
     assert conv.compute is not None
     wide = np.float32 if math.prod(w.shape[1:]) * reach(x, w) <= F32_EXACT else np.float64

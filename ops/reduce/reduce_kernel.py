@@ -301,7 +301,7 @@ def axes_of(step: Step, rank: int) -> list[int] | None:
 
 
 def as_bytes(buffer: Buffer) -> Buffer:
-    """Truth values as the bytes that they are."""
+    """Booleans as bytes."""
     return buffer.view(buffer.shape, dtype=np.dtype(np.uint8)) if buffer.dtype == np.bool_ else buffer
 
 

@@ -27,7 +27,7 @@ def _program(pattern: str) -> Matcher:
 
 
 def infer_regex_full_match(node: Inference) -> None:
-    """A truth value for each text."""
+    """A boolean for each text."""
     pattern = node.attributes["pattern"]
     if pattern is not None:
         try:

@@ -76,8 +76,8 @@ def matmul_nbits(
 ) -> np.ndarray:
     """``a @ W.T + bias`` from [..., K] and W [N, K] in bytes [N, blocks, block bytes].
 
-    `scales` are [N, blocks], `zero_points` the same as numbers, or packed [N, bytes]; 2 ** (bits - 1) where there are
-    none. `g_idx` gives the block whose scale each column has. `accuracy_level` 4 allows rows of 8 bits, which are not
+    `scales` are [N, blocks], `zero_points` the same as numbers, or packed [N, bytes]; 2 ** (bits - 1) if absent.
+    `g_idx` gives the block whose scale each column has. `accuracy_level` 4 allows rows of 8 bits, which are not
     made here: the native product does, as onnxruntime.
     """
     blocks = -(-K // block_size)

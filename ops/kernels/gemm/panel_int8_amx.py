@@ -1,6 +1,6 @@
 """int8 panels multiplied by AMX tiles: 16 rows of activations by 16 rows of the weight.
 
-Two tiles of activations meet two of the weight, so that each is loaded for two products. Their sums of whole numbers go
+Two tiles of activations meet two of the weight, so that each is loaded for two products. Their sums of integers go
 through memory, where the run's scales and steps meet them: with a scale for each 32 neighbours that is most of the
 work.
 """
@@ -53,7 +53,7 @@ class AmxInt8Panel(Panel):
                     self._add(at, run, part, row, sums)
 
     def _multiply_part(self, at: Any, run: Any, part: int, rows: int) -> None:
-        """The whole numbers of a part of a run, [rows, COLUMNS]."""
+        """The integers of a part of a run, [rows, COLUMNS]."""
         build, code, tiles = self.code.builder, self.code, self.tiles
         line = build.add(self.codes, build.mul(run, code.word(COLUMNS * RUN)))
         places = [build.add(line, code.word(COLUMNS * self.depth * part + LINE * half)) for half in range(VECTORS)]

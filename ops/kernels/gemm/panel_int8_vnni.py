@@ -52,7 +52,7 @@ class Tile:
 
     @property
     def starts(self) -> int:
-        """Where the whole numbers are that sums start from, `parts` for each row."""
+        """Where the integers are that sums start from, `parts` for each row."""
         return self.steps + 4 * self.rows
 
     @property
@@ -231,7 +231,7 @@ class Panel:
         return [code.floats(place, 4 * (COLUMNS * index + LANES * half)) for half in range(COLUMNS // LANES)]
 
     def _integer_sums(self, at: Any, run: Any, part: int, places: list[tuple[int, int]]) -> list[Any]:
-        """The sums of whole numbers of a part of a run."""
+        """The sums of integers of a part of a run."""
         code, build, tile = self.code, self.code.builder, self.tile
         nothing = ir.Constant(INTS, [0] * LANES)
         found = [

@@ -110,7 +110,7 @@ Rows = Callable[[Block], Iterator[Group]]
 
 @dataclass
 class Numbers:
-    """The whole numbers of some blocks, side by side.
+    """The integers of some blocks, side by side.
 
     Attributes:
         codes: for each sum of `Codes.order`, its vectors of 64; the number is ``scale * (code - zero) - minimum``.
@@ -123,7 +123,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Codes:
-    """How a type's blocks are products of whole numbers.
+    """How a type's blocks are products of integers.
 
     Attributes:
         numbers: what some blocks are made of; of fewer than `blocks` there are fewer or shorter vectors.
@@ -147,7 +147,7 @@ class Codes:
 
 @dataclass
 class Run:
-    """Whole numbers of 32 neighbours in a block.
+    """Integer codes of 32 neighbours in a block.
 
     Attributes:
         codes: as `Numbers` has them.
@@ -190,5 +190,5 @@ def rows() -> dict[str, Rows]:
 
 @functools.cache
 def codes() -> dict[str, Codes]:
-    """The whole numbers of every type that has them."""
+    """The integers of every type that has them."""
     return {name: made for module in discovery.below(__name__, "CODES").all() for name, made in module.items()}

@@ -51,7 +51,7 @@ class Matrix:
         words, self.outputs = packed.shape
         self.inputs = words * 32 // bits
         if words * 32 % bits or self.outputs * bits % 32:
-            why = f"tensor {stem + '.qweight'!r} does not hold whole numbers of {bits} bits"
+            why = f"tensor {stem + '.qweight'!r} does not hold whole {bits}-bit codes"
             raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
         self.group = checkpoint.group_size(self.inputs, group, stem)
         self.groups = math.ceil(self.inputs / self.group)

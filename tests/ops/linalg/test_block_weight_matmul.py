@@ -209,7 +209,7 @@ def test_rounded_activations_are_multiplied_exactly(name):
 
 @pytest.mark.parametrize("name", ROUNDED)
 def test_whole_numbers_are_not_rounded(name):
-    """Rows of any number of blocks; runs of whole numbers whose largest is 127 have a step of one."""
+    """Rows of any number of blocks; runs of integers whose largest is 127 have a step of one."""
     rng = np.random.default_rng(9)
     for blocks in (2, 3, 4, 9):
         inner = blocks * DTYPES[name].block

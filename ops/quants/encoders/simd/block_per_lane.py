@@ -17,7 +17,7 @@ from .....runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from .....runtime.simd.pointer import flat
 from .....runtime.simd.vector import LANES, load, splat, stack_array, store
 from .row_source import report, take
-from .tile_transpose import turn_in, turn_out
+from .tile_transpose import transpose_in, transpose_out
 
 
 @inlined
@@ -27,15 +27,15 @@ def _load(source: Any, first: int, count: int, blocks: int, length: int, starts:
     for lane in range(LANES):
         starts[lane] = (first + min(lane, count - 1)) % blocks * length
     for i in range(0, length, LANES):
-        turn_in(source, starts, i, lanes)
+        transpose_in(source, starts, i, lanes)
 
 
 @inlined
 def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
     if count == LANES:
         for i in range(0, nbytes - LANES, LANES):
-            turn_out(lanes, i, out, first * nbytes + i, nbytes)
-        turn_out(lanes, nbytes - LANES, out, (first + 1) * nbytes - LANES, nbytes)
+            transpose_out(lanes, i, out, first * nbytes + i, nbytes)
+        transpose_out(lanes, nbytes - LANES, out, (first + 1) * nbytes - LANES, nbytes)
     else:
         for lane in range(count):
             for i in range(nbytes):
@@ -54,7 +54,7 @@ def _mean_squares(source: int, kind: int, columns: int, start: int, stop: int, s
             take(
                 source, kind, min(start + lane, stop - 1) * columns + at, LANES, tile, lane * LANES, splat(np.int32(0))
             )
-        turn_in(tile, starts, 0, transposed)
+        transpose_in(tile, starts, 0, transposed)
         for j in range(LANES):
             element = load(transposed, j * LANES)
             total += element * element

@@ -38,7 +38,7 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, poin
 
 
 @intrinsic
-def turn_in(typing: Any, source: Any, starts: Any, at: Any, lanes: Any) -> Any:
+def transpose_in(typing: Any, source: Any, starts: Any, at: Any, lanes: Any) -> Any:
     """Sixteen elements of sixteen float32 rows into a transposed array, from its element ``16 * at``.
 
     Row r is read from ``source[starts[r] + at]``; `starts` is int64 ``[16]``.
@@ -65,7 +65,7 @@ def turn_in(typing: Any, source: Any, starts: Any, at: Any, lanes: Any) -> Any:
 
 
 @intrinsic
-def turn_out(typing: Any, lanes: Any, at: Any, target: Any, first: Any, step: Any) -> Any:
+def transpose_out(typing: Any, lanes: Any, at: Any, target: Any, first: Any, step: Any) -> Any:
     """Sixteen bytes of sixteen lanes, from element ``16 * at`` of a transposed uint8 array, into rows: row r at
     ``target[first + r * step]``."""
 
