@@ -36,7 +36,15 @@ def _activated(term: Term, name: str, given: list[float]) -> Term:
     return term.call(OPERATORS[key], **values)
 
 
-def _matmul(a: Term, b: Term, alpha: float, transA: int, transB: int, transBatchA: int, transBatchB: int) -> Term:  # noqa: N803 (attributes)
+def _matmul(
+    a: Term,
+    b: Term,
+    alpha: float,
+    transA: int,  # noqa: N803
+    transB: int,  # noqa: N803
+    transBatchA: int,  # noqa: N803
+    transBatchB: int,  # noqa: N803
+) -> Term:
     pairs = (a, transA, transBatchA), (b, transB, transBatchB)
     left, right = (
         item.call("Transpose", perm=order(item.rank or 0, transposed, batch)) for item, transposed, batch in pairs
