@@ -1,4 +1,4 @@
-"""Canonical names: the naming convention of a file's weights, and the weights of its architecture they stand for."""
+"""Canonical names: the naming convention of a file's weights, and the architecture's weights that they store."""
 
 from __future__ import annotations
 

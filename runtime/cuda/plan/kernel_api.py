@@ -40,15 +40,14 @@ class Step:
     """A node while its device planner runs.
 
     Attributes:
-        inputs: buffers, None for an optional input that is absent.
-        attributes: all of them, defaults filled in.
-        results: dtype and shape of each output, None for one that nobody uses; the shape is empty where data decides on
-            it.
-        cache: what has been made of constants, kept for all plans of a session.
-        device: number of the one that it is planned for.
-        sized: outputs whose shapes data decides on.
-        fresh: what every run fills with random bits.
-        flags: bytes that kernels set when data is not what the operator allows, and what to say then.
+        inputs: buffers, None for an absent optional input.
+        attributes: all attributes, defaults filled in.
+        results: dtype and shape of each output, None if it is unused; a data-dependent shape is empty.
+        cache: arrays derived from constants, shared by all plans of a session.
+        device: index of the device.
+        sized: outputs with data-dependent shapes.
+        fresh: buffers that every run fills with random bits.
+        flags: bytes that kernels set for data that the operator does not allow, with the error message.
         may_overwrite: whether an output may overwrite the memory of an input.
     """
 
