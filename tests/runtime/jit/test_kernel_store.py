@@ -71,9 +71,9 @@ def test_what_functions_close_over_tells_them_apart():
         functools.partial(made, 1),
         functools.partial(made, 2),
         functools.partial(made, value=1),
-        functools.partial(kernel_store.described, 1),
+        functools.partial(kernel_store.fingerprint, 1),
     )
-    assert len(set(map(kernel_store.described, partials))) == 4
+    assert len(set(map(kernel_store.fingerprint, partials))) == 4
     with pytest.raises(kernel_store.UnknownError):
         kernel_store.fingerprint(made(object()))
 

@@ -171,7 +171,7 @@ def test_imports_of_modules_outside_the_package(tmp_path):
     (tmp_path / "helper.py").touch()
     texts = [
         "import candle_convert.runtime.simd.dot_product as d",
-        "from candle_convert.runtime.simd.vector import dot_product as dots",
+        "from candle_convert.runtime.simd import dot_product as dots",
         "from candle_convert.runtime.simd.dot_product import *",
     ]
     for text in texts:
