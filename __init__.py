@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .runtime.ir.graph import Graph as Graph
     from .runtime.tensor.tensor import Tensor as Tensor
 
-_HOMES = {
+_EXPORTS = {
     "convert.api.convert": ("hash", "load_file", "open", "plan", "save_file"),
     "convert.compare.certificate": ("verify",),
     "convert.compare.diff": ("diff",),
@@ -76,8 +76,8 @@ _HOMES = {
 }
 _MODULES = {"convert": "convert", "onnx": "convert.api.onnx"}
 """Modules under the names that they have here; `convert` can be called too."""
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = ["__version__", *sorted(("models", "ops", *_MODULES)), *sorted(_HOME_OF)]
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+__all__ = ["__version__", *sorted(("models", "ops", *_MODULES)), *sorted(_MODULE_OF)]
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
 ops.PROVIDED.provide("missing", lambda: importlib.import_module(".convert.run.operator_coverage", __name__).missing_of)
 
@@ -87,14 +87,14 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
             return importlib.import_module(f".{_MODULES[name]}", __name__)
-        if name not in _HOME_OF:
+        if name not in _MODULE_OF:
             from .runtime.base.nearest_name import nearest
 
             meant = nearest(name, __all__)
             raise AttributeError(
                 f"module {__name__!r} has no attribute {name!r}{f'. Did you mean {meant!r}?' if meant else ''}"
             )
-        return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+        return getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -104,9 +104,9 @@ def on_device(array):
     from numba import cuda
 
     if array.dtype.name == "bfloat16":
-        held = DeviceArray.taken(cuda.to_device(array.view(np.uint16)))
+        held = DeviceArray.wrap(cuda.to_device(array.view(np.uint16)))
         return DeviceArray(array.dtype, array.shape, held.bytes, held)
-    return DeviceArray.taken(cuda.to_device(array))
+    return DeviceArray.wrap(cuda.to_device(array))
 
 
 def runner(graph, device, arrays, **options):

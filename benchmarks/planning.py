@@ -184,7 +184,7 @@ def reshaping(models):
     from candle_convert.formats.containers.onnx.reader import graph_of
     from candle_convert.runtime.plan.bytecode import encoded
     from candle_convert.runtime.plan.input_signature import Signature
-    from candle_convert.runtime.plan.layout import laid_out
+    from candle_convert.runtime.plan.layout import layout_of
     from candle_convert.runtime.plan.planner import Planner
     from candle_convert.runtime.session import Session
 
@@ -199,7 +199,7 @@ def reshaping(models):
             def plan(region=session.program.region, kinds=kinds):
                 planner = Planner(region, kinds, 2, True, None)
                 planner.run()
-                return encoded(laid_out(planner))
+                return encoded(layout_of(planner))
 
             found.append(1e3 * processor_seconds(plan)[1])
         print(f"| {name} | {len(session.program.region.nodes)} | {statistics.median(found):.1f} |", flush=True)

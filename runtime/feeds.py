@@ -59,7 +59,7 @@ def array_of(fed: Any) -> Any:
     if hasattr(fed, "__cuda_array_interface__"):
         from .cuda.memory.device_array import DeviceArray
 
-        return DeviceArray.taken(fed)
+        return DeviceArray.wrap(fed)
     if hasattr(fed, "__dlpack__") and not isinstance(fed, np.generic):
         return np.from_dlpack(fed)
     return np.asarray(fed)
@@ -74,8 +74,8 @@ def fitting(value: Value, fed: Any) -> Any:
         array = array.astype(object)
     wanted = value.dtype
     if wanted is not None:
-        texts = array.dtype.kind in "OUT"
-        if (wanted is STRING) != texts or (not texts and array.dtype != wanted.as_numpy()):
+        is_string = array.dtype.kind in "OUT"
+        if (wanted is STRING) != is_string or (not is_string and array.dtype != wanted.as_numpy()):
             raise UsageError(
                 "E-RUN-DTYPE",
                 None,

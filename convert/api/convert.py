@@ -42,7 +42,7 @@ def open(
 
     Args:
         key: nested dictionary of a pickle that holds the weights, None or "auto" to find it.
-        format: format name, None to recognise it by content.
+        format: format name, None to detect it by content.
         revision, offline: for hf://.
         dequantized: whether the weights of a model that was quantized elsewhere (GPTQ, AWQ, bitsandbytes ...) are
             numbers, computed when they are read, or the tensors that the file has.

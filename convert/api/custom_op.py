@@ -62,7 +62,7 @@ def register_op(
             )
 
         def compute(*inputs: Any, call: Call, **attributes: Any) -> Any:
-            return function(Context(attributes, call.node.name, call.wanted), *inputs)
+            return function(Context(attributes, call.node.name, call.used_outputs), *inputs)
 
         registry.register(Op(name, domain, since, compute, infer))
         return function

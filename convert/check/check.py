@@ -22,7 +22,7 @@ from ...runtime.tensor.storage import Region
 from ...runtime.tensor.tensor import Tensor
 from ..console.progress import NoProgress, Progress
 from ..open import prequantized
-from ..open.detect_format import recognise, refuse_unwritten
+from ..open.detect_format import detect, refuse_unwritten
 from ..open.model_directory import INDEX
 from ..open.open_model import open_model
 from .finding import Located, WatchedSource, counts, table
@@ -84,7 +84,7 @@ def check(
     )
     refuse_unwritten(graph)
     graph.weights = collect_weights(graph)
-    checked = Checked([*graph.files, *graph.beside], len(graph), graph.nbytes)
+    checked = Checked([*graph.files, *graph.external_files], len(graph), graph.nbytes)
     found = checked.findings
     sizes = sum(os.stat(file).st_size for file in graph.files)
     progress.phase("checking")
@@ -92,7 +92,7 @@ def check(
     try:
         for file in graph.files:
             source = WatchedSource(file, progress.advance)
-            found += [Located.of(file, finding) for finding in recognise(source, format).check(source, options)]
+            found += [Located.of(file, finding) for finding in detect(source, format).check(source, options)]
     finally:
         progress.finish()
     found += [Located(graph.files[0], note.code, "info", note.message, member=note.tensor) for note in graph.notes]

@@ -53,7 +53,7 @@ def findings(source: Source, look: Callable[[Any], Iterator[Finding]]) -> Iterat
 
 
 def _parsed(source: Source, at: int) -> tuple[Any, int]:
-    """The JSON value that begins at an offset, and where it ends; ValueError if there is none."""
+    """The JSON value that begins at an offset, and its end; ValueError without one."""
     size = FIRST
     while True:
         size = min(size, source.size - at)

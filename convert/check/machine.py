@@ -135,9 +135,9 @@ def kernels() -> dict[str, Any]:
     does with it."""
     return {
         "level": isa.level().name,
-        "offered": [level.name for level in isa.offered()],
+        "offered": [level.name for level in isa.available_levels()],
         "forced": bool(os.environ.get(isa.VARIABLE)),
-        "paths": {path.kernels: path.taken() for path in isa.PATHS},
+        "paths": {path.kernels: path.selected() for path in isa.PATHS},
     }
 
 
@@ -198,7 +198,8 @@ def _kernel_copy(folder: str) -> bool:
 def caches() -> dict[str, Any]:
     """Where the hub's and the kernels' caches are, whether the hub is offline, and the variables that say so."""
     hub_root = Path(
-        os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+        os.environ.get("HF_HOME")
+        or Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "huggingface"
     )
     hub = Path(os.environ.get("HF_HUB_CACHE") or hub_root / "hub")
     return {

@@ -44,7 +44,7 @@ PEERS = ("onnxruntime",)
 )
 @click.option("--against", type=click.Choice(PEERS), help="Another engine to compare with, run alternately.")
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
-def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Measure time and memory of MODEL.
 
     Each engine runs in its own process, with alternating runs; medians are shown.

@@ -24,7 +24,7 @@ def _examples(command: str) -> str:
 
 
 @click.group("cache", epilog=_examples(""))
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """Show, fill and clear the cache of compiled machine code.
 
     It is in $XDG_CACHE_HOME or ~/.cache. Entries are keyed by a digest of their sources and by the processor; missing

@@ -29,7 +29,7 @@ Examples
 @click.argument("paths", metavar="FILE|DIR|hf://...", nargs=-1, required=True, type=shared_options.PATH)
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @shared_options.options(shared_options.READING, shared_options.PROGRESS)
-def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa: N802
     """Check models: format rules, checksums, every byte.
 
     Exits with 1 when there are errors, with 3 when a file cannot be read at all. All given models are checked; the exit

@@ -20,7 +20,7 @@ Examples
 @click.command("completion", epilog=EPILOG)
 @click.argument("shell", type=click.Choice(SHELLS))
 @shared_options.options()
-def COMMAND(shell: str) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(shell: str) -> None:  # noqa: N802
     """Print the completion script for a shell."""
     from ..cli.main import PROGRAM, cli
 

@@ -39,7 +39,7 @@ Examples
     shared_options.PLACING,
     shared_options.READING,
 )
-def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802
     """Convert models IN to OUT: format, dtype, names, sharding.
 
     IN are files, directories or hf:// repositories. The input format is detected by content, the output format is

@@ -42,7 +42,7 @@ Examples
     shared_options.PLACING,
     shared_options.READING,
 )
-def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802
     """Convert quantized weights to floats.
 
     IN has GGUF block types, or is a directory in GPTQ, AWQ, bitsandbytes or a similar format. Other weights are copied.

@@ -44,7 +44,7 @@ SHOWN = 60
 @click.option("--all", "all_rows", is_flag=True, help="List equal tensors too.")
 @click.option("--from-b", metavar="FMT", type=shared_options.FORMAT, help="Format of B; --from is that of A.")
 @shared_options.options(shared_options.READING, shared_options.PROGRESS)
-def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802
     """Compare models A and B: names, dtypes, values, metadata.
 
     Formats and dtypes may differ: values are compared as numbers. If names follow two conventions, as in a Hugging Face

@@ -23,7 +23,7 @@ MARKS = {"ok": "·", "warning": "!", "problem": "✗"}
 
 @click.command("doctor", epilog=EPILOG)
 @shared_options.options()
-def COMMAND() -> int:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> int:  # noqa: N802
     """Report versions, cores, memory, disks and caches, with advice.
 
     Exits with 1 when a required package is missing.

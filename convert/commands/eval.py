@@ -94,7 +94,7 @@ TEXTS = (
 @click.option("--samples", type=click.IntRange(1), metavar="N", help="Only the first N samples.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
 @shared_options.options(PICTURES, TEXTS, shared_options.DEVICE, shared_options.PROGRESS, shared_options.READING)
-def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Score a network on data, or a language model on a text.
 
     Metrics of networks have 95 % confidence intervals, those of language models standard errors.

@@ -18,7 +18,7 @@ Examples
 @click.command("formats", epilog=EPILOG)
 @click.option("--written", is_flag=True, help="Only formats that can be written.")
 @shared_options.options()
-def COMMAND(written: bool) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(written: bool) -> None:  # noqa: N802
     """List the file formats, which are detected by content."""
     from ..open import detect_format
 

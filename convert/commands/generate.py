@@ -115,7 +115,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     help="Maximum memory, weights included (default: what is free).",
 )
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
-def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Continue a text with a language model, or chat with it.
 
     Without -p on a terminal, starts a conversation: /exit or Ctrl-D ends it, Ctrl-C stops an answer. Without a

@@ -56,7 +56,7 @@ EXAMPLES = {
 
 
 @click.group("graph", epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """Simplify, cut, rename or retarget a network."""
 
 

@@ -40,7 +40,7 @@ Examples
 )
 @click.option("--file", "whole", is_flag=True, help="SHA-256 of the file bytes, like sha256sum.")
 @shared_options.options(shared_options.READING, shared_options.PROGRESS)
-def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Print the content hash of models, and of each tensor of one.
 
     The hash covers names, dtypes, shapes and values, so it is the same in every format and sharding. With --canonical

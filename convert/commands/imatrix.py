@@ -62,7 +62,7 @@ Examples
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @shared_options.options(shared_options.DEVICE, shared_options.PROGRESS, shared_options.READING)
-def COMMAND(  # noqa: N802 (the name that the registry looks for)
+def COMMAND(  # noqa: N802
     model: str | None, output: str, data: tuple[str, ...], earlier: tuple[str, ...], **values: Any
 ) -> None:
     """Compute an importance matrix from a text, or merge several.

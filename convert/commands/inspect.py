@@ -36,7 +36,7 @@ SHOWN = 60
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing page.")
 @shared_options.options(shared_options.READING, shared_options.PROGRESS)
-def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> None:  # noqa: N802
     """List tensors, graph, metadata and attached files.
 
     Reads headers only; --html also reads the weights.
@@ -53,7 +53,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     whole, count, parameters = graph.nbytes, len(graph), _parameters(graph, stored)
     Select(include=include).run(graph)
     out = current()
-    files = counted(len(graph.files) + len(graph.beside), "file")
+    files = counted(len(graph.files) + len(graph.external_files), "file")
     out.say(
         f"{graph.format} · {files} · {counted(count, 'tensor')} · {human_count(parameters)} parameters · "
         f"{human_size(whole)}"
@@ -83,7 +83,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     if out.json:
         out.emit(
             {
-                "inputs": [*graph.files, *graph.beside],
+                "inputs": [*graph.files, *graph.external_files],
                 "format": graph.format,
                 "bytes": whole,
                 "parameters": parameters,

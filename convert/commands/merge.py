@@ -23,7 +23,7 @@ Examples
 @click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=shared_options.PATH)
 @output_path.output
 @shared_options.options(shared_options.OUTPUT, shared_options.CARRYING, shared_options.PLACING, shared_options.READING)
-def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802
     """Join shards IN into one file OUT.
 
     IN is the first shard, an index, a directory, or all the shards. All shards are located and checked before anything

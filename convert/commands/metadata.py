@@ -48,7 +48,7 @@ def _examples(command: str) -> str:
 
 
 @click.group("metadata", epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """Show, set, remove and copy the metadata of a model.
 
     A change writes a new file and then replaces the old one; tensors are copied and read back. For ONNX models,

@@ -29,7 +29,7 @@ def _examples(command: str) -> str:
 
 
 @click.group("models", epilog=_examples(""))
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """List architectures, and show one or that of a file.
 
     Models of these architectures run, and convert between Hugging Face files, GGUF and ONNX.

@@ -46,7 +46,7 @@ BAR = 30
 @click.option("--save", metavar="OUT.npy", type=shared_options.TEXT_OUT, help="Write the values to a numpy file.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing file.")
 @shared_options.options(shared_options.READING, shared_options.PROGRESS)
-def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(path: str, tensor: str, **values: Any) -> None:  # noqa: N802
     """Show values of a tensor, with statistics and a histogram.
 
     The slice is numpy's: [0], [0:3,:5], [..., -1], [::2]. Only the selected rows are read. Quantized values are

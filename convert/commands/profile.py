@@ -63,7 +63,7 @@ WIDEST = 60
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing trace.")
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
-def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Show the time MODEL spends by operator and by node.
 
     Nodes are those of the simplified graph. Times are wall-clock times per step, with all threads; GFLOP/s counts a

@@ -135,7 +135,7 @@ SHAPE = (
     shared_options.PLACING,
     shared_options.READING,
 )
-def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> None:  # noqa: N802
     """Quantize the model IN to OUT.
 
     TYPE is a file type of llama.cpp (Q4_K_M, IQ4_XS, MXFP4_MOE, COPY ...) with the per-tensor types of llama-quantize,

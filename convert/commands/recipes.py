@@ -39,7 +39,7 @@ RECIPE = shared_options.Names("recipe", _names)
 
 
 @click.group("recipes", epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """List and show quantization recipes.
 
     A recipe is a TOML file with a base type and rules; the first rule that matches a tensor decides its type. Use it

@@ -58,7 +58,7 @@ Examples
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
-def COMMAND(model: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Compute the outputs of MODEL.
 
     Inputs that are not given are random. Shows dtype, shape and statistics of every output.

@@ -26,7 +26,7 @@ Examples
 @click.option("--revision", metavar="REV", help="Revision of an hf:// repository.")
 @click.option("--offline", is_flag=True, help="hf:// from the cache only.")
 @shared_options.options(shared_options.PROGRESS)
-def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) -> int:  # noqa: N802
     """Scan files for code: pickles, archives, templates.
 
     Every file below PATH is read, whatever its name. Nothing is executed, except that chat templates are rendered in a

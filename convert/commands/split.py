@@ -28,7 +28,7 @@ Examples
     shared_options.PLACING,
     shared_options.READING,
 )
-def COMMAND(path: str, output: str, **values: Any) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(path: str, output: str, **values: Any) -> None:  # noqa: N802
     """Split model IN into shards of --shard-size or --shard-tensors.
 
     OUT is a directory, or a name such as out/model.gguf for shards out/model-00001-of-00003.gguf. The format is that of

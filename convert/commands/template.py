@@ -31,7 +31,7 @@ JINJA = (".jinja", ".jinja2", ".j2")
 
 
 @click.group("template", epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """Render the chat template of a model, in a sandbox with limits."""
 
 

@@ -46,7 +46,7 @@ def _examples(command: str) -> str:
 
 
 @click.group("tokenizer", epilog=_examples(""))
-def COMMAND() -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND() -> None:  # noqa: N802
     """Show, run, check and export the tokenizer of a model.
 
     FILE is a GGUF file, a model directory, or a tokenizer file: tokenizer.json, tokenizer.model, vocab.json,

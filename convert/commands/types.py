@@ -27,7 +27,7 @@ Examples
     "--format", "held_by", metavar="FMT", type=shared_options.FORMAT, help="Only types that this format can hold."
 )
 @shared_options.options()
-def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802
     """List dtypes and quantized block types.
 
     Bits are exact, per weight. A block type packs a run of weights of one row into a fixed number of bytes. SNR is

@@ -64,7 +64,7 @@ NETWORKS = (
 @click.option("--threads", type=click.IntRange(1), help="Comparison threads (default: the number of cores, at most 4).")
 @click.option("--from-dst", metavar="FMT", type=shared_options.FORMAT, help="Format of DST; --from is that of SRC.")
 @shared_options.options(NETWORKS, shared_options.CHOOSING, shared_options.PROGRESS, shared_options.READING)
-def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802 (the name that the registry looks for)
+def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     """Check that DST matches SRC within the error of its types.
 
     Floats may be rounded to their dtype; quantized types have error bounds per block and per tensor. If names follow

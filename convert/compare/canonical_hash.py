@@ -21,9 +21,9 @@ def canonical_weights(graph: Graph) -> dict[str, Tensor]:
     """
     side = identify_weights(graph)
     found = side.found
-    needed = [name for name in (*found.stored, *found.made) if name in found.weights and name not in side.spare]
+    needed = [name for name in (*found.stored, *found.computed) if name in found.weights and name not in side.spare]
     weights = {name: found.weights[name] for name in needed}
-    misfits = {name: side.weights[found.stored[name][1][0]] for name in found.wrong}
+    misfits = {name: side.weights[found.stored[name][1][0]] for name in found.misshapen}
     extra = {name: side.weights[name] for name in found.extra}
     plain = {name: _widened(tensor) for name, tensor in (*weights.items(), *misfits.items(), *extra.items())}
     for name, other in TIED.items():

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error
-from ...runtime.contract.architecture import GRAPH, HF, Key, slots
-from ...runtime.contract.weight_binding import apart
+from ...runtime.contract.architecture import GRAPH, HF, Key, weight_slots
+from ...runtime.contract.weight_binding import split_weight
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
 from ...runtime.tensor.tensor import Tensor
@@ -191,7 +191,7 @@ class _Matching:
     def __init__(self, x: NamedWeights, y: NamedWeights) -> None:
         self.x, self.y = x, y
         self.rows = {
-            ours: (row, layer) for side in (y, x) for row, layer, ours in slots(side.architecture, side.config)
+            ours: (row, layer) for side in (y, x) for row, layer, ours in weight_slots(side.architecture, side.config)
         }
         self.held: dict[str, list[str]] = {}
         for ours, (_, names) in y.found.stored.items():
@@ -205,7 +205,7 @@ class _Matching:
             sources = [self._source(ours) for ours in held]
             if None not in sources or not self.y.spare.issuperset(held):
                 yield self._of(name, held, sources)
-        for ours in dict.fromkeys((*self.x.found.stored, *self.x.found.made)):
+        for ours in dict.fromkeys((*self.x.found.stored, *self.x.found.computed)):
             if ours not in self.y.found.stored and ours not in self.x.spare:
                 yield from self._left(ours)
         yield from self._unknown()
@@ -280,12 +280,12 @@ class _Matching:
         way, names = self.y.found.stored[ours]
         if (ours, source) not in self._apart:
             if source not in self.x.found.weights:
-                raise ValueError(self.x.found.wrong[source])
+                raise ValueError(self.x.found.misshapen[source])
             row, layer = self.rows[ours]
             whole = self.x.found.weights[source]
             if whole.qtype is not None and whole.dtype != self.y.weights[name].dtype:
                 whole = whole.dequantize()
-            self._apart[ours, source] = apart(row, layer, whole, self.y.config, self.y.names, way, len(names))
+            self._apart[ours, source] = split_weight(row, layer, whole, self.y.config, self.y.names, way, len(names))
         return self._apart[ours, source][names.index(name)]
 
     def _left(self, ours: str) -> Iterator[Pair]:
@@ -298,7 +298,7 @@ class _Matching:
             (name,) = self.y.found.stored[tied][1]
             expected = self._expected(name, [tied], [ours])
             yield Pair(names[0], names, (self.y.spelled(name),), expected, self.y.weights[name], dtype)
-        elif stored is not None and ours in self.y.found.made:
+        elif stored is not None and ours in self.y.found.computed:
             yield Pair(names[0], names, (), whole, self.y.found.weights[ours], dtype, computed=True)
         elif row.stored(self.y.names):
             name = names[0] if names else next(row.stored(self.y.names)[0].expanded(self.y.config, layer))

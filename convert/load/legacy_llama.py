@@ -1,4 +1,4 @@
-"""Llama files from before GGUF, and llama2.c's: what a GGUF file of the same model would say.
+"""Llama files from before GGUF, and llama2.c's, completed to the metadata of a GGUF file of the same model.
 
 The first files of llama.cpp and llama2.c's have Meta's names, and the rows of queries and keys in the order in which
 GGUF files have them. Neither says the epsilon of the norms; 1e-5 is Llama 2's and what llama2.c computes with, Llama 1
@@ -196,8 +196,7 @@ def _told(index: int, token: bytes) -> tuple[str, int]:
 
 
 def _ranks(count: int) -> np.ndarray:
-    """Scores of tokens that a file has none for: tokens stand in the order in which they were learned, the best one
-    first."""
+    """Scores for tokens of a file without scores, by rank: tokens stand in training order, the best one first."""
     import numpy
 
     return numpy.minimum(len(TEXTS) + BYTES - numpy.arange(count, dtype=numpy.float32), 0)

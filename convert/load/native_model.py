@@ -11,7 +11,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.contract.architecture import GGUF, HF, MODEL, Architecture, Config, Task
-from ...runtime.contract.weight_binding import architectures, bind, configured, recognise
+from ...runtime.contract.weight_binding import architectures, bind, config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..open.open_model import attachments
@@ -116,8 +116,8 @@ def identified(graph: Graph) -> tuple[Architecture, str, Config]:
         hint = "Open the model's directory with its config.json, or a GGUF file"
         raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
     names, source = found
-    architecture = recognise(names, source, path)
-    return architecture, names, configured(architecture, names, source, path)
+    architecture = find_architecture(names, source, path)
+    return architecture, names, config_from(architecture, names, source, path)
 
 
 def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...runtime.base.errors import Error
 from ...runtime.contract.architecture import GGUF, HF
-from ...runtime.contract.weight_binding import recognise
+from ...runtime.contract.weight_binding import find_architecture
 from ...runtime.ir.graph import Graph
 from ..open.prequantized import configuration
 
@@ -22,7 +22,7 @@ def architecture_name(graph: Graph) -> str | None:
         kind = source.get(KEYS[names])
         if isinstance(kind, str) and kind:
             try:
-                return recognise(names, source).name
+                return find_architecture(names, source).name
             except Error:
                 return kind
     return None

@@ -57,7 +57,7 @@ def load_ranked(
     On ``cuda`` each rank has a card of its own and sums go through NCCL; where there are fewer cards, ranks share them,
     and on the CPU they share its cores: sums go through pipes then.
 
-    Raises UnsupportedError for a model that cannot be cut, and where a card is asked for and there is none.
+    Raises UnsupportedError for a model that cannot be split, and for ``cuda`` without a device.
     """
     if not 2 <= size <= MOST:
         raise UsageError("E-OPTION", None, "--tensor-parallel needs 2 ranks or more", found=size)

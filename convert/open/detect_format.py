@@ -59,7 +59,7 @@ def _namesake(path: str) -> Format | None:
     return found if suffix in found.suffixes else None
 
 
-def recognise(source: Source, name: str | None = None) -> Format:
+def detect(source: Source, name: str | None = None) -> Format:
     """The format of a file: the one named, else the one whose content it has.
 
     A file that is nothing we read is named as what it is. One that is damaged at its start is given to the format its

@@ -45,7 +45,8 @@ UNKNOWN = (
     "megatron_config",
 )
 _PART = re.compile(
-    r"(?P<module>.+)\.lora_(?P<part>A|B|embedding_A|embedding_B|magnitude_vector)(?:\.(?!weight$|bias$)[^.]+)?(?:\.(?P<kind>weight|bias))?\Z"
+    r"(?P<module>.+)\.lora_(?P<part>A|B|embedding_A|embedding_B|magnitude_vector)(?:\.(?!weight$|bias$)[^.]+)?"
+    r"(?:\.(?P<kind>weight|bias))?\Z"
 )
 _AROUND = re.compile(r"\.(?:base_layer|modules_to_save(?:\.(?!weight$|bias$)[^.]+)?|original_module)(?=\.)")
 SHOWN = 12
@@ -163,7 +164,7 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None
             graph.weights[places[name]] = tensor
         for module, update in adapter.updates.items():
             _apply(graph, adapter, module, update, places)
-        graph.beside = [*graph.beside, adapter.file]
+        graph.external_files = [*graph.external_files, adapter.file]
         done = f"{counted(len(adapter.updates), 'weight')} updated" + (
             f", {len(adapter.replaced)} replaced" if adapter.replaced else ""
         )

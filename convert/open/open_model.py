@@ -15,7 +15,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
 from . import model_directory
-from .detect_format import recognise
+from .detect_format import detect
 from .locate import located
 from .model_directory import INDEX, listed
 
@@ -61,7 +61,7 @@ def open_model(
 
     Args:
         options: how to read.
-        format: format name, None to recognise it by content.
+        format: format name, None to detect it by content.
         revision, offline: for ``hf://``: which revision, and whether only the cache may be used.
         upgraded: whether nodes are taken to the newest opset, or left as the file has them, with operators that are
             only named.
@@ -111,7 +111,7 @@ def _is_whole_model(path: Path, graph: Graph) -> bool:
 def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Graph:
     """One file, in whatever format it is."""
     source = Source(path)
-    return recognise(source, format).read(source, options)
+    return detect(source, format).read(source, options)
 
 
 def merged(graphs: Iterable[Graph], what: str) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...runtime.jit.code_cache import Stored
+from ...runtime.jit.code_cache import CachedKernel
 from ...runtime.tensor import checksum
 from ...runtime.tensor.block_codec import codec_of
 from ...runtime.tensor.dtype import BlockType, DType
@@ -17,14 +17,14 @@ def prepare(
 ) -> None:
     """Compile the encoders for tensors that change that are not in the disk cache; `tell` gets their names before."""
     needed = {(choice.dtype, choice.weight.name in importance) for choice in choices if choice.changes}
-    found = {kernel: dtype for dtype, weighted in needed for kernel in kernels(dtype, weighted) if not kernel.stored}
+    found = {kernel: dtype for dtype, weighted in needed for kernel in kernels(dtype, weighted) if not kernel.is_cached}
     if found:
         tell(sorted({dtype.name for dtype in found.values()}))
         for kernel in (*found, checksum.KERNEL):
             kernel.load()
 
 
-def kernels(dtype: DType, weighted: bool) -> list[Stored]:
+def kernels(dtype: DType, weighted: bool) -> list[CachedKernel]:
     """The kernels that encode a type with importance or without."""
     encoder = codec_of(dtype).encoder if isinstance(dtype, BlockType) else None
     return [] if encoder is None else [encoder.kernels[weighted]]

@@ -16,7 +16,7 @@ import numpy as np
 from ...models.generation.decoder_states import empty_states
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import GGUF, slots
+from ...runtime.contract.architecture import GGUF, weight_slots
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.session import Session
@@ -153,7 +153,7 @@ class _Watched:
 def _names(model: Model, output: bool) -> dict[str, tuple[str, ...]]:
     """The tensors of GGUF files that hold each of our weights and are observed."""
     found: dict[str, tuple[str, ...]] = {}
-    for row, layer, ours in slots(model.architecture, model.config):
+    for row, layer, ours in weight_slots(model.architecture, model.config):
         stored = [name for way in row.stored(GGUF)[:1] for name in way.expanded(model.config, layer)]
         found[ours] = tuple(name for name in stored if name.startswith(LAYERS) or (output and name == OUTPUT))
     return found

@@ -118,7 +118,7 @@ def warm_library(threads: int | None) -> None:
         kernel for codec in codecs().values() if codec.encoder is not None for kernel in codec.encoder.kernels
     ]
     found += [codec.decoder.kernel for codec in codecs().values() if codec.decoder is not None]
-    compile_ahead.run_all([kernel.load for kernel in dict.fromkeys(found) if not kernel.stored])
+    compile_ahead.run_all([kernel.load for kernel in dict.fromkeys(found) if not kernel.is_cached])
     for name in FAMILIES:
         for kind in TYPES if name == "llama" else TYPES[1:2]:
             synthetic_model(name, kind, threads).prepare()

@@ -1,4 +1,4 @@
-"""Canonical names: the naming convention of a file's weights, and the weights of its architecture they stand for."""
+"""Canonical names: the naming convention of a file's weights, and the architecture's weights that they store."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from collections.abc import Mapping
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UnsupportedError
-from ...runtime.contract.architecture import GRAPH, HF, Architecture, Config, slots
-from ...runtime.contract.weight_binding import Gathered, check_layers, configured, gather, make, recognise
+from ...runtime.contract.architecture import GRAPH, HF, Architecture, Config, weight_slots
+from ...runtime.contract.weight_binding import (
+    Gathered,
+    add_computed_weights,
+    check_layers,
+    config_from,
+    find_architecture,
+    gather,
+)
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.tensor import Tensor
@@ -63,8 +70,8 @@ def identify_weights(graph: Graph, chosen: Mapping[str, Tensor] | None = None) -
     weights = {name: tensor for name, tensor in every.items() if chosen is None or spelled.get(name, name) in chosen}
     check_layers(architecture, config, every, names, graph.files[0] if graph.files else None)
     found = gather(architecture, config, weights, names)
-    if not found.missing and not found.wrong:
-        make(architecture, config, found, names, graph.files[0] if graph.files else None)
+    if not found.missing and not found.misshapen:
+        add_computed_weights(architecture, config, found, names, graph.files[0] if graph.files else None)
     if names == GRAPH:
         found.extra.clear()
     return NamedWeights(
@@ -74,9 +81,9 @@ def identify_weights(graph: Graph, chosen: Mapping[str, Tensor] | None = None) -
 
 def _derived_weights(architecture: Architecture, config: Config, found: Gathered) -> frozenset[str]:
     """Complete the configuration from the weights; return the names of weights derived if a file lacks them."""
-    if architecture.settle is None or found.missing or found.wrong:
+    if architecture.settle is None or found.missing or found.misshapen:
         return frozenset()
-    needed = {ours for row, _, ours in slots(architecture, config) if not row.optional}
+    needed = {ours for row, _, ours in weight_slots(architecture, config) if not row.optional}
     without = {ours: tensor for ours, tensor in found.weights.items() if ours in needed}
     derived = dict(without)
     with contextlib.suppress(Error):  # values that settle nothing differ from those of another file
@@ -95,9 +102,9 @@ def _of_nodes(graph: Graph) -> tuple[Architecture, str, Config]:
         raise UnsupportedError(
             "E-ARCH-NONE", path, f"no config.json beside {path or 'the graph'} names the architecture of the weights"
         )
-    architecture = recognise(HF, stated, path)
-    config = configured(architecture, HF, stated, path)
-    needed = [ours for row, _, ours in slots(architecture, config) if not row.optional]
+    architecture = find_architecture(HF, stated, path)
+    config = config_from(architecture, HF, stated, path)
+    needed = [ours for row, _, ours in weight_slots(architecture, config) if not row.optional]
     there = sum(ours in graph.weights for ours in needed)
     if there < len(needed) and any(node.op.name in PACKED for node in graph.nodes):
         why = "the graph has quantized weights packed for its operators, without their names"

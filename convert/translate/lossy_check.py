@@ -48,11 +48,11 @@ def check_expressible(graph: Graph, model: Model) -> None:
 
 def _lost(model: Model) -> Iterator[tuple[Row, Any, Any]]:
     """Rows whose value in a file is another, and changes what is computed: with our value, and the file's."""
-    from ...runtime.contract.weight_binding import bind, configured, described, unbind
+    from ...runtime.contract.weight_binding import bind, config_from, config_keys, unbind
 
     architecture = model.architecture
-    said = described(architecture, GGUF, model.config) | {"general.architecture": architecture.gguf[0]}
-    config = configured(architecture, GGUF, said)
+    said = config_keys(architecture, GGUF, model.config) | {"general.architecture": architecture.gguf[0]}
+    config = config_from(architecture, GGUF, said)
     try:
         bind(architecture, config, unbind(architecture, model.config, model.weights, GGUF), GGUF)
     except FormatError as error:

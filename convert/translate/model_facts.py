@@ -62,7 +62,7 @@ class Model:
 
     @property
     def gqa(self) -> int:
-        """Query heads for each key and value head, 0 when there are none."""
+        """Query heads for each key and value head, 0 if unknown."""
         return self.heads // self.kv_heads if self.kv_heads else 0
 
 

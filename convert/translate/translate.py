@@ -165,7 +165,7 @@ def _tell_left_out(graph: Graph, model: Model) -> None:
 
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
-    from ...runtime.contract.weight_binding import described, unbind
+    from ...runtime.contract.weight_binding import config_keys, unbind
     from .lossy_check import check_expressible
     from .model_card_writer import carried_keys
     from .tokenizer import keys_for_gguf
@@ -173,7 +173,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     check_expressible(graph, model)
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
-    keys = described(model.architecture, GGUF, model.config)
+    keys = config_keys(model.architecture, GGUF, model.config)
     block = carried_keys(graph, model.architecture.gguf[0])
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
@@ -249,11 +249,11 @@ def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
 
 def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     """config.json and the tokenizer's files, as transformers has them."""
-    from ...runtime.contract.weight_binding import described
+    from ...runtime.contract.weight_binding import config_keys
     from .model_card_writer import card_file, sampling
     from .tokenizer import files_for_hf, role_ids
 
-    said = described(model.architecture, HF, model.config)
+    said = config_keys(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
     generation = _json(files.get(GENERATION)) | sampling(graph)
     if generation:

@@ -64,7 +64,7 @@ def retype(graph: Graph, casts: Cast, *, built: bool) -> None:
         whole[name] = tensor
         return casts.change(name, tensor, F16)
 
-    wide = built and any(each.wide for each in architectures() if each.name == graph.arch)
+    wide = built and any(each.wide_activations for each in architectures() if each.name == graph.arch)
     computed = (F32,) if wide else (F16, F32)
 
     def wanted(value: Value, tensor: Tensor) -> DType | None:

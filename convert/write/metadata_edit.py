@@ -115,7 +115,7 @@ def _plan_edit(graph: Graph, path: str, output: str | None, changes: list[Change
     target = Path(source.path) if output is None else _named(Path(output), Path(source.path))
     assert format.edit is not None
     files = [format.edit(source, graph, {change.key: change.new for change in changes}, target.name)]
-    copied = graph.beside if target.parent.resolve() != Path(source.path).parent.resolve() else []
+    copied = graph.external_files if target.parent.resolve() != Path(source.path).parent.resolve() else []
     for other in copied:
         if Path(other).resolve().parent != Path(source.path).resolve().parent:
             why = f"has tensors in {other}, which is not in the same directory"

@@ -97,7 +97,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
 def _is_input(path: Path, plan: Plan) -> bool:
     """Whether a path leads to one of the files that are read."""
     return path.exists() and any(
-        os.path.samefile(path, file) for file in (*plan.graph.files, *plan.graph.beside) if os.path.exists(file)
+        os.path.samefile(path, file) for file in (*plan.graph.files, *plan.graph.external_files) if os.path.exists(file)
     )
 
 

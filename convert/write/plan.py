@@ -86,11 +86,12 @@ class Plan:
 
     def __str__(self) -> str:
         """What ``--dry-run`` shows."""
-        source, made = self.graph.files, counted(len(self.files), "file")
+        files = counted(len(self.graph.files) + len(self.graph.external_files), "file")
+        made = counted(len(self.files), "file")
         dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
         tensors = counted(len(self.graph), "tensor")
         return (
-            f" source   {self.source_format} · {counted(len(source) + len(self.graph.beside), 'file')} · {tensors}\n"
+            f" source   {self.source_format} · {files} · {tensors}\n"
             f" plan     {self.format.name} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
             f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
         )
@@ -295,8 +296,8 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
 
 
 def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
-    """What stands beside the weights is texts, with names that are no path, no model's, no index and not written
-    already: they come from files."""
+    """Check the names of attached files, which come from a file: plain text files in the folder itself, neither models
+    nor indices nor files that are written already."""
     for name in names:
         text = (
             name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")
@@ -415,7 +416,7 @@ def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> 
     """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that
     change values."""
     inputs = []
-    for path in (*graph.files, *graph.beside):
+    for path in (*graph.files, *graph.external_files):
         status = os.stat(path)
         inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
     reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan, options.lora]

@@ -72,7 +72,7 @@ def merge(inputs: Sequence[str], open_input: Callable[[str], Graph]) -> Graph:
 
 def refuse_inputs(plan: Plan) -> None:
     """Raise when an output would replace one of the files that are read."""
-    read = {_identity(file): file for file in (*plan.graph.files, *plan.graph.beside)}
+    read = {_identity(file): file for file in (*plan.graph.files, *plan.graph.external_files)}
     for file in plan.files:
         path = plan.folder / file.name
         if path.exists() and _identity(path) in read:

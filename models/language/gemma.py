@@ -166,7 +166,7 @@ ARCHITECTURES = (
         GEMMA2_KEYS,
         GEMMA2_WEIGHTS,
         decoder_tasks(build_gemma2),
-        wide=True,
+        wide_activations=True,
     ),
     Architecture(
         "gemma3",
@@ -176,6 +176,6 @@ ARCHITECTURES = (
         GEMMA3_KEYS,
         GEMMA3_WEIGHTS,
         decoder_tasks(build_gemma2),
-        wide=True,
+        wide_activations=True,
     ),
 )

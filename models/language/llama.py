@@ -57,7 +57,7 @@ def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
 
 
 WEIGHTS = (
-    Weight("rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, made=rope_factors),
+    Weight("rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, compute=rope_factors),
     *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
 )  # fmt: skip
 

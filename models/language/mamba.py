@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Stored, Weight, dig
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Stored, Weight, value_at
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, checked, flag
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
@@ -30,7 +30,7 @@ class Rank:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
         key = "time_step_rank" if names == HF else "ssm.time_step_rank"
-        said = source.get(key, dig(source, "ssm_cfg.dt_rank")) if names == HF else source[key]
+        said = source.get(key, value_at(source, "ssm_cfg.dt_rank")) if names == HF else source[key]
         rank: int = -(-config.hidden // 16) if said is None or said == "auto" else checked(key, said, COUNT)
         return rank
 

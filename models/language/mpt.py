@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, dig
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, value_at
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, Choice, checked, flag
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
@@ -33,11 +33,11 @@ class MPTKVHeads:
             return shared_heads("attention.head_count_kv", source.get("attention.head_count_kv", config.heads), config)
         kind = checked(
             "attn_config.attn_type",
-            dig(source, "attn_config.attn_type") or "multihead_attention",
+            value_at(source, "attn_config.attn_type") or "multihead_attention",
             Choice(tuple(ATTENTION_TYPES)),
         )
         key = "attn_config.kv_n_heads"
-        return shared_heads(key, ATTENTION_TYPES[kind] or dig(source, key) or config.heads, config)
+        return shared_heads(key, ATTENTION_TYPES[kind] or value_at(source, key) or config.heads, config)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if config.kv_heads == config.heads:

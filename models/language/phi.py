@@ -33,7 +33,7 @@ KEYS = (
     act("gelu_tanh"), partial(0.5),
 )  # fmt: skip
 PHI_KEYS = (*KEYS, ROTARY)
-MSFT_KEYS = (*KEYS, Key("rotary", "rotary_dim", "rope.dimension_count", kind=EVEN, most=("head_dim",)), FUSED)
+MSFT_KEYS = (*KEYS, Key("rotary", "rotary_dim", "rope.dimension_count", kind=EVEN, at_most=("head_dim",)), FUSED)
 WEIGHTS = (
     *matrix("embed", "model.embed_tokens", "token_embd", shape=("vocab", "hidden")),
     *matrix("layers.{i}.attn_norm", "model.layers.{i}.input_layernorm", "blk.{i}.attn_norm", shape=("hidden",)),

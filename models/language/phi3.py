@@ -76,7 +76,9 @@ def _factors(kind: str) -> Weight:
         factors = config.scaling.get(f"{kind}_factor")
         return None if factors is None else Tensor.of(np.asarray(factors, np.float32))
 
-    return Weight(f"rope.{kind}", (), f"rope_factors_{kind}.weight", shape=("rotary_pairs",), optional=True, made=value)
+    return Weight(
+        f"rope.{kind}", (), f"rope_factors_{kind}.weight", shape=("rotary_pairs",), optional=True, compute=value
+    )
 
 
 def settle(config: Config, weights: Mapping[str, Tensor]) -> None:

@@ -29,7 +29,7 @@ DECAY = -8.0
 KEYS = (
     *DECODER, KV_HEADS, RMS_EPS, THETA, act("gelu_tanh", "hidden_activation"), partial(0.5),
     OWN_HEAD_DIM,
-    Key("rotary", (), (), lambda config: int(config.rotary_fraction * config.head_dim), EVEN, most=("head_dim",)),
+    Key("rotary", (), (), lambda config: int(config.rotary_fraction * config.head_dim), EVEN, at_most=("head_dim",)),
     Key("doubled", "intermediate_size", kind=EVEN), Key("intermediate", (), (), lambda config: config.doubled // 2),
     Key("width", "lru_width", (), lambda config: config.hidden, COUNT),
     Key("block", (), (), lambda config: config.width // config.heads, COUNT),

@@ -62,7 +62,7 @@ def mixture_keys(normalize: bool) -> tuple[Key, ...]:
     """Hyper-parameters; `normalize` is the default of ``norm_topk_prob`` (weights sum to one)."""
     return (
         Key("experts", ("n_routed_experts", "num_experts", "num_local_experts"), "expert_count", 0),
-        Key("experts_used", "num_experts_per_tok", "expert_used_count", 1, COUNT, most=("experts",)),
+        Key("experts_used", "num_experts_per_tok", "expert_used_count", 1, COUNT, at_most=("experts",)),
         Key("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length", 0),
         Key("shared", "n_shared_experts", "expert_shared_count", 0),
         Key(
@@ -76,7 +76,7 @@ def mixture_keys(normalize: bool) -> tuple[Key, ...]:
             "normalize", "norm_topk_prob", "expert_weights_norm", lambda config: normalize and config.names == HF, flag
         ),
         Groups("groups", "n_group", "expert_group_count", 1, COUNT),
-        Key("groups_used", "topk_group", "expert_group_used_count", 1, COUNT, most=("groups",)),
+        Key("groups_used", "topk_group", "expert_group_used_count", 1, COUNT, at_most=("groups",)),
     )
 
 

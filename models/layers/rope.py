@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import HF, Config, dig
+from ...runtime.contract.architecture import HF, Config, value_at
 from ...runtime.contract.hyperparameter import (
     NOT_NEGATIVE,
     Integer,
@@ -49,7 +49,9 @@ class Scaling:
         if names != HF:
             return _from_gguf(source)
         path = f"rope_parameters.{self.section}" if self.section else "rope_parameters"
-        path, found = next(((key, value) for key in (path, "rope_scaling") if (value := dig(source, key))), (path, {}))
+        path, found = next(
+            ((key, value) for key in (path, "rope_scaling") if (value := value_at(source, key))), (path, {})
+        )
         stated = checked(path, found, mapping)
         kind = _kind(
             f"{path}.type",

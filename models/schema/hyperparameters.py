@@ -18,7 +18,7 @@ from ...runtime.contract.architecture import (
     Layout,
     Stored,
     Weight,
-    dig,
+    value_at,
 )
 from ...runtime.contract.hyperparameter import (
     COUNT,
@@ -141,7 +141,7 @@ HEAD_DIM = Key("head_dim", "head_dim", "attention.key_length", _default_head_dim
 HF_HEAD_DIM = Key("head_dim", "head_dim", (), _default_head_dim, COUNT)
 OWN_HEAD_DIM = Key("head_dim", (), (), _default_head_dim, COUNT)
 """Elements of a head: stated by both config.json and GGUF, by config.json only, or by neither."""
-VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim, COUNT, most=("head_dim",))
+VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim, COUNT, at_most=("head_dim",))
 FUSED = Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim)
 """Rows of the fused query, key and value matrix."""
 INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length", kind=COUNT)
@@ -243,7 +243,7 @@ class RotaryFraction:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
         if names == HF:
-            found = next(((key, value) for key in PARTIAL if (value := dig(source, key)) is not None), None)
+            found = next(((key, value) for key in PARTIAL if (value := value_at(source, key)) is not None), None)
             return self.default if found is None else float(checked(*found, FRACTION))
         size = source.get(ROTARY_KEY)
         if size is None:
@@ -265,9 +265,9 @@ def partial(default: float = 1.0) -> RotaryFraction:
 
 
 ROTARY = Key(
-    "rotary", (), ROTARY_KEY, lambda config: int(config.rotary_fraction * config.head_dim), EVEN, most=("head_dim",)
+    "rotary", (), ROTARY_KEY, lambda config: int(config.rotary_fraction * config.head_dim), EVEN, at_most=("head_dim",)
 )
-WHOLE_ROTARY = Key("rotary", (), ROTARY_KEY, lambda config: config.head_dim, EVEN, most=("head_dim",))
+WHOLE_ROTARY = Key("rotary", (), ROTARY_KEY, lambda config: config.head_dim, EVEN, at_most=("head_dim",))
 """Elements of each head that are rotated: the stated fraction, or all by default."""
 ROTARY_PAIRS = Key("rotary_pairs", (), (), lambda config: config.rotary // 2)
 TOKENS = Key("tokens", (), "vocab_size", lambda config: config.vocab)
@@ -275,7 +275,7 @@ TOKENS = Key("tokens", (), "vocab_size", lambda config: config.vocab)
 
 
 EXPERTS_USED = Key(
-    "experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count", kind=COUNT, most=("experts",)
+    "experts_used", ("num_experts_per_tok", "experts_per_token"), "expert_used_count", kind=COUNT, at_most=("experts",)
 )
 """Number of experts each token is routed to."""
 

@@ -14,7 +14,7 @@ from ...runtime.tensor.dtype import BF16, BY_ONNX, F16, F32, F64
 from ..elementwise.declare import quiet
 from ..rules.expression import lowered
 from ..rules.precision import is_narrow
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from .decomposition import attention_of_terms
 from .scaled_dot_product import PROBABILITIES, Scoring, Sight, attend
 
@@ -25,7 +25,7 @@ def _infer(node: Inference) -> None:
     q, k, v, past = (node.shape(index) for index in (0, 1, 2, 4))
     heads, kv_heads = node.attributes["q_num_heads"], node.attributes["kv_num_heads"]
     if any(shape is not None and len(shape) not in (3, 4) for shape in (q, k, v)):
-        node.refuse(f"queries, keys and values have shapes {q}, {k} and {v}; they are of rank 3 or 4")
+        node.fail(f"queries, keys and values have shapes {q}, {k} and {v}; they are of rank 3 or 4")
     if q is None or k is None or v is None:
         node.set(0, node.dtype(0), None)
         node.set(1, node.dtype(0), None)
@@ -33,7 +33,7 @@ def _infer(node: Inference) -> None:
         node.set(3, node.dtype(0), None)
         return
     if len(q) == 3 and not (heads and kv_heads):
-        node.refuse("inputs of rank 3 need q_num_heads and kv_num_heads")
+        node.fail("inputs of rank 3 need q_num_heads and kv_num_heads")
     q4, k4, v4 = (_four(shape, count) for shape, count in ((q, heads), (k, kv_heads), (v, kv_heads)))
     total = k4[2] if node.value(4) is None else _sum(k4[2], past[2] if past is not None and len(past) == 4 else None)
     width = _product(heads, v4[3]) if len(q) == 3 else None
@@ -63,7 +63,7 @@ def in_heads(x: np.ndarray, heads: int | None, name: str) -> np.ndarray:
     if x.ndim == 4:
         return x
     if x.ndim != 3 or not heads or x.shape[2] % heads:
-        raise refuse("Attention", f"{name} of shape {x.shape} does not split into {heads} heads")
+        raise shape_error("Attention", f"{name} of shape {x.shape} does not split into {heads} heads")
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
@@ -76,7 +76,9 @@ def checked(q: np.ndarray, k: np.ndarray, v: np.ndarray, what: str) -> None:
         and q.shape[3] == k.shape[3]
     )
     if not alike or not k.shape[1] or q.shape[1] % k.shape[1]:
-        raise refuse(what, f"queries, keys and values of shapes {q.shape}, {k.shape} and {v.shape} do not fit together")
+        raise shape_error(
+            what, f"queries, keys and values of shapes {q.shape}, {k.shape} and {v.shape} do not fit together"
+        )
 
 
 def softmax_dtype(number: int | None, what: str) -> np.dtype[Any] | None:
@@ -84,7 +86,7 @@ def softmax_dtype(number: int | None, what: str) -> np.dtype[Any] | None:
     if number is None:
         return None
     if number not in PRECISIONS:
-        raise refuse(what, f"softmax_precision {number} is not a floating-point type")
+        raise shape_error(what, f"softmax_precision {number} is not a floating-point type")
     return np.dtype(BY_ONNX[number].as_numpy())
 
 
@@ -178,24 +180,24 @@ def attention(
         in_heads(v, kv_num_heads, "V"),
     )
     if (past_key is None) != (past_value is None) or (past_key is not None and nonpad_kv_seqlen is not None):
-        raise refuse("Attention", "past_key and past_value are given together, and not with nonpad_kv_seqlen")
+        raise shape_error("Attention", "past_key and past_value are given together, and not with nonpad_kv_seqlen")
     past = 0
     if past_key is not None and past_value is not None:
         past = past_key.shape[2]
         present_k, present_v = np.concatenate((past_key, present_k), 2), np.concatenate((past_value, present_v), 2)
     checked(q4, present_k, present_v, "Attention")
     if not 0 <= qk_matmul_output_mode <= PROBABILITIES or min(left_window_size, right_window_size) < -1:
-        raise refuse("Attention", "qk_matmul_output_mode is 0 to 3, and windows are -1 or more")
+        raise shape_error("Attention", "qk_matmul_output_mode is 0 to 3, and windows are -1 or more")
     offset, length = np.array([past]), None
     if nonpad_kv_seqlen is not None:
         length = nonpad_kv_seqlen.reshape(-1).astype(np.int64)
         if len(length) != len(q4):
-            raise refuse("Attention", f"nonpad_kv_seqlen has {len(length)} lengths for a batch of {len(q4)}")
+            raise shape_error("Attention", f"nonpad_kv_seqlen has {len(length)} lengths for a batch of {len(q4)}")
         offset = length - q4.shape[2]
     precision = softmax_dtype(softmax_precision, "Attention")
     work = working(q, precision)
     factor = scale if scale is not None else 1 / max(q4.shape[3], 1) ** 0.5
-    capture = qk_matmul_output_mode if len(call.wanted) > 3 and call.wanted[3] else None
+    capture = qk_matmul_output_mode if len(call.used_outputs) > 3 and call.used_outputs[3] else None
     mask = attn_mask.astype(work) if attn_mask is not None and is_narrow(attn_mask) else attn_mask
     y, scores = attend(
         q4.astype(work, copy=False),

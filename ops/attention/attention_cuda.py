@@ -173,13 +173,13 @@ def attended(
         then(_masked if mask.dtype == np.bool_ else _biased, mask)
     if sight.causal or sight.left >= 0 or sight.right >= 0:
         places = (
-            step.held(np.arange(queries).reshape(-1, 1)),
-            step.held(np.arange(keys)),
+            step.constant_buffer(np.arange(queries).reshape(-1, 1)),
+            step.constant_buffer(np.arange(keys)),
             sight.offset.view((sight.offset.count, 1, 1, 1)),
         )
         then(_seen, *places, numbers=[int(sight.causal), sight.left, sight.right])
     if sight.length is not None:
-        then(_within, step.held(np.arange(keys)), sight.length.view((n, 1, 1, 1)))
+        then(_within, step.constant_buffer(np.arange(keys)), sight.length.view((n, 1, 1, 1)))
     captured(2)
     _round(step, scores, precision, launches)
     flat = scores.view((n * heads * queries, keys))
@@ -224,7 +224,7 @@ def _padded(step: Step, mask: Buffer, keys: int, launches: list[Launch | Chain])
         return mask
     made = step.temporary(mask.dtype, (*mask.shape[:-1], keys))
     places = np.arange(keys)
-    table = step.held(np.where(places < mask.shape[-1], places, -1))
+    table = step.constant_buffer(np.where(places < mask.shape[-1], places, -1))
     along = (*[0] * (len(mask.shape) - 1), 1)
     fill = 0.0 if mask.dtype == np.bool_ else -INF
     source = Operand(
@@ -258,13 +258,13 @@ def attention_on_device(step: Step) -> Planned:
     q = in_heads(step.input(0), attributes["q_num_heads"])
     k, v = (in_heads(step.input(index), attributes["kv_num_heads"]) for index in (1, 2))
     launches: list[Launch | Chain] = []
-    past = step.given(4)
-    k = joined(step, past, k, step.output(1) if step.wanted(1) else None, launches)
-    v = joined(step, step.given(5), v, step.output(2) if step.wanted(2) else None, launches)
+    past = step.optional_input(4)
+    k = joined(step, past, k, step.output(1) if step.is_used(1) else None, launches)
+    v = joined(step, step.optional_input(5), v, step.output(2) if step.is_used(2) else None, launches)
     if q.shape[3] != k.shape[3] or q.shape[1] % k.shape[1]:
-        return "its shapes do not fit"
-    lengths = step.given(6)
-    offset, length = step.held(np.array([past.shape[2] if past is not None else 0])), None
+        return "the shapes of its inputs contradict each other"
+    lengths = step.optional_input(6)
+    offset, length = step.constant_buffer(np.array([past.shape[2] if past is not None else 0])), None
     if lengths is not None:
         length = lengths.view((lengths.count,))
         offset = step.temporary(INT64, length.shape)
@@ -278,9 +278,9 @@ def attention_on_device(step: Step) -> Planned:
         attributes["left_window_size"],
         attributes["right_window_size"],
         length,
-        step.given(3),
+        step.optional_input(3),
     )
-    if step.wanted(3):
+    if step.is_used(3):
         sight.captures[attributes["qk_matmul_output_mode"]] = step.output(3)
     scale = attributes["scale"]
     factor = scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5
@@ -314,7 +314,7 @@ def rotated(
                 positions.strides[1] if positions.shape[1] > 1 else 0,
                 0,
             )
-        flag = step.flag(f"a position of {step.node.op.name} is outside of its caches")
+        flag = step.flag(f"a position of {step.node.op.name} is out of range of its caches")
         lookups: tuple[Lookup, ...] = (Lookup(positions, table, cos.shape[-1], rows, flag=flag),)
     else:
         strides, lookups = (cos.strides[0] if cos.shape[0] > 1 else 0, 0, cos.strides[1], 1), ()
@@ -338,5 +338,5 @@ def rotary_on_device(step: Step) -> Planned:
     one, two = in_heads(x, heads), in_heads(step.output(), heads)
     size = step.attributes["rotary_embedding_dim"] or one.shape[3]
     return rotated(
-        step, one, two, step.input(1), step.input(2), step.given(3), bool(step.attributes["interleaved"]), size
+        step, one, two, step.input(1), step.input(2), step.optional_input(3), bool(step.attributes["interleaved"]), size
     )

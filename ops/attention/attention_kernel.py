@@ -167,7 +167,7 @@ def _flash_prefill(
     panels, blocks, columns = -(-keys // PANEL), -(-keys // flash_prefill.KEYS), -(-width // PANEL)
     packed_k = step.scratch(4 * batch * groups * panels * size * PANEL)
     packed_v = step.scratch(4 * batch * groups * blocks * columns * flash_prefill.KEYS * PANEL)
-    zero = step.held(np.zeros(PANEL, np.float32))
+    zero = step.constant_buffer(np.zeros(PANEL, np.float32))
     units = batch * heads * -(-queries // flash_prefill.QUERIES)
     parts = step.parts(units, work)
     scratch = step.scratch(
@@ -218,7 +218,7 @@ def present(step: Step, index: int, new: Heads, past: Buffer | None) -> tuple[He
     ):
         return None
     shape = (batch, heads, rows + (past.shape[2] if past is not None else 0), size)
-    if step.wanted(index):
+    if step.is_used(index):
         whole = step.output(index)
     elif past is None:
         return new, []
@@ -240,13 +240,13 @@ def plan_attention(step: Step) -> Planned:
     q, k, v, mask, past_k, past_v, counted = given
     attributes = step.attributes
     precision = softmax_dtype(attributes["softmax_precision"], "Attention")
-    if q is None or k is None or v is None or step.wanted(3) or (precision is not None and precision != F32):
+    if q is None or k is None or v is None or step.is_used(3) or (precision is not None and precision != F32):
         return None
     if (past_k is None) != (past_v is None) or (past_k is not None and counted is not None):
         return None
     queries = heads_of(q, attributes["q_num_heads"])
     news = heads_of(k, attributes["kv_num_heads"]), heads_of(v, attributes["kv_num_heads"])
-    if queries is None or news[0] is None or news[1] is None or not step.wanted(0):
+    if queries is None or news[0] is None or news[1] is None or not step.is_used(0):
         return None
     if counted is not None and (counted.count != queries.shape[0] or counted.dtype.name not in ("int64", "int32")):
         return None

@@ -14,7 +14,7 @@ from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.domain import CANDLE
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from .attention import checked
 from .scaled_dot_product import Scoring, Sight, attend
 
@@ -66,12 +66,12 @@ def attention_with_sinks(
     heads, keys, ...].
 
     Args:
-        mask: truth values that broadcast to [batch, heads, queries, keys]; False hides a key.
+        mask: booleans that broadcast to [batch, heads, queries, keys]; False hides a key.
         sinks: [heads].
     """
     checked(q, k, v, "AttentionWithSinks")
     if sinks.shape != q.shape[1:2]:
-        raise refuse("AttentionWithSinks", f"{sinks.shape} sinks do not match {q.shape[1]} heads")
+        raise shape_error("AttentionWithSinks", f"{sinks.shape} sinks do not match {q.shape[1]} heads")
     scoring = Scoring(scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5, sink=sinks.astype(q.dtype))
     return attend(q, k, v, scoring, Sight(np.array([0]), False, -1, -1, None), mask, None)[0].astype(
         q.dtype, copy=False

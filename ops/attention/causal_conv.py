@@ -8,7 +8,7 @@ from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ..rules.decomposition import composed
 from ..rules.expression import Term
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 
 ACTIVATIONS = ("none", "silu", "swish")
 
@@ -16,9 +16,9 @@ ACTIVATIONS = ("none", "silu", "swish")
 def _infer(node: Inference) -> None:
     x, weight, past = node.shape(0), node.shape(1), node.shape(3)
     if any(shape is not None and len(shape) != 3 for shape in (x, weight, past)):
-        node.refuse(f"input, weight and state have shapes {x}, {weight} and {past}; all are of rank 3")
+        node.fail(f"input, weight and state have shapes {x}, {weight} and {past}; all are of rank 3")
     if node.attributes["activation"] not in ACTIVATIONS:
-        node.refuse(f"activation {node.attributes['activation']!r} is not one of {', '.join(ACTIVATIONS)}")
+        node.fail(f"activation {node.attributes['activation']!r} is not one of {', '.join(ACTIVATIONS)}")
     node.set(0, node.dtype(0), x)
     taps = weight[2] if weight is not None else None
     carried = taps - 1 if isinstance(taps, int) else past[2] if past is not None else None
@@ -33,10 +33,12 @@ def causal_conv(
     what, taps = "CausalConvWithState", weight.lengths[2:]
     if len(taps) != x.axes - 2 or weight.lengths[:2] != [x.lengths[1], 1] or not taps[-1]:
         shapes = f"an input of shape {x.value.shape} and a kernel of shape {weight.value.shape}"
-        raise refuse(what, f"{shapes} do not fit together")
+        raise shape_error(what, f"{shapes} do not fit together")
     state = [*x.lengths[:-1], (taps[-1] - 1) * dilation]
     if past is not None and past.lengths != state:
-        raise refuse(what, f"a state of shape {past.value.shape} does not go before an input of shape {x.value.shape}")
+        raise shape_error(
+            what, f"a state of shape {past.value.shape} does not go before an input of shape {x.value.shape}"
+        )
     before = x.constant(np.zeros(state), x.dtype.as_numpy()) if past is None else past
     line = before.concatenated(x, axis=x.axes - 1) if state[-1] else x
     y = line.call(

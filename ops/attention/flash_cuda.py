@@ -51,7 +51,7 @@ class Pages:
     that of all pages.
 
     Attributes:
-        table: whole numbers [sequences, pages], which pages a sequence has in turn.
+        table: integers [sequences, pages], which pages a sequence has in turn.
         sequences, places: int64 [tokens], the sequence of a token and its place there.
         size: slots of a page.
         flag: set to 1 where a sequence has no such page.

@@ -13,7 +13,7 @@ from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BY_ONNX, F32, F64
 from ..elementwise.declare import quiet
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from .attention import PRECISIONS, checked, softmax_dtype, working
 from .scaled_dot_product import Scoring, Sight, attend
 
@@ -21,17 +21,17 @@ from .scaled_dot_product import Scoring, Sight, attend
 def _infer(node: Inference) -> None:
     q, k, v = (node.shape(index) for index in range(3))
     if any(shape is not None and len(shape) != 4 for shape in (q, k, v)):
-        node.refuse(f"queries, keys and values have shapes {q}, {k} and {v}; all are of rank 4")
+        node.fail(f"queries, keys and values have shapes {q}, {k} and {v}; all are of rank 4")
     number = node.attributes["softmax_precision"]
     if number is not None and number not in PRECISIONS:
-        node.refuse(f"softmax_precision {number} is not a floating-point type")
+        node.fail(f"softmax_precision {number} is not a floating-point type")
     dtype = node.dtype(0)
     scores = None if q is None else (*q[:3], k[2] if k is not None else None)
     for name in ("score_mod", "prob_mod"):
         if node.attributes[name] is not None:
             graph = node.subgraph(name)
             if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-                node.refuse(f"{name} takes one tensor and gives one")
+                node.fail(f"{name} takes one tensor and gives one")
             graph.inputs[0].dtype = (
                 BY_ONNX[number] if number is not None else F64 if dtype is F64 else F32 if dtype is not None else None
             )
@@ -81,7 +81,7 @@ def flex_attention(
         def run(scores: np.ndarray) -> np.ndarray:
             (made,) = call.run(graph, [scores])
             if not isinstance(made, np.ndarray) or made.shape != scores.shape:
-                raise refuse(
+                raise shape_error(
                     "FlexAttention",
                     f"a subgraph gives {getattr(made, 'shape', 'no tensor')} for scores of shape {scores.shape}",
                 )

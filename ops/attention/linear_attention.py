@@ -8,7 +8,7 @@ import numpy as np
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
 """For each update rule: whether the state decays, and whether what it already gives for a key is taken off the
@@ -18,10 +18,10 @@ value."""
 def _infer(node: Inference) -> None:
     query, key, value, past = (node.shape(index) for index in range(4))
     if any(shape is not None and len(shape) != 3 for shape in (query, key, value)):
-        node.refuse(f"query, key and value have shapes {query}, {key} and {value}; all are of rank 3")
+        node.fail(f"query, key and value have shapes {query}, {key} and {value}; all are of rank 3")
     heads, groups = node.attributes["q_num_heads"], node.attributes["kv_num_heads"]
     if heads < 1 or groups < 1 or heads % groups or node.attributes["update_rule"] not in RULES:
-        node.refuse(
+        node.fail(
             f"{heads} query heads, {groups} key heads and update_rule {node.attributes['update_rule']!r} do not fit "
             "together"
         )
@@ -35,7 +35,7 @@ def _infer(node: Inference) -> None:
 def _split(x: np.ndarray, heads: int) -> np.ndarray:
     """[batch, length, heads x size] as [length, batch, heads, size] in f32."""
     if x.ndim != 3 or x.shape[2] % heads:
-        raise refuse("LinearAttention", f"an input of shape {x.shape} does not split into {heads} heads")
+        raise shape_error("LinearAttention", f"an input of shape {x.shape} does not split into {heads} heads")
     return x.astype(np.float32).reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 0, 2, 3)
 
 
@@ -108,13 +108,13 @@ def linear_attention(
     The state is [batch, key heads, size, value size], held in f32; `decay` is the logarithm of what is kept of it.
     """
     if q_num_heads < 1 or kv_num_heads < 1 or q_num_heads % kv_num_heads or update_rule not in RULES:
-        raise refuse(
+        raise shape_error(
             "LinearAttention",
             f"{q_num_heads} query heads, {kv_num_heads} key heads and rule {update_rule!r} do not fit together",
         )
     gated, corrected = RULES[update_rule]
     if gated != (decay is not None) or corrected != (beta is not None):
-        raise refuse(
+        raise shape_error(
             "LinearAttention",
             f"rule {update_rule!r} takes {'a' if gated else 'no'} decay and {'a' if corrected else 'no'} beta",
         )
@@ -122,13 +122,15 @@ def linear_attention(
     length, batch, _, depth = q.shape
     shape = (batch, kv_num_heads, depth, v.shape[3])
     if any(item is not None and item.shape[:2] != (batch, length) for item in (decay, beta)):
-        raise refuse("LinearAttention", f"decay and beta are needed for each of {length} tokens of a batch of {batch}")
+        raise shape_error(
+            "LinearAttention", f"decay and beta are needed for each of {length} tokens of a batch of {batch}"
+        )
     if (
         k.shape != (length, batch, kv_num_heads, depth)
         or v.shape[:2] != (length, batch)
         or (past_state is not None and past_state.shape != shape)
     ):
-        raise refuse(
+        raise shape_error(
             "LinearAttention",
             f"query, key and value of shapes {query.shape}, {key.shape} and {value.shape} do not fit together",
         )

@@ -15,7 +15,7 @@ from .linear_attention import RULES, linear_attention
 def linear_attention_of_others(form: Form) -> None:
     """The state [batch, key heads, size, value size] after each token, in f32."""
     query, key, value = map(form.input, range(3))
-    past, decay, beta = map(form.given, range(3, 6))
+    past, decay, beta = map(form.optional_input, range(3, 6))
     attributes = form.attributes
     heads, groups = attributes["q_num_heads"], attributes["kv_num_heads"]
     _, corrected = RULES[attributes["update_rule"]]
@@ -49,5 +49,5 @@ def linear_attention_of_others(form: Form) -> None:
         rows.append(asked.call("MatMul", state).call("Reshape", form.constant([batch, 1, heads * out])))
     found = rows[0].call("Concat", *rows[1:], axis=1) if len(rows) > 1 else rows[0]
     for index, (term, like) in enumerate(((found, query), (state, past or query))):
-        if form.wanted(index):
+        if form.is_used(index):
             form.build.add("Cast", [term.value], {"to": like.dtype.onnx}, outputs=[form.node.outputs[index]])

@@ -10,16 +10,16 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.expression import lowered
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from .decomposition import rotary_of_terms
 
 
 def _infer(node: Inference) -> None:
     x = node.shape(0)
     if x is not None and len(x) not in (3, 4):
-        node.refuse(f"the input has shape {x}; it is of rank 3 or 4")
+        node.fail(f"the input has shape {x}; it is of rank 3 or 4")
     if x is not None and len(x) == 3 and not node.attributes["num_heads"]:
-        node.refuse("an input of rank 3 needs num_heads")
+        node.fail("an input of rank 3 needs num_heads")
     node.set(0, node.dtype(0), x)
 
 
@@ -54,13 +54,13 @@ def rotary_embedding(
     positions.
     """
     if x.ndim not in (3, 4) or (x.ndim == 3 and (num_heads < 1 or x.shape[2] % num_heads)):
-        raise refuse("RotaryEmbedding", f"an input of shape {x.shape} does not split into {num_heads} heads")
+        raise shape_error("RotaryEmbedding", f"an input of shape {x.shape} does not split into {num_heads} heads")
     heads = x.transpose(0, 2, 1, 3) if x.ndim == 4 else x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads)
     size = rotary_embedding_dim or heads.shape[3]
     if position_ids is not None:
         if position_ids.size and not (position_ids.min() >= 0 and position_ids.max() < len(cos_cache)):
             reach = f"{position_ids.min()} to {position_ids.max()}"
-            raise refuse(
+            raise shape_error(
                 "RotaryEmbedding", f"position_ids reach from {reach}, the caches hold {len(cos_cache)} positions"
             )
         cos_cache, sin_cache = cos_cache[position_ids], sin_cache[position_ids]
@@ -71,7 +71,7 @@ def rotary_embedding(
         or cos_cache.shape[-1] != size // 2
         or cos_cache.ndim != 3
     ):
-        raise refuse(
+        raise shape_error(
             "RotaryEmbedding",
             f"caches of shapes {cos_cache.shape} and {sin_cache.shape} do not turn {size} of {heads.shape[3]} elements",
         )

@@ -55,7 +55,7 @@ def as_asked(node: Inference) -> None:
     node.set(0, dtype, node.shape(0), data=known if keeps else None)
 
 
-def as_the_other(node: Inference) -> None:
+def infer_cast_like(node: Inference) -> None:
     """The dtype of the second input."""
     node.set(0, node.dtype(1), node.shape(0))
 
@@ -97,7 +97,7 @@ def type_by_name(node: Node, build: Builder) -> None:
 @op(
     "CastLike",
     since=25,
-    infer=as_the_other,
+    infer=infer_cast_like,
     scalar=lambda x, like: x,
     examples=[
         case("f32[2,3]", "i64[1]"),

@@ -8,7 +8,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import DType
 
 EIGHT_BITS = ("f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz")
-SPECIAL_TEXTS = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
+SPECIAL_STRINGS = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
 
 
 def cast_to(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str = "up") -> np.ndarray:
@@ -20,9 +20,9 @@ def cast_to(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str 
     """
     with np.errstate(all="ignore"):
         if x.dtype.kind in "OUT":
-            return _from_texts(x, dtype)
+            return _from_strings(x, dtype)
         if dtype.kind == "text":
-            return _to_texts(x)
+            return _to_strings(x)
         wanted = dtype.as_numpy()
         if x.dtype == wanted:
             return x
@@ -43,7 +43,7 @@ def _spread(x: np.ndarray) -> np.ndarray:
 
 
 def _to_integers(x: np.ndarray, wanted: np.dtype) -> np.ndarray:
-    """Cut toward zero; what is out of range keeps its lowest bits, as whole numbers do."""
+    """Cut toward zero; what is out of range keeps its lowest bits, as integers do."""
     if x.dtype.kind == "f" and wanted.itemsize < 8:
         x = np.where(np.isfinite(x), x, np.copysign(2.0**63, x)).astype(np.int64)
     return x.astype(wanted)
@@ -82,16 +82,16 @@ def _to_powers_of_two(x: np.ndarray, saturate: bool, round_mode: str) -> np.ndar
     return np.where((bits >> 23) & 0xFF == 0xFF, 255, exponent).astype(np.uint8).reshape(x.shape)
 
 
-def _to_texts(x: np.ndarray) -> np.ndarray:
+def _to_strings(x: np.ndarray) -> np.ndarray:
     """Shortest digits that give the value back."""
     x = _spread(x)
-    texts = [str(item) for item in x.reshape(-1)]
+    strings = [str(item) for item in x.reshape(-1)]
     if x.dtype.kind == "f":
-        texts = [SPECIAL_TEXTS.get(text, text) for text in texts]
-    return np.array(texts, object).reshape(x.shape)
+        strings = [SPECIAL_STRINGS.get(text, text) for text in strings]
+    return np.array(strings, object).reshape(x.shape)
 
 
-def _from_texts(x: np.ndarray, dtype: DType) -> np.ndarray:
+def _from_strings(x: np.ndarray, dtype: DType) -> np.ndarray:
     if dtype.kind == "text":
         return x
     wanted = dtype.as_numpy()

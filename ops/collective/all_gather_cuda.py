@@ -16,5 +16,5 @@ def all_gather_on_device(step: Step) -> Planned:
     if isinstance(ranks, Alone):
         return View(step.input(0))
     if not isinstance(ranks, Nccl):
-        return "its ranks are connected on the CPU"
+        return "its ranks communicate on the CPU"
     return ranks.launch("gather", step.input(0), step.output())

@@ -8,6 +8,6 @@ from .if_else import if_
 from .loop import loop
 from .scan import scan
 
-control_flow(if_, looks=(0,))
-control_flow(loop, looks=(0, 1))
+control_flow(if_, host_inputs=(0,))
+control_flow(loop, host_inputs=(0, 1))
 control_flow(scan)

@@ -14,7 +14,7 @@ from ...runtime.ir.op import op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.plan.control_flow import control
 from ..elementwise.unary import identity
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 if TYPE_CHECKING:
     from ...runtime.plan.planner import Planner, Task
@@ -29,7 +29,7 @@ def either(one: Shape | None, other: Shape | None) -> Shape | None:
     return tuple(first if first == second else None for first, second in zip(one, other, strict=True))
 
 
-def branches(node: Inference) -> None:
+def infer_if(node: Inference) -> None:
     """What the branches that can be taken have in common. A branch that contradicts itself cannot be: the other one is
     for such shapes."""
     array = node.array(0)
@@ -39,9 +39,9 @@ def branches(node: Inference) -> None:
     for name in names:
         graph, depth = node.subgraph(name), len(node.facts.graphs)
         if graph.inputs:
-            node.refuse(f"{name} has {len(graph.inputs)} inputs, a branch takes no inputs")
+            node.fail(f"{name} has {len(graph.inputs)} inputs, a branch takes no inputs")
         if len(graph.outputs) != len(node.node.outputs):
-            node.refuse(f"{name} has {len(graph.outputs)} outputs, the node {len(node.node.outputs)}")
+            node.fail(f"{name} has {len(graph.outputs)} outputs, the node {len(node.node.outputs)}")
         try:
             node.infer_subgraph(graph)
         except FormatError as error:
@@ -59,17 +59,17 @@ def _joined(node: Inference, index: int, values: list[Value]) -> None:
     first, last = values[0], values[-1]
     dtypes = {value.dtype for value in values if value.dtype is not None}
     if len(dtypes) > 1:
-        node.refuse(f"the branches differ in the dtype of output {index}: {first.dtype} and {last.dtype}")
+        node.fail(f"the branches differ in the dtype of output {index}: {first.dtype} and {last.dtype}")
     container = max((value.container for value in values), key=len)
     data = node.facts.data(first) if len(values) == 1 and not container else None
     node.set(index, next(iter(dtypes), None), either(first.shape, last.shape), data=data, container=container)
 
 
-@op("If", since=25, infer=branches)
+@op("If", since=25, infer=infer_if)
 def if_(condition: np.ndarray, *, then_branch: Graph, else_branch: Graph, call: Call) -> tuple[Any, ...]:
     """The outputs of the first subgraph where the condition, one element, holds, else those of the second."""
     if condition.size != 1:
-        raise refused("If", "the condition is not one element", expected=1, found=condition.size)
+        raise input_error("If", "the condition is not one element", expected=1, found=condition.size)
     return tuple(call.run(then_branch if condition.reshape(-1)[0] else else_branch, ()))
 
 

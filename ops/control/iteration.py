@@ -12,7 +12,7 @@ from ...runtime.base.errors import LimitError, UnsupportedError
 from ...runtime.base.limits import current
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Value
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
 class Iterations:
@@ -71,11 +71,11 @@ class Iterations:
             or item.dtype != items[0].dtype
             for item in items
         ):
-            raise refused(
+            raise input_error(
                 self.operator, f"output {value.name!r} of its body changes its shape or dtype between iterations"
             )
         if not -items[0].ndim - 1 <= axis <= items[0].ndim:
-            raise refused(
+            raise input_error(
                 self.operator,
                 "the axis to collect along does not exist",
                 "E-OP-AXIS",
@@ -101,7 +101,7 @@ class Iterations:
 def outputs_of(operator: str, call: Call, found: Sequence[Any], count: int) -> list[Any]:
     """The outputs that a body gave; UsageError where their number is not the node's."""
     if len(found) != count:
-        raise refused(
+        raise input_error(
             operator,
             f"its body and the node {call.node.name!r} differ in their outputs",
             expected=count,

@@ -16,7 +16,7 @@ from ...runtime.ir.op import op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.control_flow import control
 from ...runtime.tensor.dtype import BOOL, I64
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from .if_else import either
 from .iteration import Iterations, outputs_of, taken_over
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...runtime.plan.planner import Planner, Task
 
 
-def iterated(node: Inference) -> None:
+def infer_loop(node: Inference) -> None:
     """State has the dtype that it begins with, and its shape where no iteration changes it; scan outputs have one more
     dim."""
     body = node.subgraph("body")
@@ -34,7 +34,7 @@ def iterated(node: Inference) -> None:
         or len(body.outputs) != len(node.node.outputs) + 1
         or len(node.node.outputs) < count
     ):
-        node.refuse(
+        node.fail(
             f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
         )
     for value, dtype in zip(body.inputs, (I64, BOOL), strict=False):
@@ -70,7 +70,7 @@ def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
     return np.full((1,) if value.shape is not None and len(value.shape) == 1 else (), item, dtype)
 
 
-@op("Loop", since=25, infer=iterated)
+@op("Loop", since=25, infer=infer_loop)
 def loop(
     trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call
 ) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ def loop(
     """
     for name, item in (("trip count", trip_count), ("condition", condition)):
         if item is not None and item.size != 1:
-            raise refused("Loop", f"the {name} is not one element", expected=1, found=item.size)
+            raise input_error("Loop", f"the {name} is not one element", expected=1, found=item.size)
     times = None if trip_count is None else int(trip_count.reshape(-1)[0])
     goes_on = condition is None or bool(condition.reshape(-1)[0])
     if times is not None and goes_on and _keeps_its_condition(body) and times * ITERATION > current().time:

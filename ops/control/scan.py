@@ -12,14 +12,14 @@ from ...runtime.ir.graph import Dim, Graph, Node, Value
 from ...runtime.ir.op import op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.plan.control_flow import control
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from .iteration import Iterations, outputs_of, taken_over
 
 if TYPE_CHECKING:
     from ...runtime.plan.planner import Planner, Task
 
 
-def scanned(node: Inference) -> None:
+def infer_scan(node: Inference) -> None:
     """State keeps its dtype and shape; scan inputs lose the axis, scan outputs gain it."""
     body, scans = node.subgraph("body"), int(node.attributes["num_scan_inputs"])
     states = len(node) - scans
@@ -29,7 +29,7 @@ def scanned(node: Inference) -> None:
         or len(body.outputs) != len(node.node.outputs)
         or len(body.outputs) < states
     ):
-        node.refuse(
+        node.fail(
             f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
         )
     axes = _given(node.attributes["scan_input_axes"], scans)
@@ -62,7 +62,7 @@ def _given(numbers: Sequence[int] | None, count: int) -> list[int]:
     return list(numbers) if numbers else [0] * count
 
 
-@op("Scan", since=25, infer=scanned)
+@op("Scan", since=25, infer=infer_scan)
 def scan(
     *inputs: Any,
     body: Graph,
@@ -77,7 +77,7 @@ def scan(
     entry to the first."""
     states = len(inputs) - num_scan_inputs
     if not 0 < num_scan_inputs <= len(inputs):
-        raise refused(
+        raise input_error(
             "Scan",
             "the number of scan inputs is not among its inputs",
             expected=f"up to {len(inputs)}",
@@ -91,7 +91,7 @@ def scan(
     backwards = _given(scan_input_directions, num_scan_inputs)
     entries = [item[::-1] if reverse else item for reverse, item in zip(backwards, entries, strict=True)]
     if len({len(item) for item in entries}) != 1:
-        raise refused("Scan", "the scan inputs differ in length", found=[len(item) for item in entries])
+        raise input_error("Scan", "the scan inputs differ in length", found=[len(item) for item in entries])
     values = list(inputs[:states])
     collected = Iterations("Scan", body.outputs[states:])
     for step in range(len(entries[0])):

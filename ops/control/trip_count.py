@@ -17,7 +17,7 @@ MOST_NODES = 12
 """Nodes that a condition may depend on."""
 
 
-def known(planner: Planner, value: Value | None) -> np.ndarray | None:
+def known_value(planner: Planner, value: Value | None) -> np.ndarray | None:
     """The elements of a value of the plan that do not depend on a run."""
     return None if value is None else planner.facts.array(value)
 
@@ -29,12 +29,12 @@ def iterations(planner: Planner, node: Node, body: Graph) -> int | None:
         node: as it is in the plan; body: as it is in the model.
     """
     trips, condition, *states = [*node.inputs, None, None][: max(len(node.inputs), 2)]
-    bound = None if trips is None else known(planner, trips)
-    starts = np.array(True) if condition is None else known(planner, condition)
+    bound = None if trips is None else known_value(planner, trips)
+    starts = np.array(True) if condition is None else known_value(planner, condition)
     if starts is None or starts.size != 1 or (trips is not None and (bound is None or bound.size != 1)):
         return None
     nodes, carried = _slice(body)
-    first = {position: known(planner, states[position]) for position in carried if position < len(states)}
+    first = {position: known_value(planner, states[position]) for position in carried if position < len(states)}
     if len(nodes) > MOST_NODES or len(first) < len(carried) or any(array is None for array in first.values()):
         return None
     constants = _constants(planner, body, nodes)
@@ -76,7 +76,7 @@ def _constants(planner: Planner, body: Graph, nodes: list[Node]) -> dict[Value, 
         for value in node.inputs:
             if value is None or value in made:
                 continue
-            array = weights[value] if value in weights else known(planner, planner.values.get(value))
+            array = weights[value] if value in weights else known_value(planner, planner.values.get(value))
             if not isinstance(array, np.ndarray) or array.size > 1:
                 return None
             found[value] = array

@@ -12,7 +12,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from ..rules.sliding_window import Axis, Part, blocks, taps, window
 
 COLUMN_BYTES = 4 << 20
@@ -26,7 +26,7 @@ def _infer(node: Inference) -> None:
         node.set(0, node.dtype(0), None)
         return
     if rank < 3 or (x is not None and weight is not None and len(x) != len(weight)):
-        node.refuse(f"the input has shape {x} and the kernel {weight}")
+        node.fail(f"the input has shape {x} and the kernel {weight}")
     batch, channels = (x[0], x[1]) if x is not None else (None, None)
     if (
         weight is not None
@@ -34,7 +34,7 @@ def _infer(node: Inference) -> None:
         and isinstance(weight[1], int)
         and channels != weight[1] * node.attributes["group"]
     ):
-        node.refuse(f"{channels} channels do not match a kernel of shape {weight} in {node.attributes['group']} groups")
+        node.fail(f"{channels} channels do not match a kernel of shape {weight} in {node.attributes['group']} groups")
     names = ("strides", "pads", "dilations", "auto_pad")
     kernel = node.attributes["kernel_shape"] or (weight[2:] if weight is not None else None)
     spatial: Sequence[int | str | None] = [None] * (rank - 2)
@@ -74,14 +74,14 @@ def conv(
 ) -> np.ndarray:
     """From [n, channels, spatial...] and kernels [out, channels / group, taps...] to [n, out, spatial...]."""
     if x.ndim != w.ndim or group < 1 or x.shape[1] != w.shape[1] * group or w.shape[0] % group:
-        raise refuse(
+        raise shape_error(
             "Conv", f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match in {group} groups"
         )
     if b is not None and b.shape != w.shape[:1]:
-        raise refuse("Conv", f"a bias of shape {b.shape} does not match a kernel of shape {w.shape}")
+        raise shape_error("Conv", f"a bias of shape {b.shape} does not match a kernel of shape {w.shape}")
     axes = window("Conv", x.ndim - 2, kernel_shape or w.shape[2:], strides, pads, dilations, auto_pad).axes(x.shape[2:])
     if [axis.kernel for axis in axes] != list(w.shape[2:]):
-        raise refuse("Conv", f"kernel_shape {kernel_shape} contradicts a kernel of shape {w.shape}")
+        raise shape_error("Conv", f"kernel_shape {kernel_shape} contradicts a kernel of shape {w.shape}")
     lengths = [axis.out for axis in axes]
     y = np.empty(allowed((len(x), len(w), *lengths), x.itemsize, "Conv"), x.dtype)
     each = len(w) // group

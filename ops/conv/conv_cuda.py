@@ -40,7 +40,7 @@ def laid_out(step: Step, x: Buffer, tables: Sequence[np.ndarray | None]) -> tupl
         if table is not None:
             along = tuple(int(other == axis) for other in range(len(x.shape)))
             lookups.append(
-                Lookup(step.held(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False)
+                Lookup(step.constant_buffer(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False)
             )
             strides[axis] = 0
     return made, copy_launch(made.shape, Operand(x, tuple(strides), lookups=tuple(lookups)), over(made, made.shape))
@@ -98,18 +98,18 @@ def convolved(
 @cuda(conv)
 def conv_on_device(step: Step) -> Planned:
     """Any number of spatial axes."""
-    x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, w, bias, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     settings = (step.attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
     axes = window("Conv", len(x.shape) - 2, w.shape[2:], *settings).axes(x.shape[2:])
     if x.shape[1] != w.shape[1] * step.attributes["group"] or w.shape[0] % step.attributes["group"]:
-        return "its shapes do not fit"
+        return "the shapes of its inputs contradict each other"
     return by_library(step, axes) or [*convolved(step, x, w, y, axes, step.attributes["group"]), *biased(y, bias)]
 
 
 def by_library(step: Step, axes: Sequence[Axis], transposed: bool = False) -> list[Launch | Chain] | None:
     """A convolution by cuDNN, None where it does not know it. One that is not transposed takes in its bias, then an
     array of its shape, then a Relu."""
-    given, w, bias, result = step.input(0), step.input(1), step.given(2), step.output()
+    given, w, bias, result = step.input(0), step.input(1), step.optional_input(2), step.output()
     arrays = [given, w, result, *([] if bias is None else [bias])]
     x, y = (result, given) if transposed else (given, result)
     strides, dilations, pads = (tuple(getattr(axis, name) for axis in axes) for name in ("stride", "dilation", "begin"))
@@ -136,7 +136,10 @@ def by_library(step: Step, axes: Sequence[Axis], transposed: bool = False) -> li
         )
 
     def takes(made: Buffer, more: Buffer | None, then: ElementwiseChain) -> Launch | None:
-        head, shift = then.steps[0], step.held(np.zeros(result.shape[1], result.dtype)) if bias is None else bias
+        head, shift = (
+            then.steps[0],
+            step.constant_buffer(np.zeros(result.shape[1], result.dtype)) if bias is None else bias,
+        )
         others = [item for item in head.operands if item is not None and item.allocation is not made.allocation]
         if len(then.steps) > 1:
             return None
@@ -210,4 +213,4 @@ def _stuffed(step: Step, axes: Sequence[Axis]) -> list[Launch | Chain]:
             starts=(0, start, 0),
         ),
     )
-    return [launch, made, *biased(y, step.given(2))]
+    return [launch, made, *biased(y, step.optional_input(2))]

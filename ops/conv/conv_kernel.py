@@ -100,7 +100,7 @@ def pointwise_gemm(step: Step, x: Buffer, w: Buffer, y: Buffer, lengths: tuple[i
     panels = images * groups * -(-positions // PANEL)
     slices = _slice_count(step, panels, outputs)
     parts = step.parts(panels * slices, images * groups * outputs * positions * channels / 16)
-    zero = step.held(np.zeros(PANEL, np.float32))
+    zero = step.constant_buffer(np.zeros(PANEL, np.float32))
     line = (1, 1, positions, 1, 1, positions, *(1,) * 9, 0, 0, 0)
     scratch = step.scratch(parts * (channels + ROWS) * 4 * PANEL)
     epilogue = Epilogue().arguments(0)

@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from ..rules.sliding_window import window
 from .conv import conv
 
@@ -22,7 +22,7 @@ def _infer(node: Inference) -> None:
         return
     blocks_in, blocks_out = node.attributes["blocks_in"], node.attributes["blocks_out"]
     if len(x) != 4 + blocks_in or len(weight) != 4:
-        node.refuse(f"the input has shape {x} and the kernel {weight}")
+        node.fail(f"the input has shape {x} and the kernel {weight}")
     kernel, outputs = [length for length in weight[2:] if isinstance(length, int)], weight[0]
     names = ("strides", "pads", "dilations", "auto_pad")
     sizes = (
@@ -71,7 +71,7 @@ def blocked_conv(
     """From [n, channels, height, width], or that in blocks, and kernels [out, channels, taps, taps] to the same of the
     outputs."""
     if x.ndim != 4 + blocks_in or (blocks_out and len(w) % BLOCK):
-        raise refuse("BlockedConv", f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match")
+        raise shape_error("BlockedConv", f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match")
     assert conv.compute is not None
     plain = from_blocks(x) if blocks_in else x
     y: np.ndarray = conv.compute(

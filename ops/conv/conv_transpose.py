@@ -14,7 +14,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from ..rules.sliding_window import AUTO_PADS, Axis, Part, blocks, spread, taps, window
 from .conv import COLUMN_BYTES, extent
 
@@ -38,7 +38,7 @@ def transposed_axes(
     what, rank = "ConvTranspose", len(kernel)
     mode = auto_pad or "NOTSET"
     if rank < 1 or mode not in AUTO_PADS:
-        raise refuse(what, f"a kernel over {rank} spatial axes with auto_pad {mode!r}")
+        raise shape_error(what, f"a kernel over {rank} spatial axes with auto_pad {mode!r}")
     steps = spread(strides, rank, rank, 1, what, "strides", 1)
     gaps = spread(dilations, rank, rank, 1, what, "dilations", 1)
     around = spread(None if mode == "VALID" else pads, rank, 2 * rank, 0, what, "pads", 0)
@@ -56,7 +56,7 @@ def transposed_axes(
             begin = total // 2 if mode == "SAME_UPPER" else total - total // 2
             end = total - begin
         if length < 0:
-            raise refuse(what, f"{begin} + {end} of padding leave nothing of an output of {full}")
+            raise shape_error(what, f"{begin} + {end} of padding leave nothing of an output of {full}")
         return Axis(length, kernel[axis], step, gaps[axis], begin, end, size)
 
     return [made(axis) for axis in range(rank)]
@@ -69,7 +69,7 @@ def _infer(node: Inference) -> None:
         node.set(0, node.dtype(0), None)
         return
     if rank < 3 or (x is not None and weight is not None and len(x) != len(weight)):
-        node.refuse(f"the input has shape {x} and the kernel {weight}")
+        node.fail(f"the input has shape {x} and the kernel {weight}")
     if (
         x is not None
         and weight is not None
@@ -77,7 +77,7 @@ def _infer(node: Inference) -> None:
         and isinstance(weight[0], int)
         and x[1] != weight[0]
     ):
-        node.refuse(f"{x[1]} channels do not match a kernel of shape {weight}")
+        node.fail(f"{x[1]} channels do not match a kernel of shape {weight}")
     kernel = node.attributes["kernel_shape"] or (weight[2:] if weight is not None else ())
     lengths = [length for length in kernel if isinstance(length, int)]
     spatial: list[Dim] = list(node.attributes["output_shape"] or [None] * (rank - 2))
@@ -126,13 +126,13 @@ def conv_transpose(
         or w.shape[0] % group
         or list(kernel_shape or w.shape[2:]) != list(w.shape[2:])
     ):
-        raise refuse(
+        raise shape_error(
             "ConvTranspose",
             f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match in {group} groups",
         )
     each = w.shape[1]
     if b is not None and b.shape != (group * each,):
-        raise refuse("ConvTranspose", f"a bias of shape {b.shape} does not match {group * each} output channels")
+        raise shape_error("ConvTranspose", f"a bias of shape {b.shape} does not match {group * each} output channels")
     axes = [
         axis
         for axis in transposed_axes(
@@ -164,7 +164,7 @@ def add_columns(image: np.ndarray, columns: np.ndarray, axes: Sequence[Axis], bl
 def _infer_col2im(node: Inference) -> None:
     x, image, kernel = node.shape(0), node.data(1), node.data(2)
     if x is not None and len(x) != 3:
-        node.refuse(f"the input has shape {x}; it is of rank 3")
+        node.fail(f"the input has shape {x}; it is of rank 3")
     lengths = [length for length in kernel or () if isinstance(length, int)]
     count = math.prod(lengths) if kernel is not None and len(lengths) == len(kernel) else 0
     channels = x[1] // count if x is not None and isinstance(x[1], int) and count else None
@@ -206,13 +206,13 @@ def col2im(
         [int(length) for length in image_shape.reshape(-1)],
     )
     if len(kernel) != len(sizes) or x.ndim != 3:
-        raise refuse(
+        raise shape_error(
             "Col2Im", f"an input of shape {x.shape}, image_shape {sizes} and block_shape {kernel} do not fit together"
         )
     axes = window("Col2Im", len(sizes), kernel, strides, pads, dilations).axes(sizes)
     count, positions = math.prod(kernel), [axis.out for axis in axes]
     if x.shape[1] % count or x.shape[2] != math.prod(positions):
-        raise refuse("Col2Im", f"an input of shape {x.shape} does not hold {positions} windows of shape {kernel}")
+        raise shape_error("Col2Im", f"an input of shape {x.shape} does not hold {positions} windows of shape {kernel}")
     y = np.zeros(allowed((len(x), x.shape[1] // count, *sizes), x.itemsize, "Col2Im"), x.dtype)
     add_columns(y, x.reshape(*y.shape[:2], *kernel, *positions), axes, tuple(slice(0, length) for length in positions))
     return y

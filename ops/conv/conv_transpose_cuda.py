@@ -20,7 +20,7 @@ def col2im_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     image, block = step.constant(1), step.constant(2)
     if image is None or block is None:
-        return "its lengths are computed"
+        return "its lengths are not constants"
     kernel = [int(item) for item in block.reshape(-1)]
     axes = window(
         "Col2Im", len(kernel), kernel, *(step.attributes[name] for name in ("strides", "pads", "dilations"))
@@ -34,7 +34,7 @@ def col2im_on_device(step: Step) -> Planned:
         inside = (moved % axis.stride == 0) & (moved >= 0) & (moved < axis.out * axis.stride)
         along = [0] * (2 + 2 * count)
         along[2 + place], along[2 + count + place] = axis.kernel, 1
-        table = step.held(np.where(inside, moved // axis.stride, -1))
+        table = step.constant_buffer(np.where(inside, moved // axis.stride, -1))
         lookups.append(Lookup(table, tuple(along), columns.strides[2 + count + place], axis.out, wraps=False))
     operand = Operand(columns, tuple(strides), lookups=tuple(lookups))
     result = Result(found, per_window(y, count), per_row=True)

@@ -118,7 +118,7 @@ def plan_conv_transpose(step: Step) -> Planned:
         or w is None
         or x.dtype != F32
         or len(x.shape) not in (3, 4, 5)
-        or not step.known(1)
+        or not step.is_constant(1)
         or x.shape[1] != w.shape[0]
     ):
         return None

@@ -14,7 +14,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from ..rules.sliding_window import window
 
 SAMPLE_BYTES = 4 << 20
@@ -24,7 +24,7 @@ SAMPLE_BYTES = 4 << 20
 def _infer(node: Inference) -> None:
     x, weight, offset = node.shape(0), node.shape(1), node.shape(2)
     if x is not None and weight is not None and (len(x) < 3 or len(x) != len(weight)):
-        node.refuse(f"the input has shape {x} and the kernel {weight}")
+        node.fail(f"the input has shape {x} and the kernel {weight}")
     known = offset if offset is not None else (x[0], None, *(None,) * (len(x) - 2)) if x is not None else None
     spatial: tuple[Dim, ...] | None = known[2:] if known is not None else None
     node.set(
@@ -86,7 +86,7 @@ def deform_conv(
         and not w.shape[0] % group
     )
     if not fits or x.shape[1] % offset_group or list(kernel_shape or w.shape[2:]) != list(w.shape[2:]):
-        raise refuse(
+        raise shape_error(
             "DeformConv",
             f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match in {group} and {offset_group} "
             "groups",
@@ -97,7 +97,7 @@ def deform_conv(
     if offset.shape != (len(x), offset_group * count * rank, *lengths) or (
         mask is not None and mask.shape != (len(x), offset_group * count, *lengths)
     ):
-        raise refuse("DeformConv", f"offsets of shape {offset.shape} do not fit outputs of lengths {lengths}")
+        raise shape_error("DeformConv", f"offsets of shape {offset.shape} do not fit outputs of lengths {lengths}")
     moved = offset.reshape(len(x), offset_group, count, rank, cells)
     weights = None if mask is None else mask.reshape(len(x), offset_group, 1, count, cells)
     grid = np.stack([place.reshape(-1) for place in np.indices(lengths)])

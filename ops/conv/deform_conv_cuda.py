@@ -74,8 +74,8 @@ def deform_conv_on_device(step: Step) -> Planned:
         step.input(0),
         step.input(1),
         step.input(2),
-        step.given(3),
-        step.given(4),
+        step.optional_input(3),
+        step.optional_input(4),
         step.output(),
     )
     given, rank, taps = step.attributes, len(x.shape) - 2, w.shape[2:]

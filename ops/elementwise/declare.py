@@ -77,7 +77,7 @@ def refuse_mismatched(node: Inference) -> None:
     for place in range(1, max((len(shape) for shape in shapes), default=0) + 1):
         lengths = {shape[-place] for shape in shapes if len(shape) >= place and isinstance(shape[-place], int)} - {1}
         if len(lengths) > 1:
-            node.refuse(f"shapes {', '.join(map(str, shapes))} do not broadcast to one")
+            node.fail(f"shapes {', '.join(map(str, shapes))} do not broadcast to one")
 
 
 def broadcast_to_one(node: Inference) -> None:

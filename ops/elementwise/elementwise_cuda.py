@@ -40,7 +40,7 @@ def on_device(step: Step) -> Planned:
     inputs = [item for item in step.inputs if item is not None]
     values = inputs[1:] if operator.name == "Where" else inputs
     if len(inputs) != len(step.inputs) or not fits(operator.name, {item.dtype for item in values}):
-        return f"its formula is not for {', '.join(sorted({str(item.dtype) for item in values}))}"
+        return f"its scalar function does not support {', '.join(sorted({str(item.dtype) for item in values}))}"
     names = parameters(function)
     numbers = [float(step.attributes[name]) for name in names if name in step.attributes]
     elements = len(names) - len(numbers)
@@ -144,7 +144,7 @@ def _high(x: float, high: float) -> float:
 @cuda(clip)
 def clip_on_device(step: Step) -> Planned:
     """A missing bound does not limit."""
-    x, low, high, y = step.input(0), step.given(1), step.given(2), step.output()
+    x, low, high, y = step.input(0), step.optional_input(1), step.optional_input(2), step.output()
     steps = []
     if low is not None:
         steps.append(chain_step(_low, [x, low.view(())], y.dtype))
@@ -180,7 +180,7 @@ def cast_on_device(step: Step) -> Planned:
     if x.dtype == y.dtype:
         return View(x)
     if y.dtype.name == "float8_e8m0fnu":
-        return "exponents are rounded on the CPU"
+        return "rounding to float8e8m0 is supported on the CPU only"
     small = SMALL.get(y.dtype.name)
     if small is None or not step.attributes["saturate"]:
         return elementwise_chain(unchanged, [x], y)

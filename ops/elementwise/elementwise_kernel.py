@@ -60,7 +60,7 @@ def computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _operand(value: float, like: Buffer, step: Step) -> Buffer:
-    return step.held(np.full((), value, like.dtype))
+    return step.constant_buffer(np.full((), value, like.dtype))
 
 
 def fits(name: str, inputs: list[Buffer]) -> bool:
@@ -189,7 +189,7 @@ def plan_mean(step: Step) -> Planned:
     output = step.output()
     if not floating(output.dtype) or any(item.shape != output.shape for item in inputs) or len(inputs) < 2:
         return None
-    count = step.held(np.full((), len(inputs), computed(output.dtype)))
+    count = step.constant_buffer(np.full((), len(inputs), computed(output.dtype)))
     return _repeated(step, ".Add", inputs, one_by_one(step, ".Div", None, count))
 
 

@@ -120,7 +120,7 @@ def plan_clip(step: Step) -> Planned:
     bounds = []
     for index, value in ((1, ends.min), (2, ends.max)):
         bound = step.inputs[index] if index < len(step.inputs) else None
-        bounds.append(bound.view(()) if bound is not None else step.held(np.full((), value, x.dtype)))
+        bounds.append(bound.view(()) if bound is not None else step.constant_buffer(np.full((), value, x.dtype)))
     return _chain(step, "Clip:int", [x, *bounds])
 
 

@@ -156,12 +156,12 @@ def _clip(x: float, low: float, high: float) -> float:
     return high if raised > high else raised
 
 
-def clipped(node: Inference) -> None:
+def infer_clip(node: Inference) -> None:
     """As the input; bounds are scalars."""
     for index in (1, 2):
         shape = node.shape(index)
         if shape not in (None, (), (1,), (None,)):
-            node.refuse(f"a bound must be a scalar, it has shape {shape}")
+            node.fail(f"a bound must be a scalar, it has shape {shape}")
     same_as_input(node)
 
 
@@ -175,7 +175,7 @@ def clipped(node: Inference) -> None:
     case("f32[0,2]", np.float32(2)),
     case("f32[2]"),
     scalar=_clip,
-    infer=clipped,
+    infer=infer_clip,
 )
 def clip(x: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> np.ndarray:
     """x limited to [low, high]; a missing bound does not limit, and `high` wins where they cross."""

@@ -15,7 +15,7 @@ EDGES = np.array([-2.5, -1.5, -0.5, -0.2, 0, 0.5, 1.5, 2.5, 7.7], np.float32)
 POSITIVE = np.array([[0.25, 1, 2], [9, 100, 3e4]], np.float32)
 
 
-def identical(node: Inference) -> None:
+def infer_identity(node: Inference) -> None:
     """The output is what the input is, sequences and known elements included."""
     value = node.value(0)
     node.set(0, node.dtype(0), node.shape(0), data=node.data(0), container=value.container if value is not None else ())
@@ -24,7 +24,7 @@ def identical(node: Inference) -> None:
 @op(
     "Identity",
     since=25,
-    infer=identical,
+    infer=infer_identity,
     scalar=lambda x: x,
     examples=[case("f32[2,3]"), case("string[3]"), case("i64[0]")],
 )

@@ -11,7 +11,7 @@ from ..rules.shape_rules import broadcast
 from .declare import fitting, refuse_mismatched
 
 
-def chosen(node: Inference) -> None:
+def infer_where(node: Inference) -> None:
     """The dtype of the second input, the shape that all three broadcast to, and elements whose choice is known."""
     refuse_mismatched(node)
     node.set(0, node.dtype(1) or node.dtype(2), broadcast(broadcast(node.shape(0), node.shape(1)), node.shape(2)))
@@ -40,7 +40,7 @@ def _flags(node: Inference, index: int) -> tuple[Dim, ...] | None:
 @op(
     "Where",
     since=16,
-    infer=chosen,
+    infer=infer_where,
     scalar=lambda condition, x, y: x if condition else y,
     examples=[
         case("bool[2,3]", "f32[3]", "f32[2,1]"),

@@ -8,10 +8,10 @@ from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.weight_array import Blocks
-from ..rules.axes import axis_in, axis_of, constants, refused
+from ..rules.axes import axis_in, axis_of, constants, input_error
 
 
-def taken(node: Inference) -> None:
+def infer_gather(node: Inference) -> None:
     """Dims of the indices in place of the axis; elements of 1-D integers stay known."""
     shape, indices, axis = node.shape(0), node.shape(1), node.attributes["axis"]
     if shape is None:
@@ -25,7 +25,7 @@ def taken(node: Inference) -> None:
     data = None
     if known is not None and wanted is not None and len(shape) == 1 and len(indices) <= 1:
         if any(not -len(known) <= index < len(known) for index in wanted):
-            node.refuse(f"indices {list(wanted)} are outside of {len(known)} elements")
+            node.fail(f"indices {list(wanted)} are outside of {len(known)} elements")
         data = [known[index] for index in wanted]
     node.set(0, node.dtype(0), (*shape[:at], *indices, *shape[at + 1 :]), data=data)
 
@@ -33,7 +33,7 @@ def taken(node: Inference) -> None:
 def checked(operator: str, indices: np.ndarray, length: int) -> None:
     """UsageError where an index is outside of an axis of that length."""
     if indices.size and not (-length <= indices.min() and indices.max() < length):
-        raise refused(
+        raise input_error(
             operator,
             "an index is outside of the axis",
             "E-OP-INDEX",
@@ -45,7 +45,7 @@ def checked(operator: str, indices: np.ndarray, length: int) -> None:
 @op(
     "Gather",
     since=13,
-    infer=taken,
+    infer=infer_gather,
     stored=True,
     examples=[
         case("f32[4,3]", np.array([[0, -1], [2, 2]])),
@@ -68,11 +68,11 @@ def gather(data: np.ndarray | Blocks, indices: np.ndarray, *, axis: int = 0) -> 
     return np.asarray(np.take(data, indices, at))
 
 
-def as_the_indices(node: Inference) -> None:
+def infer_gather_elements(node: Inference) -> None:
     """The shape of the indices."""
     shape, indices = node.shape(0), node.shape(1)
     if shape is not None and indices is not None and len(shape) != len(indices):
-        node.refuse(f"the data has {len(shape)} dims, the indices have {len(indices)}")
+        node.fail(f"the data has {len(shape)} dims, the indices have {len(indices)}")
     if shape is not None:
         axis_of(node, node.attributes["axis"], len(shape))
     node.set(0, node.dtype(0), indices)
@@ -82,7 +82,9 @@ def positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, axis: 
     """Index arrays of the elements of a tensor of that shape that `indices` name along an axis."""
     at = axis_in(operator, axis, len(shape))
     if indices.ndim != len(shape) or any(length > shape[i] for i, length in enumerate(indices.shape) if i != at):
-        raise refused(operator, "the indices are longer than the data", expected=list(shape), found=list(indices.shape))
+        raise input_error(
+            operator, "the indices are longer than the data", expected=list(shape), found=list(indices.shape)
+        )
     checked(operator, indices, shape[at])
     index = list(np.ogrid[tuple(slice(length) for length in indices.shape)])
     index[at] = indices
@@ -92,7 +94,7 @@ def positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, axis: 
 @op(
     "GatherElements",
     since=13,
-    infer=as_the_indices,
+    infer=infer_gather_elements,
     examples=[
         case("f32[3,4]", np.array([[0, 2, 1, 0], [2, -1, 0, 1]])),
         case("f32[3,4]", np.array([[3], [0], [-4]], np.int32), axis=-1),
@@ -105,7 +107,7 @@ def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> 
     return np.asarray(data[positions("GatherElements", data.shape, indices, axis)])
 
 
-def tuples(node: Inference) -> None:
+def infer_gather_nd(node: Inference) -> None:
     """The dims of the indices but the last, and those that the tuples leave."""
     shape, indices, batch = node.shape(0), node.shape(1), node.attributes["batch_dims"]
     depth = indices[-1] if indices else None
@@ -113,7 +115,7 @@ def tuples(node: Inference) -> None:
         node.set(0, node.dtype(0), None)
         return
     if not 0 < depth <= len(shape) - batch or batch >= len(indices):
-        node.refuse(f"tuples of {depth} indices with {batch} batch dims into {len(shape)} dims")
+        node.fail(f"tuples of {depth} indices with {batch} batch dims into {len(shape)} dims")
     shared: list[Dim] = [
         one if isinstance(one, int) else other for one, other in zip(shape[:batch], indices[:batch], strict=True)
     ]
@@ -126,7 +128,7 @@ def tuple_positions(
     """Index arrays for tuples of indices in the last axis of `indices`."""
     depth = indices.shape[-1] if indices.ndim else 0
     if not 0 <= batch < indices.ndim or not 0 < depth <= len(shape) - batch or indices.shape[:batch] != shape[:batch]:
-        raise refused(
+        raise input_error(
             operator, "the tuples of indices do not fit the data", expected=list(shape), found=list(indices.shape)
         )
     for axis in range(depth):
@@ -138,7 +140,7 @@ def tuple_positions(
 @op(
     "GatherND",
     since=13,
-    infer=tuples,
+    infer=infer_gather_nd,
     examples=[
         case("f32[3,4]", np.array([[0, 1], [-1, 3]])),
         case("f32[3,4,2]", np.array([[1], [0]])),

@@ -144,17 +144,17 @@ def scatter_nd_on_device(step: Step) -> Planned:
 @cuda(tensor_scatter)
 def tensor_scatter_on_device(step: Step) -> Planned:
     """A table of places for each sequence; what was there stays where it is if nothing else needs it."""
-    past, update, first = step.input(0), step.input(1), step.given(2)
-    y = step.outputs[0] = past if step.spare(past) else step.output()
+    past, update, first = step.input(0), step.input(1), step.optional_input(2)
+    y = step.outputs[0] = past if step.may_overwrite(past) else step.output()
     axis = step.attributes["axis"] % len(past.shape)
     batch, length, longest = past.shape[0], update.shape[axis], past.shape[axis]
     circular = step.attributes["mode"] == "circular"
-    start = first if first is not None else step.held(np.zeros(batch, np.int64))
+    start = first if first is not None else step.constant_buffer(np.zeros(batch, np.int64))
     table = step.temporary(INT64, (batch, length))
-    iota = step.held(np.arange(length))
+    iota = step.constant_buffer(np.arange(length))
     made = elementwise_chain(
         _around if circular else add,
-        [start.view((batch, 1)), iota, *([step.held(np.array(longest))] if circular else [])],
+        [start.view((batch, 1)), iota, *([step.constant_buffer(np.array(longest))] if circular else [])],
         table,
     )
     strides = [0] * len(update.shape)

@@ -1,6 +1,6 @@
 """Native Gather, GatherElements, GatherND, ScatterElements and ScatterND.
 
-An index outside of its axis is refused; the run is then done in Python, which says so.
+An index out of range sets the bailout flag; the run is repeated in NumPy, which raises the error.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -310,7 +310,7 @@ def plan_gather_nd(step: Step) -> Planned:
 
 def _base(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
     """The output with the elements of `x`, which it takes over where nothing else uses them."""
-    if step.alone(x):
+    if step.may_overwrite(x):
         step.outputs[0] = x
         return x, []
     y = step.output()

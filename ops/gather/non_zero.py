@@ -7,10 +7,10 @@ import numpy as np
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I64
-from ..rules.axes import axis_in, refused, unknown_along_axis
+from ..rules.axes import axis_in, input_error, unknown_along_axis
 
 
-def places(node: Inference) -> None:
+def infer_non_zero(node: Inference) -> None:
     """One row for each axis."""
     shape = node.shape(0)
     node.set(0, I64, (None if shape is None else max(len(shape), 1), None))
@@ -19,7 +19,7 @@ def places(node: Inference) -> None:
 @op(
     "NonZero",
     since=13,
-    infer=places,
+    infer=infer_non_zero,
     examples=[
         case(np.array([[1, 0, 2], [0, 0, 3]], np.float32)),
         case("bool[2,3,4]"),
@@ -50,7 +50,7 @@ def compress(x: np.ndarray, condition: np.ndarray, *, axis: int | None = None) -
     flat = x.reshape(-1) if axis is None else x
     at = 0 if axis is None else axis_in("Compress", axis, x.ndim)
     if condition.ndim != 1 or condition.size > flat.shape[at]:
-        raise refused(
+        raise input_error(
             "Compress", "the condition is longer than the axis", expected=flat.shape[at], found=condition.size
         )
     return np.take(flat, np.nonzero(condition)[0], at)

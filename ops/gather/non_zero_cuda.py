@@ -11,7 +11,7 @@ from ...runtime.cuda.kernel.stream_compaction import compaction_launches
 from ...runtime.cuda.memory.dynamic_length import Sized
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Argument
-from ..rules.axes import axis_in, refused
+from ..rules.axes import axis_in, input_error
 from .non_zero import compress, non_zero
 
 
@@ -47,7 +47,9 @@ def compress_on_device(step: Step) -> Planned:
     shape = (x.count,) if axis is None else x.shape
     at = 0 if axis is None else axis_in("Compress", axis, len(shape))
     if len(condition.shape) != 1 or condition.count > shape[at]:
-        raise refused("Compress", "the condition is longer than the axis", expected=shape[at], found=condition.count)
+        raise input_error(
+            "Compress", "the condition is longer than the axis", expected=shape[at], found=condition.count
+        )
     places = step.temporary(np.int64, (condition.count,))
     held = {"x": condition, "places": places}
     launches, count = compaction_launches(

@@ -8,7 +8,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.precision import is_narrow
 from .gather import positions, tuple_positions
 
@@ -33,7 +33,7 @@ def written(
         result[index] = updates
         return result
     if reduction not in REDUCTIONS:
-        raise refused(
+        raise input_error(
             operator, "unknown reduction", "E-OP-ATTRIBUTE", expected=", ".join(("none", *REDUCTIONS)), found=reduction
         )
     wide = data.astype(np.float32) if is_narrow(data) else data.copy()
@@ -65,7 +65,7 @@ def scatter_elements(
 ) -> np.ndarray:
     """`data` with one update for each index: its place is the index's own, but for `axis`, where it is the index."""
     if indices.shape != updates.shape:
-        raise refused(
+        raise input_error(
             "ScatterElements",
             "indices and updates differ in shape",
             expected=list(indices.shape),
@@ -91,21 +91,21 @@ def renamed(node: Node, build: Builder) -> None:
     node.op = scatter_elements
 
 
-def fits(node: Inference) -> None:
+def infer_scatter_nd(node: Inference) -> None:
     """The data's dtype and shape; indices and updates have to fit."""
     shape, indices = node.shape(0), node.shape(1)
     if shape is not None and indices is not None:
         if not indices:
-            node.refuse("the indices are a scalar")
+            node.fail("the indices are a scalar")
         if isinstance(indices[-1], int) and indices[-1] > len(shape):
-            node.refuse(f"tuples of {indices[-1]} indices into {len(shape)} dims")
+            node.fail(f"tuples of {indices[-1]} indices into {len(shape)} dims")
     node.set(0, node.dtype(0), shape)
 
 
 @op(
     "ScatterND",
     since=18,
-    infer=fits,
+    infer=infer_scatter_nd,
     examples=[
         case("f32[4,3]", np.array([[1], [-1]]), "f32[2,3]"),
         case("f32[4,3]", np.array([[1, 2], [0, 0]]), "f32[2]"),
@@ -122,7 +122,7 @@ def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, re
     index = tuple_positions("ScatterND", data.shape, indices)
     expected = (*indices.shape[:-1], *data.shape[indices.shape[-1] :])
     if updates.shape != expected:
-        raise refused("ScatterND", "the updates do not fit", expected=list(expected), found=list(updates.shape))
+        raise input_error("ScatterND", "the updates do not fit", expected=list(expected), found=list(updates.shape))
     return written("ScatterND", data, index, updates, reduction)
 
 
@@ -154,7 +154,7 @@ def tensor_scatter(
         update.shape[along] if update.ndim == past_cache.ndim else 0,
     )
     if along == 0 or update.shape != (*past_cache.shape[:along], length, *past_cache.shape[along + 1 :]):
-        raise refused(
+        raise input_error(
             "TensorScatter",
             "the update does not fit the cache",
             expected=list(past_cache.shape),
@@ -165,7 +165,7 @@ def tensor_scatter(
     if mode == "circular" and longest:
         places = places % longest
     if places.size and not (places.min() >= 0 and places.max() < longest):
-        raise refused(
+        raise input_error(
             "TensorScatter",
             "the update ends outside of the cache",
             "E-OP-INDEX",

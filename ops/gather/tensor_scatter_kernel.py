@@ -61,7 +61,7 @@ def plan_tensor_scatter(step: Step) -> Planned:
         return None
     if step.attributes["mode"] == "linear" and update.shape[along] > past.shape[along]:
         return None
-    if step.alone(past):
+    if step.may_overwrite(past):
         step.outputs[0] = past
     y = step.output()
     lines, nbytes = math.prod(past.shape[1:along]), math.prod(past.shape[along + 1 :]) * past.dtype.itemsize

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import MAX_DATA, Inference
-from ..rules.axes import dtype_of, refused
+from ..rules.axes import dtype_of, input_error
 
 
-def held(node: Inference) -> None:
+def infer_constant(node: Inference) -> None:
     """Dtype, shape and elements of the tensor."""
     array = _array(**node.attributes)
     known = array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= MAX_DATA
@@ -42,13 +42,13 @@ def _array(
     ):
         if given is not None:
             return np.array(given, dtype)
-    raise refused("Constant", "it has no value", "E-OP-ATTRIBUTE")
+    raise input_error("Constant", "it has no value", "E-OP-ATTRIBUTE")
 
 
 @op(
     "Constant",
     since=25,
-    infer=held,
+    infer=infer_constant,
     examples=[
         case(value=np.array([[1, 2, 3]], np.float32)),
         case(value_float=1.5),

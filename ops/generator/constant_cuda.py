@@ -13,4 +13,4 @@ from .constant import constant
 def constant_on_device(step: Step) -> Planned:
     """What the node holds."""
     assert constant.compute is not None
-    return View(step.held(np.asarray(constant.compute(**step.attributes))))
+    return View(step.constant_buffer(np.asarray(constant.compute(**step.attributes))))

@@ -22,7 +22,9 @@ def filled_on_device(step: Step) -> Planned:
     value = step.attributes["value"]
     y = step.output()
     return elementwise_chain(
-        unchanged, [step.held(np.zeros((), np.float32) if value is None else np.asarray(value).reshape(()))], y
+        unchanged,
+        [step.constant_buffer(np.zeros((), np.float32) if value is None else np.asarray(value).reshape(()))],
+        y,
     )
 
 
@@ -37,8 +39,8 @@ def _lower(x: Any, row: int, column: int, k: int) -> Any:
 @cuda(trilu)
 def trilu_on_device(step: Step) -> Planned:
     """Rows and columns are compared."""
-    x, k = step.input(0), step.given(1)
-    offset = k if k is not None else step.held(np.zeros((), np.int64))
+    x, k = step.input(0), step.optional_input(1)
+    offset = k if k is not None else step.constant_buffer(np.zeros((), np.int64))
     rows, columns = iota(step, x.shape[-2], 1), iota(step, x.shape[-1])
     return elementwise_chain(
         _upper if step.attributes["upper"] else _lower, [x, rows, columns, offset.view(())], step.output()

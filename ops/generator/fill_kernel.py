@@ -144,6 +144,6 @@ def plan_trilu(step: Step) -> Planned:
 def plan_constant(step: Step) -> Planned:
     """One value everywhere."""
     value = step.attributes["value"]
-    fill = step.held(np.zeros((), np.float32) if value is None else value.reshape(()))
+    fill = step.constant_buffer(np.zeros((), np.float32) if value is None else value.reshape(()))
     y = step.output()
     return Chain((Apply(".Identity", (fill,), (), fill.dtype, y.dtype),), y) if fill.dtype.name in POINTERS else None

@@ -7,11 +7,11 @@ import numpy as np
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.output_limit import allowed
 
 
-def encoded(node: Inference) -> None:
+def infer_one_hot(node: Inference) -> None:
     """The indices' shape with one more axis."""
     shape, array = node.shape(0), node.array(1)
     known = node.data(1)
@@ -26,7 +26,7 @@ def encoded(node: Inference) -> None:
 @op(
     "OneHot",
     since=28,
-    infer=encoded,
+    infer=infer_one_hot,
     examples=[
         case("i64[2,3]", np.array(5), np.array([0, 1], np.float32)),
         case(np.array([0, 7, -1, -9]), np.array([4]), np.array([2, 9], np.int64), axis=0),
@@ -40,7 +40,7 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
     are nowhere."""
     at = axis_in("OneHot", axis, indices.ndim + 1)
     if depth.size != 1 or values.size != 2 or depth.reshape(-1)[0] < 0:
-        raise refused(
+        raise input_error(
             "OneHot",
             "depth is not a length, or values does not have two elements",
             found=f"depth {depth.tolist()}, {values.size} values",

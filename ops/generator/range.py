@@ -11,11 +11,11 @@ from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import MAX_DATA, Inference
 from ...runtime.ir.symbolic_dim import subtract_dims
 from ..cast.cast import element_type
-from ..rules.axes import constants, refused
+from ..rules.axes import constants, input_error
 from ..rules.output_limit import allowed
 
 
-def steps(node: Inference) -> None:
+def infer_range(node: Inference) -> None:
     """The number of steps where the ends are known, and the numbers where they are integers."""
     known = [node.data(index) for index in range(3)]
     ends: list[Dim] = [column[0] if column else None for column in known]
@@ -24,7 +24,7 @@ def steps(node: Inference) -> None:
     length: Dim = None
     if numbers is not None:
         if numbers[2] == 0:
-            node.refuse("the step is zero")
+            node.fail("the step is zero")
         positions = range(*numbers)
         length, data = len(positions), list(positions) if len(positions) <= MAX_DATA else None
     elif ends[2] == 1 and subtract_dims(ends[1], ends[0]) is not None:
@@ -50,7 +50,7 @@ def _count(start: np.generic, limit: np.generic, delta: np.generic) -> int:
 @op(
     "Range",
     since=27,
-    infer=steps,
+    infer=infer_range,
     examples=[
         case(np.array(1, np.float32), np.array(2, np.float32), np.array(0.25, np.float32)),
         case(np.array(10), np.array(4), np.array(-2)),
@@ -63,10 +63,10 @@ def range_(start: np.ndarray, limit: np.ndarray, delta: np.ndarray, *, stash_typ
     """``start + i * delta`` below `limit`, 1-D; f16 and bf16 are computed in the element type `stash_type`."""
     ends = [item.reshape(-1)[0] for item in (start, limit, delta) if item.size == 1]
     if len(ends) != 3:
-        raise refused("Range", "start, limit and delta are not scalars")
+        raise input_error("Range", "start, limit and delta are not scalars")
     count = _count(ends[0], ends[1], ends[2])
     if count < 0:
-        raise refused(
+        raise input_error(
             "Range", "the number of steps is not finite", "E-OP-VALUE", found=", ".join(str(item) for item in ends)
         )
     allowed([count], max(start.dtype.itemsize, 8), "Range")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.ir.op import case, op
-from ..rules.axes import matrices, refused, zero
+from ..rules.axes import input_error, matrices, zero
 
 
 @op(
@@ -24,7 +24,7 @@ from ..rules.axes import matrices, refused, zero
 def trilu(x: np.ndarray, k: np.ndarray | None = None, *, upper: int = 1) -> np.ndarray:
     """Elements on and above (or below) diagonal `k` of [..., N, M], which counts upwards; zeros elsewhere."""
     if x.ndim < 2:
-        raise refused("Trilu", "the input is not a matrix", expected=2, found=x.ndim)
+        raise input_error("Trilu", "the input is not a matrix", expected=2, found=x.ndim)
     rows, columns = x.shape[-2:]
     diagonal = 0 if k is None else min(max(int(k.reshape(-1)[0]), -rows - 1), columns + 1)
     below = np.tri(rows, columns, diagonal - 1 if upper else diagonal, dtype=bool)

@@ -14,7 +14,7 @@ from ..rules.precision import widened
 def _infer(node: Inference) -> None:
     theta, size = node.shape(0), node.data(1)
     if theta is not None and len(theta) != 3:
-        node.refuse(f"matrices have shape {theta}, not (n, 2, 3) or (n, 3, 4)")
+        node.fail(f"matrices have shape {theta}, not (n, 2, 3) or (n, 3, 4)")
     if size is not None:
         node.set(0, node.dtype(0), (size[0], *size[2:], len(size) - 2))
     elif theta is not None and isinstance(theta[1], int):

@@ -28,14 +28,14 @@ def affine_grid_on_device(step: Step) -> Planned:
     """A product of the matrices with the points of a whole grid, which the operator itself gives for the identity."""
     theta, size, y = step.input(0), step.constant(1), step.output()
     if size is None:
-        return "its size is computed"
+        return "its size is not a constant"
     n, rank, width = theta.shape
     assert affine_grid.compute is not None
     identity = np.eye(rank, width, dtype=np.float32)[None]
     points = affine_grid.compute(
         identity, np.array([1, 1, *size[2:]]), align_corners=step.attributes["align_corners"]
     ).reshape(-1, rank)
-    whole = step.held(np.concatenate([points, np.ones((len(points), 1), np.float32)], 1).astype(theta.dtype))
+    whole = step.constant_buffer(np.concatenate([points, np.ones((len(points), 1), np.float32)], 1).astype(theta.dtype))
     return product(
         whole,
         theta,

@@ -28,7 +28,7 @@ def _infer(node: Inference) -> None:
         and grid is not None
         and (len(x) != len(grid) or (isinstance(grid[-1], int) and grid[-1] != len(x) - 2))
     ):
-        node.refuse(f"a grid of shape {grid} does not fit an input of shape {x}")
+        node.fail(f"a grid of shape {grid} does not fit an input of shape {x}")
     node.set(0, node.dtype(0), None if x is None or grid is None else (x[0], x[1], *grid[1:-1]))
 
 

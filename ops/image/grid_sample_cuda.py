@@ -128,7 +128,7 @@ def grid_sample_on_device(step: Step) -> Planned:
     given = step.attributes
     kind = compute_dtype(x.dtype)
     if kind.kind == "b" or (kind.kind != "f" and given["mode"] != "nearest"):
-        return "integers are interpolated on the CPU, and so are truth values"
+        return "integer and bool images are supported on the CPU only"
     cells = math.prod(y.shape[2:])
     positions = "np.float64" if grid.dtype.name == "float64" else "np.float32"
     text = _text(x.shape[2:], given["mode"], given["padding_mode"], bool(given["align_corners"]), positions).replace(
@@ -210,7 +210,7 @@ def roi_align_on_device(step: Step) -> Planned:
         "scale": float(given["spatial_scale"]),
         "half": int(given["coordinate_transformation_mode"] == "half_pixel"),
         "largest": int(given["mode"] == "max"),
-        "outside": step.flag("RoiAlign: a region is of an image that does not exist"),
+        "outside": step.flag("RoiAlign: the batch index of a region is out of range"),
     }
     return per_thread_launch(
         "regions aligned", y.count, named, REGION.replace("KIND", f"np.{compute_dtype(x.dtype).name}")

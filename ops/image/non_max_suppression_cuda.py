@@ -121,20 +121,20 @@ def _suppressed(named: dict[str, Argument], rows: int, overlap: Buffer | None, l
 @cuda(non_max_suppression, sized=True)
 def suppression_on_device(step: Step) -> Planned:
     """Rows of image, class and box, the best boxes of each class first."""
-    box, scores, most = step.input(0), step.input(1), step.given(2)
+    box, scores, most = step.input(0), step.input(1), step.optional_input(2)
     if (
         len(box.shape) != 3
         or len(scores.shape) != 3
         or box.shape[2] != 4
         or (box.shape[0], box.shape[1]) != (scores.shape[0], scores.shape[2])
     ):
-        return "its boxes do not fit its scores"
-    limits = [step.given(index) for index in (3, 4)]
-    most = step.held(np.zeros(1, np.int64)) if most is None else most
+        return "the shapes of boxes and scores contradict each other"
+    limits = [step.optional_input(index) for index in (3, 4)]
+    most = step.constant_buffer(np.zeros(1, np.int64)) if most is None else most
     if most.count != 1 or any(item is not None and (item.count != 1 or item.dtype != np.float32) for item in limits):
-        return "a limit is not one number"
+        return "a limit is not a scalar"
     if box.dtype != np.float32 or scores.dtype != np.float32:
-        return "its boxes are not of single precision"
+        return "its boxes are not f32"
     _, classes, boxes = scores.shape
     rows = scores.shape[0] * classes
     launches, order = sort_launches(step, "order of scores", rows, boxes, {"scores": scores, "boxes": boxes}, BETTER)

@@ -23,7 +23,7 @@ POLICIES: dict[str, Any] = {"stretch": None, "not_larger": min, "not_smaller": m
 WITHOUT_HALF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 
 
-def refuse(why: str) -> FormatError:
+def resize_error(why: str) -> FormatError:
     """A node that contradicts itself."""
     return FormatError("E-OP-SHAPE", None, f"Resize: {why}", hint=CHECK)
 
@@ -32,7 +32,7 @@ def resized_axes(axes: Sequence[int] | None, rank: int) -> list[int]:
     """The axes that scales, sizes and regions are for, none negative."""
     found = list(range(rank)) if not axes else [axis % rank if rank else axis for axis in axes if -rank <= axis < rank]
     if (axes and len(found) != len(axes)) or len(set(found)) != len(found):
-        raise refuse(f"axes {list(axes or ())} do not name different axes of {rank}")
+        raise resize_error(f"axes {list(axes or ())} do not name different axes of {rank}")
     return found
 
 
@@ -44,7 +44,7 @@ def lengths_by_scale(shape: Sequence[int], scales: Sequence[float]) -> list[int]
 def by_policy(shape: Sequence[int], sizes: Sequence[int], policy: str) -> tuple[list[int], list[float]]:
     """Lengths and scales for sizes that are asked for; the aspect ratio may have to be kept."""
     if policy not in POLICIES:
-        raise refuse(f"keep_aspect_ratio_policy {policy!r} is not one of {', '.join(POLICIES)}")
+        raise resize_error(f"keep_aspect_ratio_policy {policy!r} is not one of {', '.join(POLICIES)}")
     scales = [
         float(np.float32(size) / np.float32(length)) if length else 1.0
         for size, length in zip(sizes, shape, strict=True)
@@ -67,7 +67,7 @@ def _infer(node: Inference) -> None:
     )
     counts = [len(given) for given in (scales, sizes) if given is not None and len(given)]
     if any(count != len(axes) for count in counts):
-        node.refuse(f"{counts[0]} scales or sizes are given for {len(axes)} axes")
+        node.fail(f"{counts[0]} scales or sizes are given for {len(axes)} axes")
     found: list[Dim] = [None] * len(axes)
     if scales is not None and scales.size:
         found = [scaled(shape[axis], float(scale)) for axis, scale in zip(axes, scales, strict=True)]
@@ -100,21 +100,21 @@ def axes_to_resample(
     dims = resized_axes(axes, len(before))
     scales, sizes, roi = (None if item is None or not item.size else item for item in (scales, sizes, roi))
     if (scales is None) == (sizes is None):
-        raise refuse("either scales or sizes have to be given")
+        raise resize_error("either scales or sizes have to be given")
     shape = [before[dim] for dim in dims]
     for name, given, count in (("scales", scales, len(dims)), ("sizes", sizes, len(dims)), ("roi", roi, 2 * len(dims))):
         if given is not None and given.shape != (count,):
-            raise refuse(f"{name} of shape {given.shape} do not fit {len(dims)} axes")
+            raise resize_error(f"{name} of shape {given.shape} do not fit {len(dims)} axes")
     if sizes is not None:
         lengths, factors = by_policy(shape, [int(size) for size in sizes], policy)
     else:
         assert scales is not None
         if not np.all(np.isfinite(scales) & (scales > 0)):
-            raise refuse("scales have to be positive")
+            raise resize_error("scales have to be positive")
         factors = [float(scale) for scale in scales]
         lengths = lengths_by_scale(shape, factors)
     if any(length < 0 or (length > 0 and not size) for length, size in zip(lengths, shape, strict=True)):
-        raise refuse(f"lengths {shape} cannot become {lengths}")
+        raise resize_error(f"lengths {shape} cannot become {lengths}")
     regions = (
         [(0.0, 1.0)] * len(dims)
         if roi is None
@@ -220,7 +220,7 @@ def resize(
     if mode == "bilinear":
         mode = "linear"
     if mode != "nearest" and mode not in FILTERS:
-        raise refuse(f"mode {mode!r} is not nearest, linear or cubic")
+        raise resize_error(f"mode {mode!r} is not nearest, linear or cubic")
     wide = (
         x.dtype
         if mode == "nearest" or x.dtype == np.float32
@@ -281,10 +281,10 @@ def constant(value: Value | None, build: Builder) -> np.ndarray | None:
     return None if tensor is None else tensor.numpy()
 
 
-def _upsampled(node: Inference) -> None:
+def infer_upsample(node: Inference) -> None:
     shape, scales = node.shape(0), node.array(1)
     if shape is not None and scales is not None and len(scales) != len(shape):
-        node.refuse(f"{len(scales)} scales are given for {len(shape)} axes")
+        node.fail(f"{len(scales)} scales are given for {len(shape)} axes")
     known = (
         None
         if shape is None
@@ -293,7 +293,7 @@ def _upsampled(node: Inference) -> None:
     node.set(0, node.dtype(0), known)
 
 
-@op("Upsample", since=9, infer=_upsampled)
+@op("Upsample", since=9, infer=infer_upsample)
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
     """Lengths ``floor(scales * before)``; positions are ``out / scale``."""
     assert resize.compute is not None

@@ -42,7 +42,9 @@ def _along(rank: int, dim: int, stride: int = 1) -> tuple[int, ...]:
 def nearest(step: Step, x: Buffer, target: Buffer, dim: int, places: np.ndarray) -> Launch:
     """One axis by a table of places."""
     strides = tuple(0 if axis == dim else item for axis, item in enumerate(x.strides))
-    table = Lookup(step.held(places.astype(np.int64)), _along(len(x.shape), dim), x.strides[dim], x.shape[dim])
+    table = Lookup(
+        step.constant_buffer(places.astype(np.int64)), _along(len(x.shape), dim), x.strides[dim], x.shape[dim]
+    )
     return copy_launch(target.shape, Operand(x, strides, lookups=(table,)), over(target, target.shape))
 
 
@@ -52,10 +54,12 @@ def weighted(
     """One axis by sums of a few elements; `indices` and `weights` are [out, taps]."""
     rank, count = len(x.shape), indices.shape[1]
     strides = (*(0 if axis == dim else item for axis, item in enumerate(x.strides)), 0)
-    table = Lookup(step.held(indices.astype(np.int64)), (*_along(rank, dim, count), 1), x.strides[dim], x.shape[dim])
+    table = Lookup(
+        step.constant_buffer(indices.astype(np.int64)), (*_along(rank, dim, count), 1), x.strides[dim], x.shape[dim]
+    )
     operands = {
         "x": Operand(x, strides, lookups=(table,)),
-        "weight": Operand(step.held(weights.astype(compute)), (*_along(rank, dim, count), 1)),
+        "weight": Operand(step.constant_buffer(weights.astype(compute)), (*_along(rank, dim, count), 1)),
     }
     result = Result(_sum, Operand(target, (*target.strides, 0)), per_row=True)
     return reduce_rows(target.shape, [count], operands, [Fold("total", _product, add)], [result], compute)
@@ -67,10 +71,10 @@ def resize_on_device(step: Step) -> Planned:
     x, attributes = step.input(0), step.attributes
     given = [step.constant(index) for index in (1, 2, 3)]
     if any(
-        item is None and step.given(index) is not None and step.input(index).count
+        item is None and step.optional_input(index) is not None and step.input(index).count
         for index, item in enumerate(given, 1)
     ):
-        return "its scales or sizes are computed"
+        return "its scales or sizes are not constants"
     mode = "linear" if attributes["mode"] == "bilinear" else attributes["mode"]
     plan = axes_to_resample(
         x.shape, given[0], given[1], given[2], attributes["axes"], attributes["keep_aspect_ratio_policy"]
@@ -116,6 +120,8 @@ def resize_on_device(step: Step) -> Planned:
     for dim, mask in outside:
         if mask.any():
             shape = mask.reshape(-1, *(1,) * (len(y.shape) - 1 - dim))
-            value = step.held(np.asarray(attributes["extrapolation_value"]).astype(y.dtype))
-            launches.append(elementwise_chain(_chosen, [y, value, step.held(shape)], y, compute=compute_dtype(y.dtype)))
+            value = step.constant_buffer(np.asarray(attributes["extrapolation_value"]).astype(y.dtype))
+            launches.append(
+                elementwise_chain(_chosen, [y, value, step.constant_buffer(shape)], y, compute=compute_dtype(y.dtype))
+            )
     return launches

@@ -32,7 +32,7 @@ WIDTH = 256
 def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
-    pointer, number = kind.pointer, kind.number
+    pointer, compute_type = kind.pointer, kind.compute_type
 
     @range_kernel(fastmath={"contract"})
     def weighted(
@@ -52,7 +52,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
         [count, after]."""
         x, y = pointer(x), pointer(y)
         places, weights = i64(places), pointer(weights)
-        total = stack_array(number, 16)
+        total = stack_array(compute_type, 16)
         if columns == 1:
             blocks = (after + WIDTH - 1) // WIDTH
             first, last = share(stacks * blocks, part, parts)
@@ -60,7 +60,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
                 stack, begin = unit // blocks, unit % blocks * WIDTH
                 width, base = min(WIDTH, after - begin), stack * length
                 for j in range(width):
-                    total[j] = number(0)
+                    total[j] = compute_type(0)
                 for tap in range(count):
                     table = tap * after + begin
                     for j in range(width):
@@ -74,7 +74,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
             row, begin = unit // blocks, unit % blocks * WIDTH
             stack, line, width = row // after, row % after, min(WIDTH, columns - begin)
             for j in range(width):
-                total[j] = number(0)
+                total[j] = compute_type(0)
             for tap in range(count):
                 weight, base = (
                     weights[tap * after + line],
@@ -91,7 +91,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
 def _along(step: Step, x: Buffer, y: Buffer, dim: int, indices: np.ndarray, weights: np.ndarray) -> Launch:
     """Weighted sums along one axis; taps without weight are left out."""
     used = (weights != 0).any(0)
-    places, factors = step.held(indices[:, used].T), step.held(weights[:, used].T.astype(x.dtype))
+    places, factors = step.constant_buffer(indices[:, used].T), step.constant_buffer(weights[:, used].T.astype(x.dtype))
     stacks, columns, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :]), y.shape[dim]
     blocks = -(-after // WIDTH) if columns == 1 else after * -(-columns // WIDTH)
     return Launch(
@@ -151,7 +151,7 @@ def plan_resize(step: Step) -> Planned:
         tables = [np.arange(length) for length in x.shape]
         for dim, axis in moved.items():
             tables[dim] = np.clip(NEAREST[asked["nearest_mode"]](positions[dim]), 0, axis.size - 1).astype(np.int64)
-        return mapping(step, x, y, tables, step.held(np.zeros(1, x.dtype)))
+        return mapping(step, x, y, tables, step.constant_buffer(np.zeros(1, x.dtype)))
     if mode not in FILTERS or not floating(x.dtype) or not moved:
         return None
     made: list[Any] = []

@@ -19,7 +19,7 @@ from ..rules.precision import widened
 def _infer(node: Inference) -> None:
     x, rois, batch = node.shape(0), node.shape(1), node.shape(2)
     if x is not None and len(x) != 4:
-        node.refuse(f"the input has shape {x}, not (n, channels, height, width)")
+        node.fail(f"the input has shape {x}, not (n, channels, height, width)")
     count = rois[0] if rois else batch[0] if batch else None
     node.set(
         0,

@@ -65,16 +65,16 @@ class Wide(Step):
             self.made[index] = without_caching(self.narrow[index]).astype(np.float32)
         return self.made.get(index)
 
-    def known(self, index: int) -> bool:
+    def is_constant(self, index: int) -> bool:
         """As `constant` gives them."""
-        return self.rearranging if index in self.narrow else Step.known(self, index)
+        return self.rearranging if index in self.narrow else Step.is_constant(self, index)
 
     def packed(self, index: int, layout: Any, pack: Any) -> Buffer:
         """Another layout, kept narrow. Raises Inexact where it holds other numbers than the weight."""
-        kept = self.narrowed(index, layout, pack)
+        kept = self.packed_16bit(index, layout, pack)
         return Step.packed(self, index, layout, pack) if kept is None else self.wide(kept)
 
-    def narrowed(self, index: int, layout: Any, pack: Any) -> Buffer | None:
+    def packed_16bit(self, index: int, layout: Any, pack: Any) -> Buffer | None:
         """As `packed`, not widened."""
         if index not in self.narrow:
             return None
@@ -86,7 +86,7 @@ class Wide(Step):
             if (kept.astype(np.float32) != made).any():
                 raise Inexact
             self.cache[key] = (kept, weight.allocation.constant)
-        return self.held(self.cache[key][0])
+        return self.constant_buffer(self.cache[key][0])
 
     def wide(self, buffer: Buffer) -> Buffer:
         """The numbers of a narrow buffer as f32, in memory of the run."""
@@ -118,10 +118,10 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     for index, buffer in enumerate(step.inputs):
         if buffer is None or buffer.dtype.name not in NARROW:
             continue
-        if not step.known(index):
+        if not step.is_constant(index):
             inner.inputs[index] = inner.wide(buffer)
         elif buffer.count < LARGE:
-            inner.inputs[index] = inner.held(without_caching(buffer).astype(np.float32))
+            inner.inputs[index] = inner.constant_buffer(without_caching(buffer).astype(np.float32))
         else:
             inner.narrow[index] = buffer
             inner.inputs[index] = Buffer(F32, buffer.shape, Allocation(4 * buffer.count))
@@ -146,7 +146,7 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     return [*inner.before, *launches, *after]
 
 
-def of_halves(planner: Planner) -> Planner:
+def via_f32(planner: Planner) -> Planner:
     """The planner of f32, for narrow inputs too."""
 
     def plan(step: Step) -> Planned:

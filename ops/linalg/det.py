@@ -16,7 +16,7 @@ def without_matrices(node: Inference) -> None:
     if shape is not None and (
         len(shape) < 2 or (isinstance(shape[-1], int) and isinstance(shape[-2], int) and shape[-1] != shape[-2])
     ):
-        node.refuse(f"its input must be square matrices, it has shape {shape}")
+        node.fail(f"its input must be square matrices, it has shape {shape}")
     node.set(0, node.dtype(0), None if shape is None else shape[:-2])
 
 

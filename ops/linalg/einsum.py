@@ -53,7 +53,7 @@ def summed(node: Inference) -> None:
     """Lengths of the indices of the output term."""
     terms, output = parsed(node.attributes["equation"])
     if len(terms) != len(node):
-        node.refuse(f"the equation has {len(terms)} terms, there are {len(node)} inputs")
+        node.fail(f"the equation has {len(terms)} terms, there are {len(node)} inputs")
     lengths: dict[str, Dim] = {}
     stack: Shape | None = ()
     for index, term in enumerate(terms):
@@ -63,7 +63,7 @@ def summed(node: Inference) -> None:
             continue
         found = labelled(term, shape)
         if found is None:
-            node.refuse(f"term {term!r} does not fit an input of {len(shape)} dims")
+            node.fail(f"term {term!r} does not fit an input of {len(shape)} dims")
         for letter, length in found[0].items():
             if lengths.get(letter) in (None, 1):
                 lengths[letter] = length

@@ -17,12 +17,12 @@ def product(node: Inference) -> None:
     shapes = [node.shape(0), node.shape(1)]
     for shape in shapes:
         if shape is not None and len(shape) != 2:
-            node.refuse(f"its inputs are matrices, one has {len(shape)} dims")
+            node.fail(f"its inputs are matrices, one has {len(shape)} dims")
     a, b = (shape or (None, None) for shape in shapes)
     rows, inner = a[::-1] if node.attributes["transA"] else a
     other, columns = b[::-1] if node.attributes["transB"] else b
     if isinstance(inner, int) and isinstance(other, int) and inner != other:
-        node.refuse(f"columns of the first matrix ({inner}) are not as many as rows of the second ({other})")
+        node.fail(f"columns of the first matrix ({inner}) are not as many as rows of the second ({other})")
     node.set(0, node.dtype(0), (rows, columns))
 
 

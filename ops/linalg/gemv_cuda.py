@@ -121,7 +121,7 @@ def of_experts(
     choose."""
     chosen, (experts, columns, depth) = ids.count, w.shape
     count = ids.shape[-1]
-    flag = step.flag(f"an expert of {step.node.op.name} is outside of the weights")
+    flag = step.flag(f"an expert of {step.node.op.name} is out of range of the weights")
     launches: list[Launch | Chain] = []
     rows = x.view((x.count // depth, depth))
     if isinstance(w, QuantizedBuffer) and w.run is not None and x.dtype == F32:

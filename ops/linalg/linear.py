@@ -24,12 +24,12 @@ GROUP = 32
 def _infer(node: Inference) -> None:
     x, weight = node.shape(0), node.shape(1)
     if weight is not None and len(weight) != 2:
-        node.refuse(f"its weight has {len(weight)} dims, not 2")
+        node.fail(f"its weight has {len(weight)} dims, not 2")
     if x is not None and not x:
-        node.refuse("the first input is a scalar")
+        node.fail("the first input is a scalar")
     out, inner = weight or (None, None)
     if x and isinstance(x[-1], int) and isinstance(inner, int) and x[-1] != inner:
-        node.refuse(f"rows of the first input have {x[-1]} elements, those of the weight {inner}")
+        node.fail(f"rows of the first input have {x[-1]} elements, those of the weight {inner}")
     node.set(0, node.dtype(0), None if x is None else (*x[:-1], out))
 
 

@@ -17,10 +17,10 @@ def product_shape(node: Inference, left: Shape | None, right: Shape | None) -> S
     if left is None or right is None:
         return None
     if not left or not right:
-        node.refuse("a scalar has no matrix product")
+        node.fail("a scalar has no matrix product")
     inner, other = left[-1], right[-2] if len(right) > 1 else right[0]
     if isinstance(inner, int) and isinstance(other, int) and inner != other:
-        node.refuse(f"columns of the first input ({inner}) are not as many as rows of the second ({other})")
+        node.fail(f"columns of the first input ({inner}) are not as many as rows of the second ({other})")
     stack = broadcast(left[:-2], right[:-2])
     rows, columns = left[-2:-1] if len(left) > 1 else (), right[-1:] if len(right) > 1 else ()
     return None if stack is None else (*stack, *rows, *columns)

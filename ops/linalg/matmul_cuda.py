@@ -67,14 +67,14 @@ def _added(x: float, c: float, alpha: float, beta: float) -> float:
 @cuda(gemm)
 def gemm_on_device(step: Step) -> Planned:
     """The product, then scale and addition where there are any."""
-    a, b, c, y = step.input(0), step.input(1), step.given(2), step.output()
+    a, b, c, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     alpha, beta = step.attributes["alpha"], step.attributes["beta"]
     depth, rows = a.shape if step.attributes["transA"] else a.shape[::-1]
     columns, across = b.shape if step.attributes["transB"] else b.shape[::-1]
     left = (1, rows) if step.attributes["transA"] else (depth, 1)
     right = (1, depth) if step.attributes["transB"] else (columns, 1)
     if across != depth:
-        return "its shapes do not fit"
+        return "the shapes of its inputs contradict each other"
     axes = Contraction(
         stack=Axes([], [], [], []),
         rows=Axes([rows], [left[0]], None, [columns]),
@@ -102,11 +102,11 @@ def _plus(x: float, bias: float) -> float:
 @cuda(linear)
 def linear_on_device(step: Step) -> Planned:
     """Rows times the transposed weights."""
-    x, w, bias, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, w, bias, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
     rounded = step.attributes["activations"] == "q8"
     if rounded and (depth % GROUP or x.dtype != np.float32):
-        return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
+        return f"activations for 8-bit products must be f32 rows of whole groups of {GROUP}"
     if not rounded and bias is not None:
         whole = cublaslt_product(
             x,
@@ -132,6 +132,6 @@ def experts_on_device(step: Step) -> Planned:
     """Each token's row times the rows of its experts, read where they are."""
     rounded = step.attributes["activations"] == "q8"
     if rounded and (step.input(1).shape[-1] % GROUP or step.input(0).dtype != np.float32):
-        return f"rows that are rounded to 8 bits are f32, of whole groups of {GROUP}"
+        return f"activations for 8-bit products must be f32 rows of whole groups of {GROUP}"
     x, w, ids = (step.input(index) for index in range(3))
     return of_experts(step, x, w, ids, step.output(), bool(step.attributes["each"]), rounded)

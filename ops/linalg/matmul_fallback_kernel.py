@@ -30,7 +30,7 @@ ROWS, COLUMNS = 4, 32
 @functools.cache
 def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     kind = ELEMENTS[dtype.name]
-    pointer, number = kind.pointer, kind.number
+    pointer, number = kind.pointer, kind.compute_type
     nbytes = dtype.itemsize
 
     @range_kernel(fastmath={"contract"})
@@ -101,7 +101,7 @@ def _numbers(step: Step, buffer: Buffer, made: list[Any]) -> Buffer:
         return buffer
     wide = computed(buffer.dtype)
     index = step.inputs.index(buffer)
-    if step.known(index):
+    if step.is_constant(index):
         return step.packed(index, "numbers", lambda array: array.astype(wide))
     number = step.scratch(buffer.count * wide.itemsize).view(buffer.shape, dtype=wide)
     made.append(conversion(buffer, number))
@@ -129,8 +129,8 @@ def launch(
         a=a,
         b=b,
         c=c,
-        begins_a=step.held(begins[0]),
-        begins_b=step.held(begins[1]),
+        begins_a=step.constant_buffer(begins[0]),
+        begins_b=step.constant_buffer(begins[1]),
         stack=stack,
         rows=rows,
         columns=columns,
@@ -199,11 +199,19 @@ def plan_gemm(step: Step) -> Planned:
     if plain:
         return made
     wide = one.dtype
-    steps = [Apply(".Mul", (target, step.held(np.full((), alpha, wide))), (), wide, y.dtype if c is None else wide)]
+    steps = [
+        Apply(
+            ".Mul", (target, step.constant_buffer(np.full((), alpha, wide))), (), wide, y.dtype if c is None else wide
+        )
+    ]
     if c is not None:
         scaled = c
         if beta != 1:
             scaled = step.scratch(c.nbytes).view(c.shape, dtype=c.dtype)
-            made.append(Chain((Apply(".Mul", (c, step.held(np.full((), beta, c.dtype))), (), wide, c.dtype),), scaled))
+            made.append(
+                Chain(
+                    (Apply(".Mul", (c, step.constant_buffer(np.full((), beta, c.dtype))), (), wide, c.dtype),), scaled
+                )
+            )
         steps.append(Apply(".Add", (None, scaled), (), wide, y.dtype))
     return [*made, Chain(tuple(steps), y)]

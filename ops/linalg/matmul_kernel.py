@@ -139,7 +139,7 @@ def stacked_product(
 
 def zeros(step: Step) -> Buffer:
     """A panel's width of zeros."""
-    return step.held(np.zeros(PANEL, np.float32))
+    return step.constant_buffer(np.zeros(PANEL, np.float32))
 
 
 def packed_launch(
@@ -168,7 +168,7 @@ def packed_launch(
             a=a,
             b=b,
             c=result,
-            bias=step.held(padded),
+            bias=step.constant_buffer(padded),
             rows=rows,
             columns=columns,
             depth=depth,
@@ -190,7 +190,7 @@ def plan_matmul(step: Step) -> Planned:
         return None
     y = step.output()
     depth, columns = b.shape[-2:]
-    if len(b.shape) == 2 and step.known(1):
+    if len(b.shape) == 2 and step.is_constant(1):
         rows = a.count // depth
         packed = step.packed(1, "panels", panels)
         return packed_launch(step, a, packed, y, None, (rows, columns, depth), (depth, 1))
@@ -242,7 +242,7 @@ def plan_gemm(step: Step) -> Planned:
     """Constant matrices on the right, and a bias for the columns or none."""
     a, b = step.inputs[:2]
     c = step.inputs[2] if len(step.inputs) > 2 else None
-    if a is None or b is None or a.dtype != F32 or not step.known(1) or step.attributes["alpha"] != 1:
+    if a is None or b is None or a.dtype != F32 or not step.is_constant(1) or step.attributes["alpha"] != 1:
         return None
     rows, columns = step.output().shape
     bias = None
@@ -270,5 +270,5 @@ def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) 
     y = step.output()
     rows, columns = y.shape
     depth = a.count // rows
-    shift = 0 if bias is None else step.held(np.broadcast_to(bias.reshape(-1), (columns,)))
+    shift = 0 if bias is None else step.constant_buffer(np.broadcast_to(bias.reshape(-1), (columns,)))
     return gemv_launch(step, gemv("f32", rows), rows, (b, a, y, shift), (columns, 4 * depth, depth, 4 * depth))

@@ -28,10 +28,10 @@ EXAMPLES = [
 def lost(node: Inference) -> None:
     """A scalar, or one loss for each label; the second output has the shape of the scores."""
     if node.attributes["reduction"] not in REDUCTIONS:
-        node.refuse(f"reduction {node.attributes['reduction']!r} is none of {', '.join(REDUCTIONS)}")
+        node.fail(f"reduction {node.attributes['reduction']!r} is none of {', '.join(REDUCTIONS)}")
     scores = node.shape(0)
     if scores is not None and len(scores) < 2:
-        node.refuse(f"its scores have {len(scores)} dims, they need a batch and classes")
+        node.fail(f"its scores have {len(scores)} dims, they need a batch and classes")
     each = node.shape(1) or (None if scores is None else (scores[0], *scores[2:]))
     node.set(0, node.dtype(0), each if node.attributes["reduction"] == "none" else ())
     node.set(1, node.dtype(0), scores)

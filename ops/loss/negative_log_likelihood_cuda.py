@@ -57,7 +57,7 @@ def lost(
     ignored, reduction = step.attributes["ignore_index"], step.attributes["reduction"]
     numbers = (float(ignored or 0), float(ignored is not None))
     chosen, share = step.temporary(np.int64, labels.shape), step.temporary(compute, labels.shape)
-    why = f"a label of {step.node.op.name} is not a class"
+    why = f"a label of {step.node.op.name} is out of range"
     launches: list[Launch | Chain] = [elementwise_chain(_class, [labels], chosen, *numbers)]
     if weights is None:
         launches.append(elementwise_chain(_counted, [labels], share, *numbers))
@@ -88,7 +88,7 @@ def lost(
 def negative_log_likelihood_on_device(step: Step) -> Planned:
     """The input holds log-probabilities."""
     logs = step.input(0)
-    return lost(step, logs, step.input(1), step.given(2), step.output(), compute_dtype(logs.dtype))
+    return lost(step, logs, step.input(1), step.optional_input(2), step.output(), compute_dtype(logs.dtype))
 
 
 @cuda(softmax_cross_entropy_loss)
@@ -96,8 +96,11 @@ def cross_entropy_on_device(step: Step) -> Planned:
     """The logarithm of the softmax over the classes first."""
     x = step.input(0)
     compute = compute_dtype(x.dtype)
-    logs = step.output(1) if step.wanted(1) else step.temporary(compute, x.shape)
+    logs = step.output(1) if step.is_used(1) else step.temporary(compute, x.shape)
     order, kept, along = split(x.shape, [1])
     target = Result(_logarithm, permuted(logs, x.shape, order))
     first = reduce_rows(kept, along, {"x": permuted(x, x.shape, order)}, (MOST, SUM), [target], compute)
-    return [first, *(lost(step, logs, step.input(1), step.given(2), step.output(), compute) if step.wanted(0) else [])]
+    return [
+        first,
+        *(lost(step, logs, step.input(1), step.optional_input(2), step.output(), compute) if step.is_used(0) else []),
+    ]

@@ -13,7 +13,7 @@ from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32, I64, STRING
-from ..rules.axes import dtype_of, refused
+from ..rules.axes import dtype_of, input_error
 from ..rules.output_limit import allowed
 from .feature import DOMAIN
 
@@ -34,8 +34,8 @@ def looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any)
     return result
 
 
-def other_kind(node: Inference) -> None:
-    """Integers for texts, texts for integers."""
+def infer_category_mapper(node: Inference) -> None:
+    """Integers for strings, strings for integers."""
     source = node.dtype(0)
     node.set(0, None if source is None else I64 if source is STRING else STRING, node.shape(0))
 
@@ -47,7 +47,7 @@ ANIMALS: dict[str, Any] = {"cats_strings": ["cat", "dog", "cow"], "cats_int64s":
     "CategoryMapper",
     DOMAIN,
     since=1,
-    infer=other_kind,
+    infer=infer_category_mapper,
     examples=[
         case(np.array(["dog", "bee", "cat"], object), default_int64=-9, **ANIMALS),
         case(np.array([[1, 5, 3]]), default_string="none", **ANIMALS),
@@ -61,25 +61,25 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> np.ndarray:
-    """The integer of each text, or the text of each integer; the default for those that are not listed."""
-    numbers, texts = np.array(cats_int64s or [], np.int64), np.array(cats_strings or [], object)
-    if len(numbers) != len(texts):
-        raise refused(
+    """The integer of each string, or the string of each integer; the default for those that are not listed."""
+    integers, strings = np.array(cats_int64s or [], np.int64), np.array(cats_strings or [], object)
+    if len(integers) != len(strings):
+        raise input_error(
             "CategoryMapper",
-            "there are not as many integers as texts",
+            "there are not as many integers as strings",
             "E-OP-ATTRIBUTE",
-            expected=len(texts),
-            found=len(numbers),
+            expected=len(strings),
+            found=len(integers),
         )
     return (
-        looked_up(x, texts, numbers, default_int64)
+        looked_up(x, strings, integers, default_int64)
         if x.dtype.kind == "O"
-        else looked_up(x.astype(np.int64), numbers, texts, default_string)
+        else looked_up(x.astype(np.int64), integers, strings, default_string)
     )
 
 
 def array_of(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
-    """The tensor or list that is given; the lists are of texts, integers, floats."""
+    """The tensor or list that is given; the lists are of strings, integers, floats."""
     if tensor is not None:
         return tensor.reshape(-1)
     return next(
@@ -92,12 +92,12 @@ def array_of(tensor: np.ndarray | None, *lists: Any) -> np.ndarray | None:
     )
 
 
-def encoded(node: Inference) -> None:
+def infer_label_encoder(node: Inference) -> None:
     """The dtype of the values."""
     given = node.attributes
     values = array_of(given["values_tensor"], given["values_strings"], given["values_int64s"], given["values_floats"])
     if values is None:
-        node.refuse("it has no values")
+        node.fail("it has no values")
     node.set(0, dtype_of(values), node.shape(0))
 
 
@@ -105,7 +105,7 @@ def encoded(node: Inference) -> None:
     "LabelEncoder",
     DOMAIN,
     since=4,
-    infer=encoded,
+    infer=infer_label_encoder,
     examples=[
         case(np.array(["a", "b", "z"], object), keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=7),
         case(
@@ -158,7 +158,7 @@ def fitting(
 ) -> tuple[np.ndarray, np.ndarray, Any]:
     """Keys for elements of a dtype, their values, and the value of others; UsageError where they do not fit."""
     if keys is None or values is None or len(keys) != len(values) or (keys.dtype.kind == "O") != (dtype.kind == "O"):
-        raise refused("LabelEncoder", "keys, values and input do not fit", "E-OP-ATTRIBUTE")
+        raise input_error("LabelEncoder", "keys, values and input do not fit", "E-OP-ATTRIBUTE")
     default: Any = (
         default_string if values.dtype.kind == "O" else default_int64 if values.dtype.kind in "iu" else default_float
     )
@@ -167,7 +167,7 @@ def fitting(
 
 @upgrade(label_encoder, below=2)
 def classes_by_index(node: Node, build: Builder) -> None:
-    """In the first version texts and their places in one list stood for each other."""
+    """Version 1 of the operator maps strings to their positions in one list, or back."""
     classes = node.attributes.pop("classes_strings", None)
     if classes is None:
         return
@@ -175,12 +175,12 @@ def classes_by_index(node: Node, build: Builder) -> None:
     if source is None or source.dtype is None:
         why = "a LabelEncoder of the first version has an input of unknown dtype"
         raise UnsupportedError("E-OP-DTYPE", None, why, hint="Run ONNX shape inference first")
-    places, texts = list(range(len(classes))), list(classes)
+    places, strings = list(range(len(classes))), list(classes)
     own, other = ("keys_strings", "values_int64s") if source.dtype is STRING else ("values_strings", "keys_int64s")
-    node.attributes.update({own: texts, other: places})
+    node.attributes.update({own: strings, other: places})
 
 
-def hot(node: Inference) -> None:
+def infer_one_hot_encoder(node: Inference) -> None:
     """One more axis, as long as there are categories."""
     shape = node.shape(0)
     count = len(node.attributes["cats_int64s"] or node.attributes["cats_strings"] or ())
@@ -191,7 +191,7 @@ def hot(node: Inference) -> None:
     "OneHotEncoder",
     DOMAIN,
     since=1,
-    infer=hot,
+    infer=infer_one_hot_encoder,
     examples=[
         case(np.array([[1, 5], [3, 1]]), cats_int64s=[1, 2, 3]),
         case(np.array(["a", "c"], object), cats_strings=["c", "b", "a"], zeros=0),
@@ -212,7 +212,9 @@ def one_hot_encoder(
     keys = np.array((cats_strings if text else cats_int64s) or [], object if text else np.int64)
     places = looked_up(x if text else x.astype(np.int64), keys, np.arange(len(keys)), -1).reshape(-1)
     if not zeros and (places < 0).any():
-        raise refused("OneHotEncoder", "an element is of no category", "E-OP-VALUE", found=x.reshape(-1)[places < 0][0])
+        raise input_error(
+            "OneHotEncoder", "an element is of no category", "E-OP-VALUE", found=x.reshape(-1)[places < 0][0]
+        )
     result = np.zeros(allowed((x.size, len(keys)), 4, "OneHotEncoder"), np.float32)
     (rows,) = np.nonzero(places >= 0)
     result[rows, places[rows]] = 1

@@ -47,8 +47,8 @@ def _looked_up(
         "x": x,
         "y": y,
         "length": len(known),
-        "known": step.held(np.append(known, 0).astype(number)),
-        "values": step.held(held),
+        "known": step.constant_buffer(np.append(known, 0).astype(number)),
+        "values": step.constant_buffer(held),
     }
     return per_thread_launch("values of keys", x.count, named, PLACE.replace("NUMBER", f"np.{np.dtype(number).name}"))
 
@@ -76,7 +76,7 @@ def hot_on_device(step: Step) -> Planned:
     places = step.temporary(np.int64, x.shape)
     launches: list[Any] = [_looked_up(step, x, places, keys, np.arange(len(keys)), -1, np.int64)]
     if not step.attributes["zeros"]:
-        wrong = step.flag("OneHotEncoder: an element is of no category")
+        wrong = step.flag("OneHotEncoder: an element is not one of the categories")
         launches.append(
             per_thread_launch("elements of no category", x.count, {"places": places, "wrong": wrong}, LISTED)
         )

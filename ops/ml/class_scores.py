@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32, I64, STRING
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 NEARLY_ZERO = 1e-7
 """Scores up to here are zeros of SOFTMAX_ZERO."""
@@ -56,7 +56,9 @@ NAMES = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 def transformed(operator: str, scores: np.ndarray, name: str) -> np.ndarray:
     """The rows of scores after a transform."""
     if name not in TRANSFORMS:
-        raise refused(operator, "unknown post transform", "E-OP-ATTRIBUTE", expected=", ".join(TRANSFORMS), found=name)
+        raise input_error(
+            operator, "unknown post transform", "E-OP-ATTRIBUTE", expected=", ".join(TRANSFORMS), found=name
+        )
     with np.errstate(all="ignore"):
         return TRANSFORMS[name](scores)
 
@@ -77,23 +79,23 @@ def of_two(operator: str, score: np.ndarray, name: str, probable: bool) -> np.nd
 def labels_of(operator: str, strings: Sequence[str] | None, integers: Sequence[int] | None) -> np.ndarray:
     """Class labels as an array; UsageError where both or none are given."""
     if bool(strings) == bool(integers):
-        raise refused(operator, "the classes have either texts or integers as labels", "E-OP-ATTRIBUTE")
+        raise input_error(operator, "class labels must be either strings or integers", "E-OP-ATTRIBUTE")
     return np.array(strings, object) if strings else np.array(integers, np.int64)
 
 
 def chosen(node: Inference, strings: str, integers: str) -> None:
     """One label and one score for each class for every row."""
-    texts, numbers = node.attributes[strings], node.attributes[integers]
+    names, numbers = node.attributes[strings], node.attributes[integers]
     shape = node.shape(0)
     rows: Dim = None if shape is None else shape[0] if len(shape) == 2 else 1
-    node.set(0, STRING if texts else I64, (rows,))
-    node.set(1, F32, (rows, len(texts or numbers or ()) or None))
+    node.set(0, STRING if names else I64, (rows,))
+    node.set(1, F32, (rows, len(names or numbers or ()) or None))
 
 
 def rows_of(operator: str, x: np.ndarray) -> np.ndarray:
     """The input as rows of features in f32, or f64 where it is that; one row where it is 1-D."""
     if x.ndim not in (1, 2):
-        raise refused(operator, "the input is not rows of features", expected="[N, C] or [C]", found=list(x.shape))
+        raise input_error(operator, "the input is not rows of features", expected="[N, C] or [C]", found=list(x.shape))
     return x.reshape(1, -1) if x.ndim == 1 else x
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import LimitError
 from ...runtime.base.limits import current
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from ..rules.output_limit import allowed
 
 CHUNK = 1 << 20
@@ -57,11 +57,11 @@ class Trees:
         nodes, leaves = len(self.feature), len(self.first) - 1
         for places in (self.ways, self.roots):
             if places.size and not (places.min() >= -leaves and places.max() < nodes):
-                raise refused(
+                raise input_error(
                     operator, "a branch leads to no node", "E-OP-ATTRIBUTE", expected=f"{nodes} nodes, {leaves} leaves"
                 )
         if self.target.size and not (self.target.min() >= 0 and self.target.max() < targets):
-            raise refused(
+            raise input_error(
                 operator,
                 "a vote is for no target",
                 "E-OP-ATTRIBUTE",
@@ -69,11 +69,11 @@ class Trees:
                 found=int(self.target.max()),
             )
         if self.mode.size and not (self.mode.min() >= 0 and self.mode.max() < len(MODES)):
-            raise refused(operator, "a node has no known mode", "E-OP-ATTRIBUTE", expected=", ".join(MODES))
+            raise input_error(operator, "a node has no known mode", "E-OP-ATTRIBUTE", expected=", ".join(MODES))
         inner = self.ways[self.ways >= 0]
         parents = np.bincount(np.concatenate([inner, self.roots[self.roots >= 0]]), minlength=nodes)
         if (parents > 1).any() and _circular(self.ways, np.bincount(inner, minlength=nodes)):
-            raise refused(operator, "the branches of a tree lead back to themselves", "E-OP-ATTRIBUTE")
+            raise input_error(operator, "the branches of a tree lead back to themselves", "E-OP-ATTRIBUTE")
         return self
 
 
@@ -96,7 +96,7 @@ def walked(operator: str, trees: Trees, x: np.ndarray) -> Iterator[tuple[slice, 
     """For some rows at a time, the leaf of each tree: [rows, trees]."""
     if trees.feature.size and not (trees.feature.min() >= 0 and trees.feature.max() < x.shape[1]):
         wanted = f"{trees.feature.max() + 1} features"
-        raise refused(
+        raise input_error(
             operator, "a node tests a feature that the input does not have", expected=wanted, found=x.shape[1]
         )
     step = max(1, CHUNK // max(1, len(trees.roots)))

@@ -12,14 +12,14 @@ from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32
 from ..gather.gather import checked
-from ..rules.axes import constants, refused
+from ..rules.axes import constants, input_error
 from ..rules.shape_rules import same_as_input
 from .class_scores import floats
 
 DOMAIN = "ai.onnx.ml"
 
 
-def extracted(node: Inference) -> None:
+def infer_array_feature_extractor(node: Inference) -> None:
     """As many elements of the last axis as there are indices; a 1-D input is one row."""
     shape, indices = node.shape(0), node.shape(1)
     numbers = constants(indices)
@@ -31,7 +31,7 @@ def extracted(node: Inference) -> None:
     "ArrayFeatureExtractor",
     DOMAIN,
     since=1,
-    infer=extracted,
+    infer=infer_array_feature_extractor,
     examples=[
         case("f32[3,4]", np.array([0, 2])),
         case("f32[5]", np.array([[1, 3]])),
@@ -42,7 +42,7 @@ def extracted(node: Inference) -> None:
 def array_feature_extractor(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Elements of the last axis by index."""
     if x.ndim == 0 or (indices.size and indices.min() < 0):
-        raise refused("ArrayFeatureExtractor", "the input is a scalar, or an index is negative", "E-OP-INDEX")
+        raise input_error("ArrayFeatureExtractor", "the input is a scalar, or an index is negative", "E-OP-INDEX")
     checked("ArrayFeatureExtractor", indices, x.shape[-1])
     found = np.take(x, indices.reshape(-1), -1)
     return found.reshape(1, -1) if x.ndim == 1 else found
@@ -60,7 +60,7 @@ def binarizer(x: np.ndarray, *, threshold: float = 0.0) -> np.ndarray:
     return (x > np.float32(threshold)).astype(x.dtype)
 
 
-def joined(node: Inference) -> None:
+def infer_feature_vectorizer(node: Inference) -> None:
     """Rows of all features."""
     widths, shape = node.attributes["inputdimensions"], node.shape(0)
     rows: Dim = None if shape is None else shape[0] if len(shape) == 2 else 1
@@ -71,7 +71,7 @@ def joined(node: Inference) -> None:
     "FeatureVectorizer",
     DOMAIN,
     since=1,
-    infer=joined,
+    infer=infer_feature_vectorizer,
     examples=[
         case("f32[2,3]", "f32[2,1]", inputdimensions=[3, 1]),
         case("i64[2,3]", "i64[2,2]", inputdimensions=[2, 4]),
@@ -86,7 +86,9 @@ def feature_vectorizer(*inputs: np.ndarray, inputdimensions: Sequence[int] | Non
     ]
     widths = [item.shape[1] for item in rows] if not inputdimensions else list(inputdimensions)
     if len(widths) != len(rows) or min(widths, default=0) < 0 or len({len(item) for item in rows}) != 1:
-        raise refused("FeatureVectorizer", "widths and inputs do not fit", expected=f"{len(rows)} widths", found=widths)
+        raise input_error(
+            "FeatureVectorizer", "widths and inputs do not fit", expected=f"{len(rows)} widths", found=widths
+        )
     result = np.zeros((len(rows[0]), sum(widths)), np.float32)
     start = 0
     for item, width in zip(rows, widths, strict=True):
@@ -123,7 +125,9 @@ def imputer(
     whole = x.dtype.kind in "iu"
     values = np.array((imputed_value_int64s if whole else imputed_value_floats) or [], x.dtype)
     if values.size not in (1, x.shape[-1] if x.ndim else 1) or not values.size:
-        raise refused("Imputer", "there is not one value, or one for each feature", "E-OP-ATTRIBUTE", found=values.size)
+        raise input_error(
+            "Imputer", "there is not one value, or one for each feature", "E-OP-ATTRIBUTE", found=values.size
+        )
     value = replaced_value_int64 if whole else np.float32(replaced_value_float)
     missing = np.isnan(x) if np.isnan(value) else x == value
     return np.where(missing, values, x)
@@ -157,7 +161,7 @@ def normalizer(x: np.ndarray, *, norm: str = "MAX") -> np.ndarray:
         "L2": lambda: np.sqrt(np.square(wide).sum(axis=-1, keepdims=True)),
     }
     if norm not in divisors or x.ndim not in (1, 2):
-        raise refused(
+        raise input_error(
             "Normalizer",
             "unknown norm, or the input is not a matrix",
             "E-OP-ATTRIBUTE",
@@ -183,7 +187,7 @@ def scaler(x: np.ndarray, *, offset: Sequence[float] | None = None, scale: Seque
     """(x - offset) * scale in f32; both are one number or one for each feature."""
     shift, factor = floats(offset or [0.0]), floats(scale or [1.0])
     if any(item.size not in (1, x.shape[-1] if x.ndim else 1) for item in (shift, factor)):
-        raise refused(
+        raise input_error(
             "Scaler", "offset and scale do not fit the features", "E-OP-ATTRIBUTE", found=f"{shift.size}, {factor.size}"
         )
     return ((x.astype(np.float32) - shift) * factor).astype(np.float32)

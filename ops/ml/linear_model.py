@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from .class_scores import NAMES, chosen, floats, labels_of, of_two, rows_of, transformed
 from .feature import DOMAIN
 
@@ -20,7 +20,7 @@ CLOSE = Tolerance(rtol=1e-4, atol=1e-5)
 def _products(operator: str, x: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray, count: int) -> np.ndarray:
     rows = rows_of(operator, x).astype(np.float32)
     if coefficients.size != count * rows.shape[1] or intercepts.size not in (0, count):
-        raise refused(
+        raise input_error(
             operator,
             "coefficients do not fit the features",
             "E-OP-ATTRIBUTE",
@@ -31,7 +31,7 @@ def _products(operator: str, x: np.ndarray, coefficients: np.ndarray, intercepts
     return np.asarray(scores + intercepts if intercepts.size else scores)
 
 
-def classified(node: Inference) -> None:
+def infer_linear_classifier(node: Inference) -> None:
     """One label and the scores of all classes for every row."""
     chosen(node, "classlabels_strings", "classlabels_ints")
 
@@ -40,7 +40,7 @@ def classified(node: Inference) -> None:
     "LinearClassifier",
     DOMAIN,
     since=1,
-    infer=classified,
+    infer=infer_linear_classifier,
     tolerance=CLOSE,
     examples=[
         *(
@@ -87,7 +87,7 @@ def linear_classifier(
             "LinearClassifier", scores[:, 0], post_transform, True
         ).astype(np.float32)
     if count != len(labels):
-        raise refused(
+        raise input_error(
             "LinearClassifier",
             "there are not as many intercepts as labels",
             "E-OP-ATTRIBUTE",
@@ -97,7 +97,7 @@ def linear_classifier(
     return labels[np.argmax(scores, axis=1)], transformed("LinearClassifier", scores, post_transform).astype(np.float32)
 
 
-def regressed(node: Inference) -> None:
+def infer_linear_regressor(node: Inference) -> None:
     """One number for each target for every row."""
     shape = node.shape(0)
     node.set(0, F32, (None if shape is None else shape[0] if len(shape) == 2 else 1, node.attributes["targets"]))
@@ -107,7 +107,7 @@ def regressed(node: Inference) -> None:
     "LinearRegressor",
     DOMAIN,
     since=1,
-    infer=regressed,
+    infer=infer_linear_regressor,
     tolerance=CLOSE,
     examples=[
         case("f32[2,3]", coefficients=COEFFICIENTS[:3], intercepts=[0.5]),

@@ -16,7 +16,7 @@ from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32, I64, STRING
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from .class_scores import floats, labels_of, logistic, of_two, rows_of, transformed
 from .feature import DOMAIN
 
@@ -27,7 +27,7 @@ KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 def kernel(operator: str, kind: str, params: Sequence[float] | None, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """[rows, vectors] of the kernel; `params` are gamma, coef0 and degree."""
     if kind not in KERNELS or vectors.shape[1] != x.shape[1] or len(params or [0, 0, 0]) != 3:
-        raise refused(
+        raise input_error(
             operator,
             "kernel, support vectors and features do not fit",
             "E-OP-ATTRIBUTE",
@@ -46,7 +46,7 @@ def kernel(operator: str, kind: str, params: Sequence[float] | None, x: np.ndarr
 
 def _shaped(operator: str, numbers: np.ndarray, rows: int, what: str) -> np.ndarray:
     if rows < 1 or numbers.size % rows:
-        raise refused(
+        raise input_error(
             operator,
             f"{what} do not make up rows",
             "E-OP-ATTRIBUTE",
@@ -93,7 +93,7 @@ def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
     return p
 
 
-def classified(node: Inference) -> None:
+def infer_svm_classifier(node: Inference) -> None:
     """One label for every row, and scores: of classes where they are probabilities or linear, else of pairs of them."""
     given, shape = node.attributes, node.shape(0)
     rows: Dim = None if shape is None else shape[0] if len(shape) == 2 else 1
@@ -123,7 +123,7 @@ TWO: dict[str, Any] = {
     "SVMClassifier",
     DOMAIN,
     since=1,
-    infer=classified,
+    infer=infer_svm_classifier,
     tolerance=CLOSE,
     examples=[
         case("f32[5,2]", outputs=2, kernel_type="RBF", kernel_params=[0.5, 0.0, 0.0], **THREE),
@@ -175,7 +175,7 @@ def svm_classifier(
     factors, classes = floats(coefficients, np.float64), len(labels)
     if not vectors_per_class:
         if shift.size < 1:
-            raise refused(name, "rho is missing", "E-OP-ATTRIBUTE")
+            raise input_error(name, "rho is missing", "E-OP-ATTRIBUTE")
         scores = kernel(name, "LINEAR", None, rows, _shaped(name, factors, classes, "coefficients")) + shift[0]
         return labels[np.argmax(scores, axis=1)], transformed(name, scores, post_transform).astype(np.float32)
     total, pairs = sum(vectors_per_class), classes * (classes - 1) // 2
@@ -186,7 +186,7 @@ def svm_classifier(
         or shift.size < pairs
         or pairs < 1
     ):
-        raise refused(
+        raise input_error(
             name,
             "classes, vectors and coefficients do not fit",
             "E-OP-ATTRIBUTE",
@@ -203,7 +203,7 @@ def svm_classifier(
     best = _voted(decisions, classes)
     if prob_a:
         if len(prob_a) < pairs or len(prob_b or []) < pairs:
-            raise refused(
+            raise input_error(
                 name,
                 "there are fewer coefficients of probabilities than pairs of classes",
                 "E-OP-ATTRIBUTE",
@@ -226,7 +226,7 @@ def _voted(decisions: np.ndarray, classes: int) -> np.ndarray:
     return np.argmax(votes, axis=1)
 
 
-def regressed(node: Inference) -> None:
+def infer_svm_regressor(node: Inference) -> None:
     """One f32 number for every row."""
     shape = node.shape(0)
     node.set(0, F32, (None if shape is None else shape[0] if len(shape) == 2 else 1, 1))
@@ -236,7 +236,7 @@ def regressed(node: Inference) -> None:
     "SVMRegressor",
     DOMAIN,
     since=1,
-    infer=regressed,
+    infer=infer_svm_regressor,
     tolerance=CLOSE,
     examples=[
         case(
@@ -281,7 +281,7 @@ def svm_regressor(
     else:
         columns = rows
     if shift.size < 1 or factors.size != columns.shape[1]:
-        raise refused(
+        raise input_error(
             name, "coefficients and rho do not fit", "E-OP-ATTRIBUTE", expected=columns.shape[1], found=factors.size
         )
     scores = columns @ factors + shift[0]

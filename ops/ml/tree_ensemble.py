@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from .class_scores import NAMES, chosen, floats, labels_of, of_two, rows_of, transformed
 from .decision_tree import MEMBER, MODES, Kept, Trees, summed
 from .feature import DOMAIN
@@ -33,7 +33,7 @@ def _rows(operator: str, x: np.ndarray) -> np.ndarray:
 
 def _equal(operator: str, *columns: np.ndarray) -> None:
     if len({len(column) for column in columns}) > 1:
-        raise refused(
+        raise input_error(
             operator,
             "attributes that belong together differ in length",
             "E-OP-ATTRIBUTE",
@@ -55,10 +55,10 @@ def _by_position(given: dict[str, Any]) -> Trees:
     _equal(name, target, weight)
     ways = np.stack([np.where(leaf != 0, ~place, place) for leaf, place in ((false_leaf, false), (true_leaf, true))])
     if min(false.min(initial=0), true.min(initial=0)) < 0:
-        raise refused(name, "a branch leads to no node", "E-OP-ATTRIBUTE")
+        raise input_error(name, "a branch leads to no node", "E-OP-ATTRIBUTE")
     roots = np.array(given["tree_roots"], np.int64)
     if roots.min(initial=0) < 0:
-        raise refused(name, "a tree has no root", "E-OP-ATTRIBUTE")
+        raise input_error(name, "a tree has no root", "E-OP-ATTRIBUTE")
     (testing,) = np.nonzero(mode == MEMBER)
     members = _sets(name, given["membership_values"], testing.tolist())
     return Trees(feature, mode, split, missing, ways, roots, members, np.arange(len(target) + 1), target, weight)
@@ -70,7 +70,7 @@ def _sets(operator: str, values: np.ndarray | None, nodes: Sequence[int]) -> dic
     ends = np.nonzero(np.isnan(flat))[0].tolist()
     ends += [len(flat)] if not ends or ends[-1] < len(flat) - 1 else []
     if nodes and len(ends) < len(nodes):
-        raise refused(
+        raise input_error(
             operator,
             "there are fewer sets than nodes that test membership",
             "E-OP-ATTRIBUTE",
@@ -94,10 +94,10 @@ def _by_number(operator: str, given: dict[str, Any], kind: str) -> Trees:
     missing = np.array(given["nodes_missing_value_tracks_true"] or np.zeros(len(tree)), np.int64) != 0
     _equal(operator, tree, number, feature, false, true, modes, split, missing)
     if modes.size and modes.min() < 0:
-        raise refused(operator, "a node has no known mode", "E-OP-ATTRIBUTE", expected=", ".join(names))
+        raise input_error(operator, "a node has no known mode", "E-OP-ATTRIBUTE", expected=", ".join(names))
     index = {key: place for place, key in enumerate(zip(tree.tolist(), number.tolist(), strict=True))}
     if len(index) < len(tree):
-        raise refused(operator, "a tree has two nodes of one number", "E-OP-ATTRIBUTE")
+        raise input_error(operator, "a tree has two nodes of one number", "E-OP-ATTRIBUTE")
     leaf = modes == names["LEAF"]
     place = np.where(leaf, ~(np.cumsum(leaf) - 1), np.cumsum(~leaf) - 1)
     inner = ~leaf
@@ -117,7 +117,7 @@ def _by_number(operator: str, given: dict[str, Any], kind: str) -> Trees:
             np.int64,
         )
     except (KeyError, ValueError) as error:
-        raise refused(operator, "a branch or a vote is of no node", "E-OP-ATTRIBUTE", found=error) from error
+        raise input_error(operator, "a branch or a vote is of no node", "E-OP-ATTRIBUTE", found=error) from error
     target, weight = np.array(given[f"{kind}_ids"] or [], np.int64), _floats(given, f"{kind}_weights")
     _equal(operator, voters, target, weight)
     # Weights of inner nodes occur in models of some converters, and count for nothing.
@@ -148,7 +148,7 @@ def _base(given: dict[str, Any]) -> np.ndarray:
     return _floats(given, "base_values").astype(np.float64)
 
 
-def predicted(node: Inference) -> None:
+def infer_tree_ensemble(node: Inference) -> None:
     """One number for each target for every row, in the dtype of the weights."""
     shape, dtype = node.shape(0), node.dtype(0)
     node.set(0, dtype, (None if shape is None else shape[0], node.attributes["n_targets"]))
@@ -173,7 +173,7 @@ SMALL: dict[str, Any] = {
     "TreeEnsemble",
     DOMAIN,
     since=5,
-    infer=predicted,
+    infer=infer_tree_ensemble,
     tolerance=CLOSE,
     examples=[case("f32[5,3]", **SMALL), case("f32[4,3]", aggregate_function=2, **SMALL), case("f32[0,3]", **SMALL)],
 )
@@ -201,7 +201,7 @@ def tree_ensemble(
     given = dict(locals())
     targets = int(max(leaf_targetids, default=0)) + 1 if n_targets is None else n_targets
     if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(NAMES):
-        raise refused(
+        raise input_error(
             "TreeEnsemble",
             "unknown aggregate or transform",
             "E-OP-ATTRIBUTE",
@@ -215,7 +215,7 @@ def tree_ensemble(
     return transformed("TreeEnsemble", scores, NAMES[post_transform]).astype(x.dtype)
 
 
-def regressed(node: Inference) -> None:
+def infer_tree_ensemble_regressor(node: Inference) -> None:
     """One f32 number for each target for every row."""
     shape = node.shape(0)
     node.set(0, F32, (None if shape is None else shape[0] if len(shape) == 2 else 1, node.attributes["n_targets"]))
@@ -243,7 +243,7 @@ TARGETS: dict[str, Any] = {
     "TreeEnsembleRegressor",
     DOMAIN,
     since=3,
-    infer=regressed,
+    infer=infer_tree_ensemble_regressor,
     tolerance=CLOSE,
     examples=[
         case("f32[6,3]", **NODES, **TARGETS),
@@ -284,7 +284,7 @@ def tree_ensemble_regressor(
     name, given = "TreeEnsembleRegressor", dict(locals())
     targets = int(max(target_ids or [0])) + 1 if n_targets is None else n_targets
     if aggregate_function not in AGGREGATES:
-        raise refused(
+        raise input_error(
             name, "unknown aggregate", "E-OP-ATTRIBUTE", expected=", ".join(AGGREGATES), found=aggregate_function
         )
     trees = KEPT.get(
@@ -294,13 +294,13 @@ def tree_ensemble_regressor(
     scores, _ = summed(name, trees, _rows(name, x), targets, aggregate_function)
     base = _base(given)
     if base.size not in (0, targets):
-        raise refused(
+        raise input_error(
             name, "there is not one base value for each target", "E-OP-ATTRIBUTE", expected=targets, found=base.size
         )
     return transformed(name, scores + base if base.size else scores, post_transform).astype(np.float32)
 
 
-def classified(node: Inference) -> None:
+def infer_tree_ensemble_classifier(node: Inference) -> None:
     """One label and the scores of all classes for every row."""
     chosen(node, "classlabels_strings", "classlabels_int64s")
 
@@ -317,7 +317,7 @@ ONE_SIDED: dict[str, Any] = {**VOTES, "class_ids": [0] * 6}
     "TreeEnsembleClassifier",
     DOMAIN,
     since=3,
-    infer=classified,
+    infer=infer_tree_ensemble_classifier,
     tolerance=CLOSE,
     examples=[
         *(
@@ -401,7 +401,7 @@ def tree_ensemble_classifier(
             name, only, post_transform, positive
         ).astype(np.float32)
     if base.size not in (0, count):
-        raise refused(
+        raise input_error(
             name, "there is not one base value for each class", "E-OP-ATTRIBUTE", expected=count, found=base.size
         )
     scores = scores + base if base.size else scores

@@ -131,7 +131,7 @@ def probit(x: float) -> float:
 
 
 def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) -> tuple[dict[str, Argument], str] | str:
-    """Parameters and text that give the scores of a row; why there are none."""
+    """Parameters and source that compute the scores of a row, or the reason why the device cannot."""
     x = step.input(0)
     features = x.shape[-1]
     if trees.feature.size and trees.feature.max() >= features:
@@ -149,10 +149,10 @@ def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) ->
         "first": trees.first,
         "target": trees.target,
     }
-    named |= {name: step.held(np.ascontiguousarray(_filled(table))) for name, table in tables.items()}
-    named["split"] = step.held(_filled(trees.split.astype(np.float64)))
-    named["weight"] = step.held(_filled(trees.weight.astype(np.float64)))
-    named["base"] = step.held(
+    named |= {name: step.constant_buffer(np.ascontiguousarray(_filled(table))) for name, table in tables.items()}
+    named["split"] = step.constant_buffer(_filled(trees.split.astype(np.float64)))
+    named["weight"] = step.constant_buffer(_filled(trees.weight.astype(np.float64)))
+    named["base"] = step.constant_buffer(
         np.broadcast_to(base.astype(np.float64), (targets,)).copy() if base.size else np.zeros(targets)
     )
     named["divisor"] = float(max(1, len(trees.roots)) if how == "AVERAGE" else 1)
@@ -162,8 +162,8 @@ def _walk(step: Step, trees: Trees, targets: int, how: str, base: np.ndarray) ->
     )
     if trees.members:
         sets = [trees.members.get(node, np.zeros(0)) for node in range(len(trees.feature))]
-        named["set_first"] = step.held(np.cumsum([0, *(len(members) for members in sets)]))
-        named["members"] = step.held(_filled(np.concatenate(sets).astype(np.float64)))
+        named["set_first"] = step.constant_buffer(np.cumsum([0, *(len(members) for members in sets)]))
+        named["members"] = step.constant_buffer(_filled(np.concatenate(sets).astype(np.float64)))
     walk = WALK.replace("            MEMBER\n", f"            {MEMBER}\n" if trees.members else "")
     return named, walk.replace("START", start).replace("JOIN", join)
 
@@ -178,7 +178,8 @@ def _launched(step: Step, named: dict[str, Argument], text: str, transform: str,
     if transform not in TRANSFORMS:
         return f"unknown transform {transform}"
     x = step.input(0)
-    named["y"] = step.output(output) if step.wanted(output) else step.temporary(np.float32, named["scores"].shape)  # type: ignore[union-attr]
+    shape = named["scores"].shape  # type: ignore[union-attr]
+    named["y"] = step.output(output) if step.is_used(output) else step.temporary(np.float32, shape)
     return per_thread_launch(
         "trees", x.count // x.shape[-1], named, text + TRANSFORMS[transform], {"probit": (probit, "float64")}
     )
@@ -207,7 +208,7 @@ def regressor_on_device(step: Step) -> Planned:
     trees = KEPT.get(list(given.values()), lambda: _by_number(name, given, "target").checked(name, targets))
     base = _base(given)
     if base.size not in (0, targets):
-        return "there is not one base value for each target"
+        return "the number of base values differs from the number of targets"
     found = _walk(step, trees, targets, given["aggregate_function"], base)
     return found if isinstance(found, str) else _launched(step, *found, given["post_transform"], 0)
 
@@ -222,16 +223,16 @@ def classifier_on_device(step: Step) -> Planned:
     base, positive, voices = _base(given), bool((trees.weight >= 0).all()), set(given["class_ids"] or [])
     first_only = count == 2 and voices == {0} and base.size < 2
     if not first_only and base.size not in (0, count):
-        return "there is not one base value for each class"
+        return "the number of base values differs from the number of classes"
     found = _walk(step, trees, count, "SUM", np.array([base.sum(), 0.0]) if first_only else base)
     if isinstance(found, str):
         return found
     named, text = found
     transform = given["post_transform"]
-    named |= {"names": step.held(labels), "threshold": 0.5 if positive else 0.0}
+    named |= {"names": step.constant_buffer(labels), "threshold": 0.5 if positive else 0.0}
     named["labels"] = (
         step.output(0)
-        if step.wanted(0)
+        if step.is_used(0)
         else step.temporary(np.int64, (step.input(0).count // step.input(0).shape[-1],))
     )
     if first_only:

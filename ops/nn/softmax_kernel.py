@@ -28,7 +28,7 @@ WIDTH = 256
 
 
 def _exp(kind: Element) -> Any:
-    return kind.math.exp if kind.number is np.float32 else math.exp
+    return kind.math.exp if kind.compute_type is np.float32 else math.exp
 
 
 @functools.cache
@@ -43,11 +43,11 @@ def _power(exp: Any) -> Any:
 @functools.cache
 def _kept(kind: Element, rounds: bool) -> Any:
     """A step's result as the next one sees it: softmax of narrow dtypes rounds every step, as its function does."""
-    read, written = kind.read, kind.written
+    widen, narrow = kind.widen, kind.narrow
 
     @inlined
     def rounded(value: Any) -> Any:
-        return read(written(value))
+        return widen(narrow(value))
 
     @inlined
     def whole(value: Any) -> Any:
@@ -62,40 +62,40 @@ def _total(rounded: Any, exact: Any) -> Any:
 
 
 def _rows(kind: Element, logarithm: bool) -> RangeKernel:
-    pointer, read, written, number, stored = kind.pointer, kind.read, kind.written, kind.number, kind.stored
+    pointer, widen, narrow, compute_type, stored = kind.pointer, kind.widen, kind.narrow, kind.compute_type, kind.stored
     exp = _exp(kind)
     largest, powers = along_element(kind, -math.inf, identity, maximum), along_element(kind, 0, _power(exp), add)
     sums = along_element(kind, 0, identity, add)
-    narrow = not stored and not logarithm
-    kept = _kept(kind, narrow)
+    rounds = not stored and not logarithm
+    kept = _kept(kind, rounds)
 
     @range_kernel(fastmath={"contract"})
     def softmax_rows(x: Address, y: Address, rows: int, count: int, part: int, parts: int) -> None:
         """From, to, rows, elements of a row."""
         x, y = pointer(x), pointer(y)
-        lanes = stack_array(number, 4)
+        lanes = stack_array(compute_type, 4)
         first, last = share(rows, part, parts)
         for row in range(first, last):
             base = row * count
-            most = number(largest(x, base, count, number(0), lanes))
+            most = compute_type(largest(x, base, count, compute_type(0), lanes))
             if logarithm:
-                whole = number(powers(x, base, count, most, lanes))
-                lower = number(math.log(whole))
+                whole = compute_type(powers(x, base, count, most, lanes))
+                lower = compute_type(math.log(whole))
                 for j in range(base, base + count):
-                    y[j] = written(read(x[j]) - most - lower)
-            elif narrow:
+                    y[j] = narrow(widen(x[j]) - most - lower)
+            elif rounds:
                 for j in range(base, base + count):
-                    y[j] = written(exp(kept(read(x[j]) - most)))
-                whole = number(sums(y, base, count, number(0), lanes))
+                    y[j] = narrow(exp(kept(widen(x[j]) - most)))
+                whole = compute_type(sums(y, base, count, compute_type(0), lanes))
                 whole = _total(kept(whole), whole)
                 for j in range(base, base + count):
-                    y[j] = written(read(y[j]) / whole)
+                    y[j] = narrow(widen(y[j]) / whole)
             else:
                 for j in range(base, base + count):
-                    y[j] = written(exp(read(x[j]) - most))
-                scale = number(1) / number(sums(y, base, count, number(0), lanes))
+                    y[j] = narrow(exp(widen(x[j]) - most))
+                scale = compute_type(1) / compute_type(sums(y, base, count, compute_type(0), lanes))
                 for j in range(base, base + count):
-                    y[j] = written(read(y[j]) * scale)
+                    y[j] = narrow(widen(y[j]) * scale)
 
     return softmax_rows
 
@@ -143,15 +143,15 @@ def single_rows(x: Address, y: Address, rows: int, count: int, logarithm: int, p
 
 
 def _columns(kind: Element, logarithm: bool) -> RangeKernel:
-    pointer, read, written, number = kind.pointer, kind.read, kind.written, kind.number
-    exp, narrow = _exp(kind), not kind.stored and not logarithm
-    kept = _kept(kind, narrow)
+    pointer, widen, narrow, compute_type = kind.pointer, kind.widen, kind.narrow, kind.compute_type
+    exp, rounds = _exp(kind), not kind.stored and not logarithm
+    kept = _kept(kind, rounds)
 
     @range_kernel(fastmath={"contract"})
     def softmax_columns(x: Address, y: Address, stacks: int, lines: int, columns: int, part: int, parts: int) -> None:
         """From, to, stacks, lines of a stack, columns: each column of a stack by itself."""
         x, y = pointer(x), pointer(y)
-        most, whole = stack_array(number, 16), stack_array(number, 16)
+        most, whole = stack_array(compute_type, 16), stack_array(compute_type, 16)
         blocks = (columns + WIDTH - 1) // WIDTH
         first, last = share(stacks * blocks, part, parts)
         for unit in range(first, last):
@@ -159,32 +159,32 @@ def _columns(kind: Element, logarithm: bool) -> RangeKernel:
             width = min(WIDTH, columns - column)
             start = stack * lines * columns + column
             for j in range(width):
-                most[j] = number(-math.inf)
-                whole[j] = number(0)
+                most[j] = compute_type(-math.inf)
+                whole[j] = compute_type(0)
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
-                    most[j] = maximum(most[j], read(x[at + j]))
+                    most[j] = maximum(most[j], widen(x[at + j]))
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
-                    whole[j] += kept(exp(kept(read(x[at + j]) - most[j])))
+                    whole[j] += kept(exp(kept(widen(x[at + j]) - most[j])))
             for j in range(width):
                 whole[j] = (
                     math.log(whole[j])
                     if logarithm
                     else _total(kept(whole[j]), whole[j])
-                    if narrow
-                    else number(1) / whole[j]
+                    if rounds
+                    else compute_type(1) / whole[j]
                 )
             for line in range(lines):
                 at = start + line * columns
                 for j in range(width):
-                    value = kept(read(x[at + j]) - most[j])
-                    if narrow:
-                        y[at + j] = written(kept(exp(value)) / whole[j])
+                    value = kept(widen(x[at + j]) - most[j])
+                    if rounds:
+                        y[at + j] = narrow(kept(exp(value)) / whole[j])
                     else:
-                        y[at + j] = written(value - whole[j] if logarithm else exp(value) * whole[j])
+                        y[at + j] = narrow(value - whole[j] if logarithm else exp(value) * whole[j])
 
     return softmax_columns
 

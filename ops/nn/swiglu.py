@@ -10,13 +10,13 @@ from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import elementwise
 from ..elementwise.exponential_activation import sigmoid_of
-from ..rules.shape_rules import refuse, same_as_input
+from ..rules.shape_rules import same_as_input, shape_error
 
 
 def _infer(node: Inference) -> None:
     gate, linear = node.shape(0), node.shape(1)
     if gate is not None and linear is not None and len(gate) != len(linear):
-        node.refuse(f"inputs of shapes {gate} and {linear} differ")
+        node.fail(f"inputs of shapes {gate} and {linear} differ")
     same_as_input(node)
 
 
@@ -32,5 +32,5 @@ def _infer(node: Inference) -> None:
 def swiglu(a: np.ndarray, b: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     """``a * sigmoid(alpha * a) * b``, of two arrays of one shape."""
     if a.shape != b.shape:
-        raise refuse("SwiGLU", f"inputs of shapes {a.shape} and {b.shape} differ")
+        raise shape_error("SwiGLU", f"inputs of shapes {a.shape} and {b.shape} differ")
     return a * sigmoid_of(alpha * a) * b

@@ -10,7 +10,7 @@ from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape, merged
 from ..elementwise.declare import quiet
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 
 VARIANCE = np.linspace(0.5, 2, 3, dtype=np.float32)
 CHANNELS = ("f32[3]", "f32[3]", "f32[3]", VARIANCE)
@@ -19,7 +19,7 @@ CHANNELS = ("f32[3]", "f32[3]", "f32[3]", VARIANCE)
 def _infer(node: Inference) -> None:
     x = node.shape(0)
     if x is not None and not x:
-        node.refuse("the input is a scalar")
+        node.fail("the input is a scalar")
     statistics: Shape | None = (x[1] if len(x) > 1 else 1,) if x is not None else None
     for index in (1, 2, 3, 4):
         statistics = merged(statistics, node.shape(index), f"input {index} of BatchNormalization")
@@ -57,7 +57,7 @@ def batch_normalization(
     """
     channels = x.shape[1] if x.ndim > 1 else 1
     if any(item.shape != (channels,) for item in (scale, b, mean, var)):
-        raise refuse(
+        raise shape_error(
             "BatchNormalization", f"scale, bias, mean and variance are needed for each of the {channels} channels"
         )
     wide = np.dtype(np.float64 if np.float64 in (x.dtype, mean.dtype) else np.float32)

@@ -26,6 +26,6 @@ def plan_batch_normalization(step: Step) -> Planned:
     scale, bias, mean, variance = (np.asarray(item, np.float64) for item in statistics)
     factor = scale / np.sqrt(variance + step.attributes["epsilon"])
     shape = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    rows = [step.held(item.astype(np.float32).reshape(shape)) for item in (factor, bias - mean * factor)]
+    rows = [step.constant_buffer(item.astype(np.float32).reshape(shape)) for item in (factor, bias - mean * factor)]
     steps = (Apply(".Mul", (x, rows[0]), (), F32, F32), Apply(".Add", (None, rows[1]), (), F32, F32))
     return Chain(steps, step.output())

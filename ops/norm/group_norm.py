@@ -13,20 +13,20 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.expression import Term, lowered
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse, same_as_input
+from ..rules.shape_rules import same_as_input, shape_error
 
 
 def _infer(node: Inference) -> None:
     x, groups = node.shape(0), node.attributes["num_groups"]
     if x is not None and (len(x) < 3 or groups < 1 or (isinstance(x[1], int) and x[1] % groups)):
-        node.refuse(f"an input of shape {x} has no {groups} groups of channels")
+        node.fail(f"an input of shape {x} has no {groups} groups of channels")
     same_as_input(node)
 
 
 def _infer_instance(node: Inference) -> None:
     x = node.shape(0)
     if x is not None and len(x) < 3:
-        node.refuse(f"an input of shape {x} has no spatial axes")
+        node.fail(f"an input of shape {x} has no spatial axes")
     same_as_input(node)
 
 
@@ -42,7 +42,7 @@ def _normalized(
         or scale.shape != x.shape[1:2]
         or bias.shape != x.shape[1:2]
     ):
-        raise refuse(
+        raise shape_error(
             what,
             f"an input of shape {x.shape} in {groups} groups, a scale of {scale.shape} and a bias of {bias.shape} do "
             "not fit together",
@@ -147,7 +147,7 @@ def nothing_consumed(node: Node, build: Builder) -> None:
 def mean_variance_normalization(x: np.ndarray, *, axes: tuple[int, ...] | list[int] = (0, 2, 3)) -> np.ndarray:
     """Shape of `x`, with zero mean and unit variance over `axes`."""
     if any(not -x.ndim <= axis < x.ndim for axis in axes):
-        raise refuse("MeanVarianceNormalization", f"axes {list(axes)} of an input of rank {x.ndim}")
+        raise shape_error("MeanVarianceNormalization", f"axes {list(axes)} of an input of rank {x.ndim}")
     y = x - np.mean(x, tuple(axes), keepdims=True)
     y /= np.sqrt(np.mean(np.square(y), tuple(axes), keepdims=True)) + x.dtype.type(1e-9)
     return y

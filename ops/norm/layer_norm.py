@@ -12,13 +12,13 @@ from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.tensor.dtype import BY_ONNX, F32
 from ..elementwise.declare import quiet
 from ..rules.expression import Term, lowered
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 
 
 def first_axis(axis: int, rank: int, what: str) -> int:
     """An axis counted from the front; FormatError if it is out of range."""
     if not -rank <= axis < rank:
-        raise refuse(what, f"axis {axis} of an input of rank {rank}")
+        raise shape_error(what, f"axis {axis} of an input of rank {rank}")
     return axis % rank
 
 
@@ -55,7 +55,7 @@ def _scaled(y: np.ndarray, scale: np.ndarray, bias: np.ndarray | None, what: str
             np.add(y, bias.astype(y.dtype, copy=False), out=y)
     except ValueError as cause:
         shapes = " and ".join(str(item.shape) for item in (scale, bias) if item is not None)
-        raise refuse(what, f"scale and bias of shapes {shapes} do not broadcast to {y.shape}") from cause
+        raise shape_error(what, f"scale and bias of shapes {shapes} do not broadcast to {y.shape}") from cause
     return y
 
 

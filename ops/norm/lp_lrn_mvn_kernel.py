@@ -104,8 +104,8 @@ def plan_mean_variance(step: Step) -> Planned:
 def _neighbours(dtype: np.dtype[Any]) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
-    pointer, read, written, number = kind.pointer, kind.read, kind.written, kind.number
-    single = kind.number is np.float32
+    pointer, read, written, number = kind.pointer, kind.widen, kind.narrow, kind.compute_type
+    single = kind.compute_type is np.float32
     exp, log = (kind.math.exp, kind.math.log) if single else (math.exp, math.log)
 
     @range_kernel(fastmath={"contract"})

@@ -9,7 +9,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.p_norm import powers, root
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse, same_as_input
+from ..rules.shape_rules import same_as_input, shape_error
 from ..rules.sliding_window import Axis, fold
 from .layer_norm import first_axis
 
@@ -57,7 +57,7 @@ def lrn(x: np.ndarray, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bi
     """Shape of `x`, [n, channels, ...]: over a power of the mean square of `size` channels (Krizhevsky et al. 2012,
     section 3.3)."""
     if x.ndim < 2 or size < 1:
-        raise refuse("LRN", f"an input of shape {x.shape} and {size} channels")
+        raise shape_error("LRN", f"an input of shape {x.shape} and {size} channels")
     channels = x.shape[1]
     near = Axis(channels, size, 1, 1, (size - 1) // 2, size // 2, channels)
     total = fold(np.add, np.square(x), [near], 0, first=1)

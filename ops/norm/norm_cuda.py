@@ -104,14 +104,14 @@ def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 @cuda(layer_normalization)
 def layer_norm_on_device(step: Step) -> Planned:
     """Mean and variance of the last axes."""
-    x, scale, bias = step.input(0), step.input(1), step.given(2)
+    x, scale, bias = step.input(0), step.input(1), step.optional_input(2)
     operands = {"x": x, "scale": scale} | ({"bias": bias} if bias is not None else {})
     statistics = [
-        (function, step.output(index)) for index, function in ((1, _the_mean), (2, _the_inverse)) if step.wanted(index)
+        (function, step.output(index)) for index, function in ((1, _the_mean), (2, _the_inverse)) if step.is_used(index)
     ]
     axes = range(step.attributes["axis"] % len(x.shape), len(x.shape))
     form = _scaled if bias is None else _shifted
-    y = step.output() if step.wanted(0) else step.temporary(x.dtype, x.shape)
+    y = step.output() if step.is_used(0) else step.temporary(x.dtype, x.shape)
     return normalized(
         x.shape, axes, operands, y, form, MOMENTS, wide(x.dtype), statistics, epsilon=step.attributes["epsilon"]
     )
@@ -223,7 +223,7 @@ def batch_norm_on_device(step: Step) -> Planned:
         normalized(x.shape, axes, operands, step.output(), _batch, folds, compute, statistics, epsilon=epsilon)
     ]
     for index, new in enumerate(now):
-        if step.wanted(index + 1):
+        if step.is_used(index + 1):
             y = step.output(index + 1)
             old = step.input(3 + index).view(y.shape)
             launches.append(

@@ -32,11 +32,12 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
 
 
 def _normalizing(kind: Element) -> RangeKernel:
-    pointer, numbers, read, written, real = kind.pointer, kind.pointer_to_numbers, kind.read, kind.written, kind.number
-    wide = ELEMENT_OF[kind.number]
-    total = along(wide.read, real, np.float64, 0, identity, add)
-    squares = along(wide.read, real, np.float64, 0, square, add)
-    stored, nbytes = kind.stored, np.dtype(kind.number).itemsize
+    pointer, numbers = kind.pointer, kind.compute_pointer
+    read, written, real = kind.widen, kind.narrow, kind.compute_type
+    wide = ELEMENT_OF[kind.compute_type]
+    total = along(wide.widen, real, np.float64, 0, identity, add)
+    squares = along(wide.widen, real, np.float64, 0, square, add)
+    stored, nbytes = kind.stored, np.dtype(kind.compute_type).itemsize
 
     @range_kernel(fastmath={"contract"})
     def normalized(
@@ -122,7 +123,7 @@ def _numbers(step: Step, buffer: Buffer | None, dtype: np.dtype[Any], before: li
     if buffer is None or buffer.dtype == dtype:
         return buffer if buffer is not None else 0
     index = step.inputs.index(buffer)
-    if step.known(index):
+    if step.is_constant(index):
         return step.packed(index, ("numbers", dtype.name), lambda array: array.astype(dtype))
     made = step.scratch(buffer.count * dtype.itemsize).view(buffer.shape, dtype=dtype)
     before.append(conversion(buffer, made))
@@ -157,17 +158,17 @@ def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
     kind, y = element(x.dtype), step.output()
     if (
         kind is None
-        or kind.number not in ELEMENT_OF
+        or kind.compute_type not in ELEMENT_OF
         or y.dtype != x.dtype
         or (norm.residual is not None and norm.residual.dtype != x.dtype)
     ):
         return None
-    dtype, count = np.dtype(kind.number), norm.count
+    dtype, count = np.dtype(kind.compute_type), norm.count
     entries = norm.entries or count
     lengths = ((norm.scale, entries * norm.period), (norm.shift, entries * norm.period), (norm.bias, count))
     if any(item is not None and item.count != length for item, length in lengths):
         return None
-    statistics = [step.output(index) if index is not None and step.wanted(index) else 0 for index in norm.statistics]
+    statistics = [step.output(index) if index is not None and step.is_used(index) else 0 for index in norm.statistics]
     if any(isinstance(item, Buffer) and item.dtype != dtype for item in statistics):
         return None
     launches: list[Any] = []
@@ -193,7 +194,7 @@ def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
             inverse_of_rows=statistics[1],
             residuals=0 if norm.residual is None else norm.residual,
             biases=biases,
-            totals=step.output(norm.total) if norm.total is not None and step.wanted(norm.total) else 0,
+            totals=step.output(norm.total) if norm.total is not None and step.is_used(norm.total) else 0,
             repeat=norm.residual.count // count if norm.residual is not None else 1,
             scratch=step.scratch(parts * count * dtype.itemsize) if copied else 0,
         )
@@ -210,7 +211,7 @@ def over_last_axes(step: Step, *, centred: bool, statistics: Sequence[int | None
     one."""
     x, scale = step.inputs[:2]
     shift = step.inputs[2] if len(step.inputs) > 2 else None
-    if x is None or scale is None or not step.wanted(0):
+    if x is None or scale is None or not step.is_used(0):
         return None
     count = math.prod(x.shape[step.attributes["axis"] % len(x.shape) :])
     entries = 1 if scale.count == 1 and shift is None else 0

@@ -9,7 +9,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.p_norm import powers, root
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from .pool import lowest, whole_power
 
 CASES = [case("f32[2,3,4,5]"), case("f32[1,2,7]"), case("f32[0,2,3,2,2]")]
@@ -18,14 +18,14 @@ CASES = [case("f32[2,3,4,5]"), case("f32[1,2,7]"), case("f32[0,2,3,2,2]")]
 def _infer(node: Inference) -> None:
     x = node.shape(0)
     if x is not None and len(x) < 2:
-        node.refuse(f"the input has shape {x}, a batch axis and a channel axis are needed")
+        node.fail(f"the input has shape {x}, a batch axis and a channel axis are needed")
     node.set(0, node.dtype(0), None if x is None else (*x[:2], *(1,) * (len(x) - 2)))
 
 
 def spatial(x: np.ndarray, what: str) -> tuple[int, ...]:
     """The axes after the batch and the channels."""
     if x.ndim < 2:
-        raise refuse(what, f"an input of shape {x.shape} has no channels")
+        raise shape_error(what, f"an input of shape {x.shape} has no channels")
     return tuple(range(2, x.ndim))
 
 

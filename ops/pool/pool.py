@@ -26,7 +26,7 @@ def _infer(node: Inference) -> None:
     shape = None
     if x is not None:
         if len(x) < 3:
-            node.refuse(f"the input has shape {x}, windows need a spatial axis")
+            node.fail(f"the input has shape {x}, windows need a spatial axis")
         made = window(
             node.node.op.name, len(x) - 2, node.attributes["kernel_shape"], *(node.attributes[name] for name in NAMES)
         )
@@ -78,7 +78,7 @@ def max_pool(
     """Largest element of each window of [n, channels, spatial...], and where in the whole tensor it was (the first of
     equals)."""
     axes = window("MaxPool", x.ndim - 2, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode).axes(x.shape[2:])
-    if len(call.wanted) < 2 or not call.wanted[1]:
+    if len(call.used_outputs) < 2 or not call.used_outputs[1]:
         return fold(np.maximum, x, axes, lowest(x.dtype))
     shape = allowed((*x.shape[:2], *(axis.out for axis in axes)), 8, "MaxPool")
     best, found = np.full(shape, lowest(x.dtype), x.dtype), np.full(shape, -1, np.int64)

@@ -50,24 +50,24 @@ def max_pool_on_device(step: Step) -> Planned:
     shape = (*x.shape[:2], *(axis.out for axis in axes))
     operands = {"x": seen(step, x, axes, fill=lowest)}
     best = Fold("best", element, larger)
-    if not step.wanted(1):
+    if not step.is_used(1):
         result = Result(_best, per_window(step.output(), len(taps)), per_row=True)
         return reduce_rows(shape, taps, operands, [best], [result], kind)
     order = "F" if step.attributes["storage_order"] else "C"
     spatial = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:], order="F" if order == "F" else "C")
-    places = step.held(np.ascontiguousarray(spatial)[None, None])
+    places = step.constant_buffer(np.ascontiguousarray(spatial)[None, None])
     table = seen(step, places, axes, fill=-1)
     operands["inside"] = Operand(places, (0, 0, *table.strides[2:]), lookups=table.lookups, fill=-1.0)
-    values, numbers = step.output() if step.wanted(0) else step.temporary(x.dtype, shape), step.temporary(INT64, shape)
+    values, numbers = step.output() if step.is_used(0) else step.temporary(x.dtype, shape), step.temporary(INT64, shape)
     folds = [best, Fold("tap", _tap, smaller, dtype=INT64), Fold("found", _place, larger, dtype=INT64)]
     results = [
         Result(_best, per_window(values, len(taps)), per_row=True),
         Result(found, per_window(numbers, len(taps)), per_row=True),
     ]
-    planes = step.held(np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * len(taps)))
+    planes = step.constant_buffer(np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * len(taps)))
     return [
         reduce_rows(shape, taps, operands, folds, results, kind),
-        elementwise_chain(_numbered, [numbers, planes, step.held(np.array(spatial.size))], step.output(1)),
+        elementwise_chain(_numbered, [numbers, planes, step.constant_buffer(np.array(spatial.size))], step.output(1)),
     ]
 
 
@@ -98,7 +98,9 @@ def average_pool_on_device(step: Step) -> Planned:
     )
     return [
         total,
-        elementwise_chain(_over, [sums, step.held(number.reshape([axis.out for axis in axes]).astype(kind))], y),
+        elementwise_chain(
+            _over, [sums, step.constant_buffer(number.reshape([axis.out for axis in axes]).astype(kind))], y
+        ),
     ]
 
 

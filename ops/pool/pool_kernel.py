@@ -130,7 +130,7 @@ def row_means(x: Address, y: Address, rows: int, count: int, part: int, parts: i
 def plan_pool(step: Step) -> Planned:
     """The largest of bytes too. Indices of it, and three spatial axes and more, are left to NumPy."""
     x = step.inputs[0]
-    if x is None or len(x.shape) not in (3, 4) or step.wanted(1):
+    if x is None or len(x.shape) not in (3, 4) or step.is_used(1):
         return None
     average = step.node.op is average_pool
     if x.dtype != F32 and (average or x.dtype.name not in LARGEST_BYTES):

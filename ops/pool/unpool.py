@@ -11,7 +11,7 @@ from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from ..rules.sliding_window import spread
 
 
@@ -30,7 +30,7 @@ def _lengths(sizes: tuple[Dim, ...], kernel: list[int], strides: list[int] | Non
 def _infer_unpool(node: Inference) -> None:
     x, given = node.shape(0), node.data(2)
     if x is not None and len(x) < 3:
-        node.refuse(f"the input has shape {x}, windows need a spatial axis")
+        node.fail(f"the input has shape {x}, windows need a spatial axis")
     if x is None or (given is None and node.value(2) is not None):
         node.set(0, node.dtype(0), given if given is not None else None if x is None else (None,) * len(x))
         return
@@ -66,7 +66,7 @@ def max_unpool(
     Indices count in the smallest tensor that pools to `x`; a larger `output_shape` holds it in its first corner.
     """
     if x.ndim < 3 or indices.shape != x.shape:
-        raise refuse(
+        raise shape_error(
             "MaxUnpool", f"an input of shape {x.shape} and indices of shape {indices.shape} do not fit together"
         )
     spatial = [length for length in _lengths(x.shape[2:], kernel_shape, strides, pads) if isinstance(length, int)]
@@ -78,7 +78,9 @@ def max_unpool(
         or any(length < 0 for length in outer)
         or (indices.size and not 0 <= indices.min() <= indices.max() < count)
     ):
-        raise refuse("MaxUnpool", f"indices do not lie in a tensor of shape {inner}, or it has no place in {outer}")
+        raise shape_error(
+            "MaxUnpool", f"indices do not lie in a tensor of shape {inner}, or it has no place in {outer}"
+        )
     y = np.zeros(allowed(inner, x.itemsize, "MaxUnpool"), x.dtype)
     y.reshape(-1)[indices.reshape(-1)] = x.reshape(-1)
     if outer == inner:
@@ -92,7 +94,7 @@ def max_unpool(
 def _infer_roi(node: Inference) -> None:
     x, rois, pooled = node.shape(0), node.shape(1), node.attributes["pooled_shape"]
     if (x is not None and len(x) != 4) or (rois is not None and len(rois) != 2) or len(pooled) != 2:
-        node.refuse(
+        node.fail(
             f"an input of shape {x} and regions of shape {rois} pooled to {pooled}; rank 4, rank 2 and two lengths are "
             "needed"
         )
@@ -123,7 +125,7 @@ def max_roi_pool(x: np.ndarray, rois: np.ndarray, *, pooled_shape: list[int], sp
     """The largest elements of a grid of bins over each region (image, x1, y1, x2, y2), [regions, channels, bins...];
     zero where a bin is empty (Girshick 2015, arXiv:1504.08083)."""
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 5 or len(pooled_shape) != 2 or min(pooled_shape) < 1:
-        raise refuse(
+        raise shape_error(
             "MaxRoiPool",
             f"an input of shape {x.shape}, regions of shape {rois.shape} and pooled_shape {pooled_shape} do not fit "
             "together",
@@ -131,7 +133,7 @@ def max_roi_pool(x: np.ndarray, rois: np.ndarray, *, pooled_shape: list[int], sp
     y = np.zeros(allowed((len(rois), x.shape[1], *pooled_shape), x.itemsize, "MaxRoiPool"), x.dtype)
     for index, (image, *corners) in enumerate(rois.astype(np.float32).tolist()):
         if not 0 <= image < len(x):
-            raise refuse("MaxRoiPool", f"region {index} is of image {image:g} of {len(x)}")
+            raise shape_error("MaxRoiPool", f"region {index} is of image {image:g} of {len(x)}")
         x1, y1, x2, y2 = (math.floor(np.float32(value) * np.float32(spatial_scale) + 0.5) for value in corners)
         columns = _bins(x1, x2, pooled_shape[1], x.shape[3])
         for row, tall in enumerate(_bins(y1, y2, pooled_shape[0], x.shape[2])):

@@ -58,7 +58,7 @@ def max_roi_pool_on_device(step: Step) -> Planned:
         "rows": y.shape[2],
         "columns": y.shape[3],
         "scale": float(step.attributes["spatial_scale"]),
-        "outside": step.flag("MaxRoiPool: a region is of an image that does not exist"),
+        "outside": step.flag("MaxRoiPool: the batch index of a region is out of range"),
     }
     return per_thread_launch(
         "regions pooled", y.count, named, LARGEST.replace("KIND", f"np.{compute_dtype(x.dtype).name}")
@@ -74,7 +74,9 @@ def max_unpool_of_others(form: Form) -> None:
     inner = [*x.lengths[:2], *(max(length, 0) for length in spatial if isinstance(length, int))]
     wanted = form.node.outputs[0].shape
     outer = (
-        inner if form.given(2) is None or wanted is None else [length for length in wanted if isinstance(length, int)]
+        inner
+        if form.optional_input(2) is None or wanted is None
+        else [length for length in wanted if isinstance(length, int)]
     )
     if len(outer) != len(inner):
         raise Undecomposable("its shape is computed")

@@ -24,9 +24,9 @@ def conv_shape(node: Inference, x: Shape | None, weight: Shape | None) -> Shape 
         return None
     attributes = node.attributes
     if len(x) < 3 or len(x) != len(weight):
-        node.refuse(f"the input has shape {x} and the kernel {weight}")
+        node.fail(f"the input has shape {x} and the kernel {weight}")
     if isinstance(x[1], int) and isinstance(weight[1], int) and x[1] != weight[1] * attributes["group"]:
-        node.refuse(f"{x[1]} channels do not match a kernel of shape {weight} in {attributes['group']} groups")
+        node.fail(f"{x[1]} channels do not match a kernel of shape {weight} in {attributes['group']} groups")
     lengths = attributes["kernel_shape"] or weight[2:]
     kernel = [length for length in lengths if isinstance(length, int)]
     spatial: Sequence[Dim] = [None] * (len(x) - 2)

@@ -268,7 +268,7 @@ class ByteProblem:
     def kernels(self) -> Buffer | None:
         """The kernels, None if this module has no kernel for the convolution."""
         x, w, x_zero = self.x, self.step.inputs[self.w_index], self.x_zero
-        if w is None or not self.step.known(self.w_index) or len(x.shape) not in (3, 4, 5):
+        if w is None or not self.step.is_constant(self.w_index) or len(x.shape) not in (3, 4, 5):
             return None
         if x.dtype not in (U8, I8) or w.dtype not in (U8, I8) or (x_zero is not None and x_zero.count != 1):
             return None
@@ -280,9 +280,9 @@ class ByteProblem:
 
     def factors(self, outputs: int) -> dict[str, Any]:
         """Bias and scales, as kernels take them."""
-        one = self.step.held(np.ones(1, np.float32))
+        one = self.step.constant_buffer(np.ones(1, np.float32))
         x_scale, own, y_scale = (one, None, one) if self.scales is None else self.scales
-        scales = self.step.held(self.per_output(own, 1, np.float32, outputs))
+        scales = self.step.constant_buffer(self.per_output(own, 1, np.float32, outputs))
         return {"bias": _default(self.bias), "x_scale": x_scale, "scales": scales, "y_scale": y_scale}
 
     def arguments(
@@ -354,7 +354,7 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows) -> li
     parts = step.parts(panels * slices, y.count * channels * taps / 32)
     weights = step.packed(given.w_index, "interleaved", _interleave_channels)
     scratch = step.scratch(parts * 4 * PANEL * (taps * quads + outputs + 1))
-    held = step.held(zeros.astype(np.int32)) if zeros.any() else 0
+    held = step.constant_buffer(zeros.astype(np.int32)) if zeros.any() else 0
     told = given.arguments(source, weights, [*padded, *geometry[3:]], slices, scratch)
     return [*before, Launch(kernel, parts, conv=told, zeros=held, **requantization)]
 

@@ -16,7 +16,7 @@ def same_dtypes(node: Inference, *pairs: tuple[int, int]) -> None:
     for codes, zero in pairs:
         one, other = node.dtype(codes), node.dtype(zero)
         if one is not None and other is not None and one is not other:
-            node.refuse(f"input {codes} is {one.name}, its zero point {other.name}")
+            node.fail(f"input {codes} is {one.name}, its zero point {other.name}")
 
 
 def centred(values: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
@@ -28,7 +28,7 @@ def centred(values: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
 
 
 def reach(*factors: np.ndarray) -> int:
-    """The largest magnitude of a product of one element of each array of whole numbers."""
+    """The largest magnitude of a product of one element of each array of integers."""
     product = 1
     for factor in factors:
         product *= int(max(factor.max(initial=0), -factor.min(initial=0)))
@@ -36,7 +36,7 @@ def reach(*factors: np.ndarray) -> int:
 
 
 def exact_matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Product of f32 arrays that hold whole numbers, as i32 that wraps around: f32 sums over as many terms as stay
+    """Product of f32 arrays that hold integers, as i32 that wraps around: f32 sums over as many terms as stay
     exact, added as integers."""
     terms, depth = max(1, F32_EXACT // max(1, reach(a, b))), a.shape[-1] if a.ndim else 0
     if a.ndim == 0 or b.ndim == 0 or depth != b.shape[-2 if b.ndim > 1 else -1]:

@@ -201,7 +201,7 @@ def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_by
     """Launches of a product; None where the right factor is not constant, or scales are for something else than
     columns."""
     a, matrix = factors.a, step.inputs[factors.b]
-    if matrix is None or not step.known(factors.b) or len(matrix.shape) != 2 or not a.shape:
+    if matrix is None or not step.is_constant(factors.b) or len(matrix.shape) != 2 or not a.shape:
         return None
     if a.dtype not in (U8, I8) or matrix.dtype not in (U8, I8):
         return None
@@ -219,7 +219,7 @@ def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_by
     panels = step.packed(
         factors.b, ("bytes", factors.transposed), lambda array: pack_panels_u8(array.T if factors.transposed else array)
     )
-    sums = step.derived(
+    sums = step.derived_constant(
         factors.b, ("sums", factors.transposed), lambda array: array.sum(int(factors.transposed), dtype=np.int64)
     )
     return multiplied(step, y, factors, PackedBytes(panels, matrix.dtype, sums, scales, zeros), kernel)
@@ -239,7 +239,7 @@ def multiplied(
         None if item is None else np.pad(item.reshape(-1), (0, len(zeros) - columns))
         for item in (factors.integer_bias, factors.float_bias)
     ]
-    held = [0 if item is None else step.held(item) for item in padded]
+    held = [0 if item is None else step.constant_buffer(item) for item in padded]
     known = {"rows": rows, "depth": depth, "zeros": own, "sums": own.view((4 * rows,), 4 * rows)}
     made = Launch(
         kernel,
@@ -248,12 +248,12 @@ def multiplied(
         **known,
         b=packed.panels,
         columns=columns,
-        column_zeros=step.held(moved),
-        column_terms=step.held(terms),
-        b_scale=step.held(scales.astype(np.float32)),
+        column_zeros=step.constant_buffer(moved),
+        column_terms=step.constant_buffer(terms),
+        b_scale=step.constant_buffer(scales.astype(np.float32)),
         integer_bias=held[0],
         float_bias=held[1],
-        a_scale=_or(factors.a_scale, step.held(np.ones(1, np.float32))),
+        a_scale=_or(factors.a_scale, step.constant_buffer(np.ones(1, np.float32))),
         y_scale=_or(factors.y_scale, 0),
         alpha=factors.alpha,
         form=factors.form,

@@ -58,9 +58,9 @@ def _agreeing(node: Inference, dtype: DType | None) -> None:
     scale's length."""
     zero, size = node.dtype(2), node.attributes["block_size"]
     if zero is not None and dtype is not None and zero is not dtype:
-        node.refuse(f"the zero point is {zero.name}, the quantized values are {dtype.name}")
+        node.fail(f"the zero point is {zero.name}, the quantized values are {dtype.name}")
     if size < 0:
-        node.refuse(f"block_size is {size}")
+        node.fail(f"block_size is {size}")
     shape, scale, axis = node.shape(0), node.shape(1), node.attributes["axis"]
     if (
         size
@@ -71,7 +71,7 @@ def _agreeing(node: Inference, dtype: DType | None) -> None:
     ):
         length, blocks = shape[axis], scale[axis]
         if isinstance(length, int) and isinstance(blocks, int) and -(-length // size) != blocks:
-            node.refuse(f"{length} values in blocks of {size} do not need {blocks} scales")
+            node.fail(f"{length} values in blocks of {size} do not need {blocks} scales")
 
 
 def _quantized_type(node: Inference) -> None:

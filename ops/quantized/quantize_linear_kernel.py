@@ -159,7 +159,7 @@ def plan_dynamic(step: Step) -> Planned:
     x = step.inputs[0]
     if x is None or x.dtype != F32:
         return None
-    outputs = tuple(step.output(index) if step.wanted(index) else None for index in range(3))
+    outputs = tuple(step.output(index) if step.is_used(index) else None for index in range(3))
     return dynamically(step, x, outputs)[0]
 
 

@@ -74,7 +74,7 @@ def spread(step: Step, scale: Buffer, x: Buffer) -> Operand | None:
     if len(scale.shape) == 1 and not block and scale.count == x.shape[axis]:
         return Operand(scale, tuple(int(other == axis) for other in range(rank)))
     if block > 0 and len(scale.shape) == rank:
-        table = step.held(np.arange(x.shape[axis]) // block)
+        table = step.constant_buffer(np.arange(x.shape[axis]) // block)
         strides = tuple(0 if other == axis else item for other, item in enumerate(scale.strides))
         along = tuple(int(other == axis) for other in range(rank))
         return Operand(scale, strides, lookups=(Lookup(table, along, scale.strides[axis], scale.shape[axis]),))
@@ -84,7 +84,7 @@ def spread(step: Step, scale: Buffer, x: Buffer) -> Operand | None:
 @cuda(quantize_linear)
 def quantize_on_device(step: Step) -> Planned:
     """Integers and small floats; quotients in half precision are rounded to it."""
-    x, scale, zero, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, scale, zero, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     precision = step.attributes["precision"]
     wide = element_type(precision).as_numpy() if precision else scale.dtype
     half = wide.name in ("float16", "bfloat16")
@@ -92,10 +92,10 @@ def quantize_on_device(step: Step) -> Planned:
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
     if len(found) < len(operands):
-        return "its scale does not fit"
+        return "unsupported shape of the scale"
     small = SMALL.get(y.dtype.name)
     if y.dtype.name == "float8_e8m0fnu":
-        return "exponents are rounded on the CPU"
+        return "rounding to float8e8m0 is supported on the CPU only"
     steps = (
         [Apply(_same, (x,), (), kind, wide), Apply(_over, (None, scale), (), kind, wide)]
         if half
@@ -128,13 +128,13 @@ def _centred(x: float, scale: float, zero: float) -> float:
 @cuda(dequantize_linear)
 def dequantize_on_device(step: Step) -> Planned:
     """In f32, then rounded."""
-    x, scale, zero, y = step.input(0), step.input(1), step.given(2), step.output()
+    x, scale, zero, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
     if len(found) < len(operands):
-        return "its scale does not fit"
+        return "unsupported shape of the scale"
     if x.dtype.itemsize > 2 and zero is not None:
-        return "zero points of 32 bits are subtracted on the CPU"
+        return "32-bit zero points are supported on the CPU only"
     apply = Apply(_real if zero is None else _centred, tuple(item.buffer for item in found), (), F32, y.dtype)
     return elementwise_launch([apply], x.shape, found, over(y, y.shape))
 
@@ -173,8 +173,8 @@ def matmul_integer_on_device(step: Step) -> Planned:
     """Matrices of integers."""
     a, b, y = step.input(0), step.input(1), step.output()
     if len(a.shape) < 2 or len(b.shape) < 2:
-        return "it multiplies vectors"
-    return sums_of_products(step, a, b, step.given(2), step.given(3), y)
+        return "products of vectors are supported on the CPU only"
+    return sums_of_products(step, a, b, step.optional_input(2), step.optional_input(3), y)
 
 
 def _channels(value: Buffer | None, behind: int) -> Buffer | None:
@@ -195,7 +195,9 @@ def sums_of_windows(
 @cuda(conv_integer)
 def conv_integer_on_device(step: Step) -> Planned:
     """A convolution of integers."""
-    return sums_of_windows(step, step.input(0), step.input(1), step.given(2), step.given(3), step.output())
+    return sums_of_windows(
+        step, step.input(0), step.input(1), step.optional_input(2), step.optional_input(3), step.output()
+    )
 
 
 def _element(x: float) -> float:
@@ -224,7 +226,7 @@ def dynamic_on_device(step: Step) -> Planned:
     x = step.input(0)
     flat = x.view((x.count,))
     scale, zero = (
-        step.output(index) if step.wanted(index) else step.temporary(dtype, ())
+        step.output(index) if step.is_used(index) else step.temporary(dtype, ())
         for index, dtype in ((1, F32), (2, np.uint8))
     )
     folds = [Fold("low", _element, smaller, _at_most_zero), Fold("high", _element, larger, _at_least_zero)]
@@ -232,7 +234,7 @@ def dynamic_on_device(step: Step) -> Planned:
     launches: list[Launch | Chain] = [
         reduce_rows([], flat.shape, {"x": over(flat, flat.shape)}, folds, results, compute_dtype(x.dtype))
     ]
-    if step.wanted(0):
+    if step.is_used(0):
         y = step.output()
         launches.append(Chain((chain_step(_shifted, [x, scale, zero], y.dtype, 0, 255),), y))
     return launches

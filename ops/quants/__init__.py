@@ -1,1 +1,1 @@
-"""Quantized block types, one file each: how a block of a row is decoded and encoded."""
+"""Quantized block types: codecs, encoders, decoders, and schemes of prequantized checkpoints."""

@@ -1,5 +1,4 @@
-"""IQ1_S and IQ1_M: eight elements at a time are a point of a grid over -1, 0, 1, shifted by an eighth. Source:
-ggml-quants.c."""
+"""IQ1_S and IQ1_M: grid points of eight elements from -1, 0, 1, shifted by 1/8. Source: ggml-quants.c."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""IQ2_XXS, IQ2_XS and IQ2_S: eight magnitudes at a time are a point of a grid, their signs stand apart. Source:
-ggml-quants.c."""
+"""IQ2_XXS, IQ2_XS and IQ2_S: grid points of eight magnitudes, with separate signs. Source: ggml-quants.c."""
 
 from __future__ import annotations
 

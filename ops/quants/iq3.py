@@ -1,5 +1,4 @@
-"""IQ3_XXS and IQ3_S: four magnitudes at a time are a point of a grid, their signs stand apart. Source:
-ggml-quants.c."""
+"""IQ3_XXS and IQ3_S: grid points of four magnitudes, with separate signs. Source: ggml-quants.c."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Block types that ggml dropped before GGUF: elements in pairs until May 2023, single-precision scales until GGJT 3.
+"""Block types that ggml dropped before GGUF: elements in pairs until May 2023, f32 scales until GGJT 3.
 
-Up to GGJT 1, byte ``j`` of the packed numbers holds elements ``2j`` and ``2j + 1`` and bit ``i`` of the fifth bits
-belongs to element ``i``; GGJT 2 has today's order, elements ``j`` and ``j + 16``, but still single-precision scales.
-Whisper files count the same changes as quantization versions 0, 1 and 2. Source: block structures and dequantize_row
-functions of ggml.c, 10 April to 20 May 2023.
+Up to GGJT 1, byte ``j`` of the packed codes holds elements ``2j`` and ``2j + 1``, and bit ``i`` of the fifth bits
+belongs to element ``i``. GGJT 2 has today's order, elements ``j`` and ``j + 16``, but still f32 scales. Whisper files
+count the same changes as quantization versions 0, 1 and 2. Source: block structures and dequantize_row functions of
+ggml.c, 10 April to 20 May 2023.
 """
 
 from __future__ import annotations

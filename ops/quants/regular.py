@@ -3,7 +3,7 @@ ggml-quants.c; OCP Microscaling Formats 1.0."""
 
 from __future__ import annotations
 
-from ...runtime.jit.code_cache import Stored
+from ...runtime.jit.code_cache import CachedKernel
 from ...runtime.tensor.block_codec import Decoder
 from .encoders import compiled
 from .layout.block_layout import (
@@ -47,7 +47,7 @@ LAYOUTS = {
     "mxfp4": Layout(codes(nibbles(1), table=E2M1), Scale("e8m0", 0)),
     "nvfp4": Layout(codes(nibbles(4, 8, 4), table=E2M1), Scale("ue4m3", 0, count=4)),
 }
-"""Sizes and offsets are in bytes, but those of `bits`, which are in bits."""
+"""Sizes and offsets are in bytes, except those of `bits`, which are in bits."""
 
 ENCODERS = {
     "q1_0_q2_0": ("q1_0", "q2_0"),
@@ -61,16 +61,18 @@ ENCODERS = {
 }
 """The module of each type's encoder."""
 IMPORTANCE = ("q4_0", "q4_1", "q5_0", "q5_1")
-"""Types with another encoder for rows with an importance matrix."""
+"""Types with a separate encoder for rows with an importance matrix."""
 COMPILED = ("q4_0", "q8_0", "q4_k", "q6_k")
-"""Types that are decoded by compiled code where there is much of them."""
+"""Types with a compiled decoder for large tensors."""
 
 CODECS = tuple(
     codec(
         name,
         LAYOUTS[name],
         compiled(f"{module}.encode_{name}", f"q4_q5_importance.encode_{name}" if name in IMPORTANCE else None),
-        decoder=Decoder(Stored(f"{__package__}.llvm.block_decoder", f"decode_{name}")) if name in COMPILED else None,
+        decoder=Decoder(CachedKernel(f"{__package__}.llvm.block_decoder", f"decode_{name}"))
+        if name in COMPILED
+        else None,
     )
     for module, names in ENCODERS.items()
     for name in names

@@ -1,4 +1,4 @@
-"""TQ1_0: elements -1, 0, 1 with one scale, five in a byte as a fraction in base 3. Source: ggml-quants.c."""
+"""TQ1_0: elements -1, 0, 1 with one scale, five to a byte as digits of a base-3 fraction. Source: ggml-quants.c."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def of_shape(node: Inference) -> None:
     """Shape and dtype are attributes."""
     shape = node.attributes["shape"]
     if any(length < 0 for length in shape):
-        node.refuse(f"shape {shape} has negative lengths")
+        node.fail(f"shape {shape} has negative lengths")
     node.set(0, element_type(node.attributes["dtype"]), shape)
 
 

@@ -75,14 +75,14 @@ def drawn(step: Step, count: int, seed: float | None) -> tuple[list[Launch | Cha
             per_thread_launch(
                 "numbers of a counter",
                 -(-count // 2),
-                {"amount": count, "key": step.drawn(2), "numbers": numbers},
+                {"amount": count, "key": step.random_bits(2), "numbers": numbers},
                 PHILOX,
             )
         ], numbers
     writer = Writer()
     for name, value in (
         ("count", count),
-        ("key", step.held(np.array(stream(seed).get_state()[1], np.uint32))),  # type: ignore[index]
+        ("key", step.constant_buffer(np.array(stream(seed).get_state()[1], np.uint32))),  # type: ignore[index]
         ("numbers", numbers),
     ):
         writer.parameter(name, value)

@@ -15,7 +15,7 @@ from ..rules.precision import widened
 from .bit_generator import stream
 
 
-def with_mask(node: Inference) -> None:
+def infer_dropout(node: Inference) -> None:
     """As the input, and a bool mask of its shape."""
     node.set(0, node.dtype(0), node.shape(0))
     node.set(1, BOOL, node.shape(0))
@@ -27,7 +27,7 @@ TRAINING = np.array(True)
 @op(
     "Dropout",
     since=22,
-    infer=with_mask,
+    infer=infer_dropout,
     random=True,
     examples=[
         case("f32[2,3]"),
@@ -49,7 +49,7 @@ def dropout(
     """`x` and where it was kept; in training each element is dropped with probability `ratio` (0.5), the others are
     scaled by 1 / (1 - ratio)."""
     chance = 0.5 if ratio is None else float(ratio.reshape(()))
-    wants_mask = len(call.wanted) > 1 and call.wanted[1]
+    wants_mask = len(call.used_outputs) > 1 and call.used_outputs[1]
     if training_mode is None or not training_mode.item() or chance == 0:
         return x, np.ones(x.shape, bool) if wants_mask else None
     if not 0 <= chance < 1:

@@ -14,4 +14,4 @@ def plan_dropout(step: Step) -> Planned:
     if training:
         told = step.constant(2)
         training = told is None or bool(told.item())
-    return None if x is None or training or step.wanted(1) else View(x)
+    return None if x is None or training or step.is_used(1) else View(x)

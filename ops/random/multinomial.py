@@ -11,11 +11,11 @@ from ..cast.cast import element_type
 from .bit_generator import filled, stream
 
 
-def samples(node: Inference) -> None:
+def infer_multinomial(node: Inference) -> None:
     """(batch, sample_size) indices."""
     shape = node.shape(0)
     if shape is not None and len(shape) != 2:
-        node.refuse(f"its input must have two dims, it has {len(shape)}")
+        node.fail(f"its input must have two dims, it has {len(shape)}")
     node.set(
         0,
         element_type(node.attributes["dtype"]),
@@ -23,7 +23,7 @@ def samples(node: Inference) -> None:
     )
 
 
-@op("Multinomial", since=22, infer=samples, random=True)
+@op("Multinomial", since=22, infer=infer_multinomial, random=True)
 def multinomial(x: np.ndarray, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> np.ndarray:
     """(batch, sample_size) classes of (batch, classes) log-probabilities, by inverting their distribution function."""
     if x.ndim != 2 or (not x.shape[1] and x.shape[0]):

@@ -88,7 +88,7 @@ def bernoulli_on_device(step: Step) -> Planned:
     """The number of each element against the chance that nothing happens, or that something does where that is less."""
     x, y = step.input(0), step.output()
     launches, numbers = drawn(step, x.count, step.attributes["seed"])
-    wrong = step.flag("Bernoulli: a probability is not a number")
+    wrong = step.flag("Bernoulli: a probability is NaN")
     return [
         *launches,
         per_thread_launch(
@@ -152,17 +152,19 @@ DROP = "put_y(y, i, NUMBER(1 if numbers[i] >= chance else 0) * get_x(x, i) * NUM
 def dropout_on_device(step: Step) -> Planned:
     """Outside of training the input itself, and a mask of ones."""
     x, ratio, training = step.input(0), step.constant(1), step.constant(2)
-    if (step.given(1) is not None and ratio is None) or (step.given(2) is not None and training is None):
-        return "whether it drops elements is computed"
+    if (step.optional_input(1) is not None and ratio is None) or (
+        step.optional_input(2) is not None and training is None
+    ):
+        return "its training mode is not a constant"
     chance = 0.5 if ratio is None else float(ratio.reshape(()))
     if training is not None and bool(training.reshape(())[()]) and chance != 0:
         return _dropped(step, chance) if 0 <= chance < 1 else "the dropout ratio is not in [0, 1)"
-    if not step.wanted(1):
+    if not step.is_used(1):
         return View(x)
-    launches: list[Chain] = [elementwise_chain(_kept, [step.held(np.ones((), bool))], step.output(1))]
+    launches: list[Chain] = [elementwise_chain(_kept, [step.constant_buffer(np.ones((), bool))], step.output(1))]
     return [
         *launches,
-        *([Chain(elementwise_chain(_same, [x], step.output()).steps, step.output())] if step.wanted(0) else []),
+        *([Chain(elementwise_chain(_same, [x], step.output()).steps, step.output())] if step.is_used(0) else []),
     ]
 
 
@@ -170,14 +172,14 @@ def _dropped(step: Step, chance: float) -> Planned:
     x = step.input(0)
     launches, numbers = drawn(step, x.count, step.attributes["seed"])
     named: dict[str, Argument] = {"x": x, "numbers": numbers, "chance": chance, "scale": 1 / (1 - chance)}
-    if step.wanted(0):
+    if step.is_used(0):
         number = "np.float64" if x.dtype == np.float64 else "np.float32"
         launches.append(
             per_thread_launch(
                 "elements that are left", x.count, {**named, "y": step.output()}, DROP.replace("NUMBER", number)
             )
         )
-    if step.wanted(1):
+    if step.is_used(1):
         launches.append(
             per_thread_launch(
                 "whether elements are left",

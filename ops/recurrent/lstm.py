@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.ir.op import Tolerance, case, op, upgrade
 from ..elementwise.declare import quiet
 from ..rules.precision import widened
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 from .recurrent import (
     Activation,
     Cell,
@@ -123,7 +123,7 @@ def lstm(
 def _peepholes(p: np.ndarray | None, index: int, w: np.ndarray, r: np.ndarray) -> np.ndarray | None:
     """Peepholes of a direction, [3, hidden]."""
     if p is not None and p.shape != (len(w), 3 * r.shape[2]):
-        raise refuse("LSTM", f"peepholes of shape {p.shape} where {(len(w), 3 * r.shape[2])} is needed")
+        raise shape_error("LSTM", f"peepholes of shape {p.shape} where {(len(w), 3 * r.shape[2])} is needed")
     return None if p is None else p[index].reshape(3, r.shape[2])
 
 

@@ -14,7 +14,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.exponential_activation import sigmoid_of
 from ..rules.expression import Term
 from ..rules.output_limit import allowed
-from ..rules.shape_rules import refuse
+from ..rules.shape_rules import shape_error
 
 Activation = Callable[[np.ndarray], np.ndarray]
 Cell = Callable[..., tuple[np.ndarray, ...]]
@@ -55,12 +55,12 @@ def functions(
 ) -> list[Activation]:
     """The first `count` activations; alphas and betas go in order to those that take one."""
     if len(names) < count:
-        raise refuse(what, f"{count} activations are needed, {len(names)} are given")
+        raise shape_error(what, f"{count} activations are needed, {len(names)} are given")
     left = [list(alphas or ()), list(betas or ())]
 
     def made(name: str) -> Activation:
         if name.lower() not in ACTIVATIONS:
-            raise refuse(what, f"activation {name!r} is not known")
+            raise shape_error(what, f"activation {name!r} is not known")
         function, *defaults = ACTIVATIONS[name.lower()]
         values = [
             np.float32(given.pop(0) if given else default)
@@ -110,7 +110,7 @@ class Sequences:
             return np.zeros(shape, self.x.dtype)
         found = given.transpose(1, 0, 2) if self.batch_first and given.ndim == 3 else given
         if found.shape != shape:
-            raise refuse(self.what, f"initial states of shape {given.shape} where {shape} is needed")
+            raise shape_error(self.what, f"initial states of shape {given.shape} where {shape} is needed")
         return found
 
     def run(
@@ -180,11 +180,11 @@ def sequences(
         attributes.hidden_size,
     )
     if direction not in DIRECTIONS:
-        raise refuse(what, f"direction {direction!r} is not one of {', '.join(DIRECTIONS)}")
+        raise shape_error(what, f"direction {direction!r} is not one of {', '.join(DIRECTIONS)}")
     count, hidden = DIRECTIONS[direction], r.shape[-1] if r.ndim else 0
     fits = x.ndim == 3 and w.shape == (count, gates * hidden, x.shape[2]) and r.shape == (count, gates * hidden, hidden)
     if not fits or hidden_size not in (None, hidden) or (b is not None and b.shape != (count, 2 * gates * hidden)):
-        raise refuse(
+        raise shape_error(
             what,
             f"an input of shape {x.shape} and weights of shapes {w.shape} and {r.shape} do not fit {count} "
             "direction(s)",
@@ -192,7 +192,7 @@ def sequences(
     rows = x.transpose(1, 0, 2) if attributes.layout else x
     if lengths is not None:
         if lengths.shape != rows.shape[1:2] or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= len(rows)):
-            raise refuse(
+            raise shape_error(
                 what, f"sequence_lens {lengths.tolist()[:8]} do not fit {rows.shape[1]} sequences of length {len(rows)}"
             )
         lengths = None if (lengths == len(rows)).all() else lengths
@@ -218,10 +218,10 @@ def infer_recurrent(node: Inference) -> None:
     first."""
     x, r = node.shape(0), node.shape(2)
     if x is not None and len(x) != 3:
-        node.refuse(f"the input has shape {x}; it is of rank 3")
+        node.fail(f"the input has shape {x}; it is of rank 3")
     direction = node.attributes["direction"]
     if direction not in DIRECTIONS:
-        node.refuse(f"direction {direction!r} is not one of {', '.join(DIRECTIONS)}")
+        node.fail(f"direction {direction!r} is not one of {', '.join(DIRECTIONS)}")
     hidden: Dim = node.attributes["hidden_size"] or (r[2] if r is not None and len(r) == 3 else None)
     length, batch = (
         (x[1], x[0]) if x is not None and node.attributes["layout"] else (x[0], x[1]) if x is not None else (None, None)

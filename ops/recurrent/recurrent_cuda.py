@@ -56,20 +56,20 @@ class Run:
         self.hidden = [length for length in r.shape or () if isinstance(length, int)][2]
         name = self.attributes["direction"]
         self.directions = ["forward", "reverse"] if DIRECTIONS[name] == 2 else [name]
-        lengths = self.given(4)
+        lengths = self.optional_input(4)
         self.lengths = None if lengths is None else Term(lengths, build).call("Unsqueeze", self.integers([1]))
 
     def integers(self, items: Sequence[int]) -> Term:
         """An i64 constant."""
         return Term(self.build.constant(list(items)), self.build)
 
-    def given(self, index: int) -> Value | None:
+    def optional_input(self, index: int) -> Value | None:
         """An input, None where it is absent."""
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def wide(self, index: int) -> Term | None:
         """An input in f32 where it is narrower."""
-        value = self.given(index)
+        value = self.optional_input(index)
         if value is None:
             return None
         return Term(value, self.build).call("Cast", to=1) if self.narrow is not None else Term(value, self.build)

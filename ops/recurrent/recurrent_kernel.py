@@ -317,7 +317,7 @@ def plan_recurrent(step: Step) -> Planned:
         else (directions * lengths.batch * out, out, lengths.batch * out)
     )
     state_steps = (out, directions * out) if batch_first else (lengths.batch * out, out)
-    ends = [step.output(index) if step.wanted(index) else 0 for index in range(3 if what == "LSTM" else 2)]
+    ends = [step.output(index) if step.is_used(index) else 0 for index in range(3 if what == "LSTM" else 2)]
     units = directions * -(-lengths.batch // BLOCK)
     parts = step.parts(units, rows * directions * columns * hidden / 8)
     width = -(-hidden // LANES) * LANES
@@ -353,9 +353,9 @@ def plan_recurrent(step: Step) -> Planned:
             h_last=ends[1],
             c_last=ends[2] if what == "LSTM" else 0,
             lengths=0 if counted is None else counted,
-            peepholes=0 if p is None else step.held(padded_rows(p)),
-            bias=step.held(padded_rows(b[:, columns:][:, -hidden:])),
-            tables=step.held(table),
+            peepholes=0 if p is None else step.constant_buffer(padded_rows(p)),
+            bias=step.constant_buffer(padded_rows(b[:, columns:][:, -hidden:])),
+            tables=step.constant_buffer(table),
             activations=CELLS[what][2],
             zero=zeros(step),
             limit=step.attributes["clip"] or np.inf,

@@ -31,7 +31,7 @@ def indexed(node: Inference) -> None:
         node.set(0, I64, None)
         return
     if not -len(shape) <= axis < len(shape):
-        node.refuse(f"axis {axis} does not exist in {len(shape)} dims")
+        node.fail(f"axis {axis} does not exist in {len(shape)} dims")
     taken = axis % len(shape)
     left: list[Dim] = [
         1 if index == taken else dim for index, dim in enumerate(shape) if node.attributes["keepdims"] or index != taken

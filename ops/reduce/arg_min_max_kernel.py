@@ -33,22 +33,22 @@ def _below(a: Any, b: Any) -> Any:
 
 
 def _rows(kind: Element, start: Any, combine: Any) -> RangeKernel:
-    pointer, read, number = kind.pointer, kind.read, kind.number
+    pointer, widen, compute_type = kind.pointer, kind.widen, kind.compute_type
     extreme = along_element(kind, start, identity, combine)
 
     @range_kernel
     def extreme_of_rows(x: Address, y: Address, rows: int, count: int, backwards: int, part: int, parts: int) -> None:
         """From, to, rows, elements of a row, whether the last one counts."""
         x, y = pointer(x), i64(y)
-        lanes = stack_array(number, 4)
+        lanes = stack_array(compute_type, 4)
         first, last = share(rows, part, parts)
         for row in range(first, last):
             base = row * count
-            found = number(extreme(x, base, count, number(0), lanes))
+            found = compute_type(extreme(x, base, count, compute_type(0), lanes))
             step = -1 if backwards != 0 else 1
             at = count - 1 if backwards != 0 else 0
             for _ in range(count):
-                value = read(x[base + at])
+                value = widen(x[base + at])
                 if value == found or value != value:
                     break
                 at += step
@@ -58,7 +58,7 @@ def _rows(kind: Element, start: Any, combine: Any) -> RangeKernel:
 
 
 def _columns(kind: Element, better: Any) -> RangeKernel:
-    pointer, read, number = kind.pointer, kind.read, kind.number
+    pointer, widen, compute_type = kind.pointer, kind.widen, kind.compute_type
 
     @range_kernel
     def extreme_of_columns(
@@ -66,7 +66,7 @@ def _columns(kind: Element, better: Any) -> RangeKernel:
     ) -> None:
         """From, to, stacks, lines of a stack, columns, whether the last one counts."""
         x, y = pointer(x), i64(y)
-        best = stack_array(number, 16)
+        best = stack_array(compute_type, 16)
         blocks = (columns + WIDTH - 1) // WIDTH
         first, last = share(stacks * blocks, part, parts)
         for unit in range(first, last):
@@ -75,13 +75,13 @@ def _columns(kind: Element, better: Any) -> RangeKernel:
             start = lines - 1 if backwards != 0 else 0
             base, target = stack * lines * columns + column, stack * columns + column
             for j in range(width):
-                best[j] = read(x[base + start * columns + j])
+                best[j] = widen(x[base + start * columns + j])
                 y[target + j] = start
             for step in range(1, lines):
                 line = lines - 1 - step if backwards != 0 else step
                 at = base + line * columns
                 for j in range(width):
-                    value = read(x[at + j])
+                    value = widen(x[at + j])
                     taken = (better(value, best[j]) or value != value) and best[j] == best[j]
                     best[j] = value if taken else best[j]
                     y[target + j] = line if taken else y[target + j]

@@ -46,7 +46,7 @@ def along_input(node: Inference) -> None:
     """As the first input, which has the axis that the second one gives."""
     shape, axis = node.shape(0), node.data(1)
     if shape is not None and axis and isinstance(axis[0], int) and not -len(shape) <= axis[0] < len(shape):
-        node.refuse(f"axis {axis[0]} does not exist in {len(shape)} dims")
+        node.fail(f"axis {axis[0]} does not exist in {len(shape)} dims")
     same_as_input(node)
 
 

@@ -16,7 +16,7 @@ def cumulated_on_device(step: Step) -> Planned:
     """One thread for each row."""
     x, axes, y = step.input(0), step.constant(1), step.output()
     if axes is None:
-        return "its axis is computed"
+        return "its axis is not a constant"
     order, apart, along = split(x.shape, [int(axes.reshape(-1)[0])])
     ends = [[item.strides[axis] for axis in order] for item in (x, y)]
     offset = 0

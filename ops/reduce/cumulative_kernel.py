@@ -26,7 +26,7 @@ WIDTH = 256
 def _kernel(dtype: np.dtype[Any], product: bool) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
-    pointer, read, written, number = kind.pointer, kind.read, kind.written, kind.number
+    pointer, widen, narrow, compute_type = kind.pointer, kind.widen, kind.narrow, kind.compute_type
     combine, start = (multiply, 1) if product else (add, 0)
 
     @range_kernel
@@ -44,7 +44,7 @@ def _kernel(dtype: np.dtype[Any], product: bool) -> RangeKernel:
         """Totals of lines of columns; `exclusive`: a line counts after itself; `backwards`: lines are taken from the
         last one."""
         x, y = pointer(x), pointer(y)
-        totals = stack_array(number, 16)
+        totals = stack_array(compute_type, 16)
         blocks = (columns + WIDTH - 1) // WIDTH
         first, last = share(stacks * blocks, part, parts)
         for unit in range(first, last):
@@ -52,13 +52,13 @@ def _kernel(dtype: np.dtype[Any], product: bool) -> RangeKernel:
             width = min(WIDTH, columns - column)
             base = stack * lines * columns + column
             for j in range(width):
-                totals[j] = number(start)
+                totals[j] = compute_type(start)
             for step in range(lines):
                 at = base + (lines - 1 - step if backwards != 0 else step) * columns
                 for j in range(width):
                     before = totals[j]
-                    totals[j] = number(combine(before, read(x[at + j])))
-                    y[at + j] = written(before if exclusive != 0 else totals[j])
+                    totals[j] = compute_type(combine(before, widen(x[at + j])))
+                    y[at + j] = narrow(before if exclusive != 0 else totals[j])
 
     return accumulated
 

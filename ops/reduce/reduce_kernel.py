@@ -133,10 +133,12 @@ def shift_of(shifts: Any, pointer: Any, none: Any, index: Any) -> Any:
 
 
 def _along_rows(kind: Element, reduction: Reduction, start: Any) -> RangeKernel:
-    pointer, numbers, written, number = kind.pointer, kind.pointer_to_numbers, kind.written, kind.number
-    finish, combine, total, shifted = reduction.finish, reduction.combine, kind.total, reduction.shifted
+    pointer, compute_pointer, narrow, compute_type = kind.pointer, kind.compute_pointer, kind.narrow, kind.compute_type
+    finish, combine, total, shifted = reduction.finish, reduction.combine, kind.sum_type, reduction.shifted
     prepared = (
-        reduction.prepared(kind.math.exp if kind.number is np.float32 else math.exp) if shifted else reduction.prepared
+        reduction.prepared(kind.math.exp if kind.compute_type is np.float32 else math.exp)
+        if shifted
+        else reduction.prepared
     )
     row = along_element(kind, start, prepared, combine)
 
@@ -159,31 +161,33 @@ def _along_rows(kind: Element, reduction: Reduction, start: Any) -> RangeKernel:
         """Outputs of `size` elements each, in lines of `count`; axes kept and reduced have lengths (last first), then
         strides."""
         x, y = pointer(x), pointer(y)
-        lanes = stack_array(number, 4)
+        lanes = stack_array(compute_type, 4)
         first, last = share(outputs, part, parts)
         for output in range(first, last):
             base = place(kept_axes, kept, output)
-            shift = shift_of(shifts, numbers, number(0), output) if shifted else number(0)
+            shift = shift_of(shifts, compute_pointer, compute_type(0), output) if shifted else compute_type(0)
             found = total(start)
             for line in range(lines):
                 at = base + place(line_axes, reduced, line)
                 found = total(combine(found, row(x, at, count, shift, lanes)))
-            y[output] = written(number(finish(found, size, shift)))
+            y[output] = narrow(compute_type(finish(found, size, shift)))
 
     return reduced_rows
 
 
 def _along_columns(kind: Element, reduction: Reduction, start: Any) -> RangeKernel:
-    pointer, numbers, read, written, number = (
+    pointer, compute_pointer, widen, narrow, compute_type = (
         kind.pointer,
-        kind.pointer_to_numbers,
-        kind.read,
-        kind.written,
-        kind.number,
+        kind.compute_pointer,
+        kind.widen,
+        kind.narrow,
+        kind.compute_type,
     )
-    finish, combine, total, shifted = reduction.finish, reduction.combine, kind.total, reduction.shifted
+    finish, combine, total, shifted = reduction.finish, reduction.combine, kind.sum_type, reduction.shifted
     prepared = (
-        reduction.prepared(kind.math.exp if kind.number is np.float32 else math.exp) if shifted else reduction.prepared
+        reduction.prepared(kind.math.exp if kind.compute_type is np.float32 else math.exp)
+        if shifted
+        else reduction.prepared
     )
 
     @range_kernel
@@ -205,7 +209,7 @@ def _along_columns(kind: Element, reduction: Reduction, start: Any) -> RangeKern
         """As above, where a line has an element of `count` outputs that lie together."""
         x, y = pointer(x), pointer(y)
         blocks = (count + WIDTH - 1) // WIDTH
-        sums, totals, starts = stack_array(number, 64), stack_array(total, 64), stack_array(number, 64)
+        sums, totals, starts = stack_array(compute_type, 64), stack_array(total, 64), stack_array(compute_type, 64)
         first, last = share(outputs // count * blocks, part, parts)
         for unit in range(first, last):
             row, column = unit // blocks, unit % blocks * WIDTH
@@ -213,18 +217,20 @@ def _along_columns(kind: Element, reduction: Reduction, start: Any) -> RangeKern
             target = row * count + column
             for j in range(width):
                 totals[j] = total(start)
-                starts[j] = shift_of(shifts, numbers, number(0), target + j) if shifted else number(0)
+                starts[j] = (
+                    shift_of(shifts, compute_pointer, compute_type(0), target + j) if shifted else compute_type(0)
+                )
             for begin in range(0, lines, TALL):
                 for j in range(width):
-                    sums[j] = number(start)
+                    sums[j] = compute_type(start)
                 for line in range(begin, min(lines, begin + TALL)):
                     at = base + place(line_axes, reduced, line)
                     for j in range(width):
-                        sums[j] = number(combine(sums[j], prepared(read(x[at + j]), starts[j])))
+                        sums[j] = compute_type(combine(sums[j], prepared(widen(x[at + j]), starts[j])))
                 for j in range(width):
                     totals[j] = total(combine(totals[j], total(sums[j])))
             for j in range(width):
-                y[target + j] = written(number(finish(totals[j], size, starts[j])))
+                y[target + j] = narrow(compute_type(finish(totals[j], size, starts[j])))
 
     return reduced_columns
 
@@ -295,7 +301,7 @@ def axes_of(step: Step, rank: int) -> list[int] | None:
 
 
 def as_bytes(buffer: Buffer) -> Buffer:
-    """Truth values as the bytes that they are."""
+    """Booleans as bytes."""
     return buffer.view(buffer.shape, dtype=np.dtype(np.uint8)) if buffer.dtype == np.bool_ else buffer
 
 

@@ -80,7 +80,7 @@ def reduced(node: Inference, data: Callable[[Sequence[int]], int] | None = None)
         return
     wanted = [int(axis) for axis in chosen.reshape(-1)]
     if any(not -len(shape) <= axis < len(shape) for axis in wanted):
-        node.refuse(f"axes {wanted} do not exist in {len(shape)} dims")
+        node.fail(f"axes {wanted} do not exist in {len(shape)} dims")
     taken = {axis % len(shape) for axis in wanted}
     if not wanted and not node.attributes["noop_with_empty_axes"]:
         taken = set(range(len(shape)))

@@ -14,10 +14,10 @@ from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import STRING, DType, of_numpy
 
 
-def refused(
+def input_error(
     operator: str, why: str, code: str = "E-OP-SHAPE", *, expected: Any = None, found: Any = None
 ) -> UsageError:
-    """The error for inputs that an operator cannot take."""
+    """The error for inputs that violate the operator's definition; to be raised by the caller."""
     return UsageError(
         code, None, f"{operator}: {why}", expected=expected, found=found, hint="Correct the model or the inputs"
     )
@@ -26,7 +26,7 @@ def refused(
 def axis_in(operator: str, axis: int, rank: int) -> int:
     """`axis` counted from the front; UsageError where an array of that rank has no such axis."""
     if not -rank <= axis < rank:
-        raise refused(
+        raise input_error(
             operator, "the axis does not exist", "E-OP-AXIS", expected=f"from {-rank} to {rank - 1}", found=axis
         )
     return int(axis) % rank
@@ -36,14 +36,14 @@ def axes_in(operator: str, axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front; UsageError where one does not exist or is there twice."""
     found = tuple(axis_in(operator, int(axis), rank) for axis in axes)
     if len(set(found)) < len(found):
-        raise refused(operator, "an axis is given twice", "E-OP-AXIS", found=found)
+        raise input_error(operator, "an axis is given twice", "E-OP-AXIS", found=found)
     return found
 
 
 def axis_of(node: Inference, axis: int, rank: int) -> int:
     """`axis` counted from the front, in inference."""
     if not -rank <= axis < rank:
-        node.refuse(f"axis {axis} does not exist in {rank} dims")
+        node.fail(f"axis {axis} does not exist in {rank} dims")
     return axis % rank
 
 
@@ -51,7 +51,7 @@ def axes_of(node: Inference, axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front, in inference."""
     found = tuple(axis_of(node, int(axis), rank) for axis in axes)
     if len(set(found)) < len(found):
-        node.refuse(f"axes {list(found)} are not distinct")
+        node.fail(f"axes {list(found)} are not distinct")
     return found
 
 
@@ -92,7 +92,7 @@ def matrices(node: Inference) -> None:
     """The input's dtype and shape, which has at least two dims."""
     shape = node.shape(0)
     if shape is not None and len(shape) < 2:
-        node.refuse(f"the input has {len(shape)} dims, at least 2 are needed")
+        node.fail(f"the input has {len(shape)} dims, at least 2 are needed")
     node.set(0, node.dtype(0), shape)
 
 

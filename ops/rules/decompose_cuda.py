@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from .expression import Inferring, Term, given
+from .expression import Inferring, Term, without_none
 
 
 class Form:
@@ -27,17 +27,17 @@ class Form:
 
     def input(self, index: int) -> Term:
         """An input that the operator requires."""
-        found = self.given(index)
+        found = self.optional_input(index)
         assert found is not None
         return found
 
-    def given(self, index: int) -> Term | None:
-        """An input, None where it is absent."""
+    def optional_input(self, index: int) -> Term | None:
+        """An input, None if it is absent."""
         value = self.node.inputs[index] if index < len(self.node.inputs) else None
         return None if value is None else Term(value, self.build)
 
-    def wanted(self, index: int) -> bool:
-        """Whether there is such an output."""
+    def is_used(self, index: int) -> bool:
+        """Whether output `index` exists and is used."""
         return index < len(self.node.outputs) and bool(self.node.outputs[index].name)
 
     def constant(self, numbers: Any, dtype: str | np.dtype[Any] = "int64") -> Term:
@@ -49,12 +49,12 @@ class Form:
     ) -> list[Term]:
         """All outputs of an operator."""
         values = [None if item is None else item.value for item in inputs]
-        made = self.build.node(operator, values, given(attributes), domain=domain, outputs=outputs)
+        made = self.build.node(operator, values, without_none(attributes), domain=domain, outputs=outputs)
         return [Term(value, self.build) for value in made.outputs]
 
     def give(self, index: int, term: Term) -> None:
         """Output `index` of the node, in its dtype."""
-        if self.wanted(index):
+        if self.is_used(index):
             self.build.add("Identity", [term.value], outputs=[self.node.outputs[index]])
 
 

@@ -17,8 +17,8 @@ from ...runtime.tensor.dtype import DType
 Operand = Union["Term", float]
 
 
-def given(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are None, which stand for their defaults."""
+def without_none(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes without those that are None (their default)."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -60,7 +60,7 @@ class Term:
     ) -> list[Term]:
         """All outputs of the operator, with this term as first input."""
         inputs = [self.value, *(None if other is None else other.value for other in others)]
-        made = self.build.node(operator, inputs, given(attributes), domain=domain, outputs=outputs)
+        made = self.build.node(operator, inputs, without_none(attributes), domain=domain, outputs=outputs)
         return [Term(value, self.build) for value in made.outputs]
 
     def constant(self, elements: Any, dtype: str | np.dtype[Any] = "int64") -> Term:

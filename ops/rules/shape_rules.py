@@ -7,8 +7,8 @@ from ...runtime.ir.graph import Dim
 from ...runtime.ir.shape_inference import CHECK, Inference, Shape
 
 
-def refuse(what: str, why: str) -> FormatError:
-    """The error for a node `what` whose attributes and inputs do not fit together."""
+def shape_error(what: str, why: str) -> FormatError:
+    """The error for a node of operator `what` whose attributes and inputs contradict each other."""
     return FormatError("E-OP-SHAPE", None, f"{what}: {why}", hint=CHECK)
 
 
@@ -50,5 +50,5 @@ def axis_of(node: Inference, name: str, rank: int, *, inclusive: bool = False) -
     """An axis attribute as a number from 0; `inclusive` allows the rank itself, which is behind the last dimension."""
     axis = int(node.attributes[name])
     if not -rank <= axis < rank + inclusive:
-        node.refuse(f"{name} {axis} is outside a tensor of rank {rank}")
+        node.fail(f"{name} {axis} is outside a tensor of rank {rank}")
     return axis + rank if axis < 0 else axis

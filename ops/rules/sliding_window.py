@@ -16,7 +16,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.shape_inference import Shape
 from .output_limit import allowed
-from .shape_rules import refuse
+from .shape_rules import shape_error
 
 Part = tuple[slice, ...]
 
@@ -60,7 +60,7 @@ def spread(
     """A list attribute with its default; FormatError unless it has `count` values of at least `least`."""
     found = [default] * count if values is None or not len(values) else [int(value) for value in values]
     if len(found) != count or any(value < least for value in found):
-        raise refuse(what, f"{name} {found} does not fit {rank} spatial axes")
+        raise shape_error(what, f"{name} {found} does not fit {rank} spatial axes")
     return found
 
 
@@ -86,7 +86,7 @@ class Window:
             return size if stride == 1 and begin + end == reach - 1 else None
         left = size + begin + end - reach
         if left < 0 and not (self.ceil and size and left > -stride):
-            raise refuse(
+            raise shape_error(
                 self.what,
                 f"a kernel that reaches over {reach} elements does not fit into {size} with {begin} + {end} of padding",
             )
@@ -127,10 +127,10 @@ def window(
 ) -> Window:
     """The window of a node named `what` over `rank` spatial axes; FormatError where the attributes do not fit."""
     if rank < 1:
-        raise refuse(what, "the input needs a batch axis, a channel axis and at least one spatial axis")
+        raise shape_error(what, "the input needs a batch axis, a channel axis and at least one spatial axis")
     mode = auto_pad or "NOTSET"
     if mode not in AUTO_PADS:
-        raise refuse(what, f"auto_pad {mode!r} is not one of {', '.join(AUTO_PADS)}")
+        raise shape_error(what, f"auto_pad {mode!r} is not one of {', '.join(AUTO_PADS)}")
     return Window(
         what,
         spread(kernel, rank, rank, 1, what, "kernel_shape", 1),

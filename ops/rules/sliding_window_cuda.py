@@ -19,7 +19,7 @@ def seen(step: Step, x: Buffer, axes: Sequence[Axis], first: int = 2, fill: floa
     strides, lookups = [*x.strides, *[0] * count], []
     for place, axis in enumerate(axes):
         places = np.arange(axis.out)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation - axis.begin
-        table = step.held(np.where((places >= 0) & (places < axis.size), places, -1))
+        table = step.constant_buffer(np.where((places >= 0) & (places < axis.size), places, -1))
         along = [0] * (rank + count)
         along[first + place], along[rank + place] = axis.kernel, 1
         strides[first + place] = 0

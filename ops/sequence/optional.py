@@ -10,27 +10,27 @@ from ...runtime.ir.graph import Value
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BOOL
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
-def wrapped(node: Inference) -> None:
+def infer_optional(node: Inference) -> None:
     """The input, or the type that is asked for, in an optional."""
     inner = node.value(0)
     source = node.attributes["type"] if inner is None else inner
     if not isinstance(source, Value):
-        node.refuse("there is neither an input nor a type")
+        node.fail("there is neither an input nor a type")
     node.set(0, source.dtype, source.shape, container=("optional", *source.container))
 
 
-@op("Optional", since=28, infer=wrapped)
+@op("Optional", since=28, infer=infer_optional)
 def optional(value: Any = None, *, type: Any = None) -> Any:
     """The value as an optional; an empty one of a type without a value."""
     if value is None and type is None:
-        raise refused("Optional", "there is neither an input nor a type", "E-OP-ATTRIBUTE")
+        raise input_error("Optional", "there is neither an input nor a type", "E-OP-ATTRIBUTE")
     return value
 
 
-def unwrapped(node: Inference) -> None:
+def infer_optional_get_element(node: Inference) -> None:
     """What the optional holds; other values as they are."""
     value = node.value(0)
     assert value is not None
@@ -38,20 +38,30 @@ def unwrapped(node: Inference) -> None:
     node.set(0, value.dtype, value.shape, container=container)
 
 
-@op("OptionalGetElement", since=28, infer=unwrapped, examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"])])
+@op(
+    "OptionalGetElement",
+    since=28,
+    infer=infer_optional_get_element,
+    examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"])],
+)
 def optional_get_element(value: Any) -> Any:
     """What the optional holds; UsageError where it holds nothing."""
     if value is None:
-        raise refused("OptionalGetElement", "the optional is empty", "E-OP-VALUE")
+        raise input_error("OptionalGetElement", "the optional is empty", "E-OP-VALUE")
     return value
 
 
-def flag(node: Inference) -> None:
+def infer_optional_has_element(node: Inference) -> None:
     """A scalar."""
     node.set(0, BOOL, ())
 
 
-@op("OptionalHasElement", since=28, infer=flag, examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"]), case()])
+@op(
+    "OptionalHasElement",
+    since=28,
+    infer=infer_optional_has_element,
+    examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"]), case()],
+)
 def optional_has_element(value: Any = None) -> np.ndarray:
     """Whether the optional holds something, a scalar; an input that is not given does not."""
     return np.array(value is not None)

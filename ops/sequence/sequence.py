@@ -14,7 +14,7 @@ from ...runtime.tensor.dtype import F32, I64
 from ..cast.cast import element_type
 from ..control.if_else import either
 from ..control.iteration import Iterations, outputs_of, taken_over
-from ..rules.axes import axis_of, refused
+from ..rules.axes import axis_of, input_error
 
 SEQUENCE = ("sequence",)
 
@@ -26,7 +26,7 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
     at = int(position.reshape(-1)[0]) if position.size == 1 else last + 1
     length = last + 1 if operator != "SequenceInsert" else last
     if not -length <= at <= last:
-        raise refused(
+        raise input_error(
             operator,
             "the position does not exist",
             "E-OP-INDEX",
@@ -36,27 +36,27 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
     return at + length if at < 0 else at
 
 
-def made(node: Inference) -> None:
+def infer_sequence_construct(node: Inference) -> None:
     """A sequence of what the inputs have in common."""
     shape = node.shape(0)
     for index in range(1, len(node)):
         shape = either(shape, node.shape(index))
     dtypes = {node.dtype(index) for index in range(len(node))} - {None}
     if len(dtypes) > 1:
-        node.refuse("the tensors differ in dtype")
+        node.fail("the tensors differ in dtype")
     node.set(0, next(iter(dtypes), None), shape, container=SEQUENCE)
 
 
 @op(
     "SequenceConstruct",
     since=11,
-    infer=made,
+    infer=infer_sequence_construct,
     examples=[case("f32[2,3]", "f32[2,3]"), case("i64[2]"), case("f32[0]", "f32[3]")],
 )
 def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
     """The tensors as a sequence."""
     if len({item.dtype for item in inputs}) > 1:
-        raise refused(
+        raise input_error(
             "SequenceConstruct",
             "the tensors differ in dtype",
             "E-OP-DTYPE",
@@ -65,13 +65,13 @@ def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
     return list(inputs)
 
 
-def empty(node: Inference) -> None:
+def infer_sequence_empty(node: Inference) -> None:
     """A sequence of the dtype asked for."""
     asked = node.attributes["dtype"]
     node.set(0, F32 if asked is None else element_type(asked), None, container=SEQUENCE)
 
 
-@op("SequenceEmpty", since=11, infer=empty, examples=[case(), case(dtype=7)])
+@op("SequenceEmpty", since=11, infer=infer_sequence_empty, examples=[case(), case(dtype=7)])
 def sequence_empty(*, dtype: int | None = None) -> list[np.ndarray]:
     """A sequence of no tensors; of f32 where nothing is said."""
     if dtype is not None:
@@ -79,7 +79,7 @@ def sequence_empty(*, dtype: int | None = None) -> list[np.ndarray]:
     return []
 
 
-def element(node: Inference) -> None:
+def infer_sequence_at(node: Inference) -> None:
     """A tensor as those of the sequence."""
     node.set(0, node.dtype(0), node.shape(0))
 
@@ -87,7 +87,7 @@ def element(node: Inference) -> None:
 @op(
     "SequenceAt",
     since=11,
-    infer=element,
+    infer=infer_sequence_at,
     examples=[case(["f32[2,3]", "f32[2,3]"], np.array(-1)), case(["i64[2]"], np.array(0, np.int32))],
 )
 def sequence_at(sequence: list[np.ndarray], position: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def sequence_at(sequence: list[np.ndarray], position: np.ndarray) -> np.ndarray:
     return sequence[_place("SequenceAt", position, len(sequence) - 1, 0)]
 
 
-def same(node: Inference) -> None:
+def infer_sequence_erase(node: Inference) -> None:
     """A sequence as the first input."""
     node.set(0, node.dtype(0), node.shape(0), container=SEQUENCE)
 
@@ -103,28 +103,28 @@ def same(node: Inference) -> None:
 @op(
     "SequenceErase",
     since=11,
-    infer=same,
+    infer=infer_sequence_erase,
     examples=[case(["f32[2]", "f32[3]", "f32[4]"], np.array(1)), case(["f32[2]", "f32[3]"])],
 )
 def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = None) -> list[np.ndarray]:
     """Without one tensor, the last one where no position is given."""
     if not sequence:
-        raise refused("SequenceErase", "the sequence is empty", "E-OP-INDEX")
+        raise input_error("SequenceErase", "the sequence is empty", "E-OP-INDEX")
     at = _place("SequenceErase", position, len(sequence) - 1, len(sequence) - 1)
     return sequence[:at] + sequence[at + 1 :]
 
 
-def inserted(node: Inference) -> None:
+def infer_sequence_insert(node: Inference) -> None:
     """A sequence of what its tensors and the new one have in common."""
     if node.dtype(0) is not None and node.dtype(1) is not None and node.dtype(0) is not node.dtype(1):
-        node.refuse(f"a tensor of {node.dtype(1)} in a sequence of {node.dtype(0)}")
+        node.fail(f"a tensor of {node.dtype(1)} in a sequence of {node.dtype(0)}")
     node.set(0, node.dtype(0) or node.dtype(1), either(node.shape(0), node.shape(1)), container=SEQUENCE)
 
 
 @op(
     "SequenceInsert",
     since=11,
-    infer=inserted,
+    infer=infer_sequence_insert,
     examples=[
         case(["f32[2]", "f32[3]"], "f32[4]"),
         case(["f32[2]", "f32[3]"], "f32[4]", np.array(0)),
@@ -137,7 +137,7 @@ def sequence_insert(
     """With one more tensor at a position, the end where none is given."""
     at = _place("SequenceInsert", position, len(sequence), len(sequence))
     if sequence and sequence[0].dtype != tensor.dtype:
-        raise refused(
+        raise input_error(
             "SequenceInsert",
             "the tensor is of another dtype",
             "E-OP-DTYPE",
@@ -147,18 +147,18 @@ def sequence_insert(
     return [*sequence[:at], tensor, *sequence[at:]]
 
 
-def length(node: Inference) -> None:
+def infer_sequence_length(node: Inference) -> None:
     """A scalar."""
     node.set(0, I64, ())
 
 
-@op("SequenceLength", since=11, infer=length, examples=[case(["f32[2]", "f32[3]"])])
+@op("SequenceLength", since=11, infer=infer_sequence_length, examples=[case(["f32[2]", "f32[3]"])])
 def sequence_length(sequence: list[np.ndarray]) -> np.ndarray:
     """The number of tensors, an i64 scalar."""
     return np.array(len(sequence), np.int64)
 
 
-def joined(node: Inference) -> None:
+def infer_concat_from_sequence(node: Inference) -> None:
     """The tensors' shape with the axis unknown, or with one more."""
     shape = node.shape(0)
     if shape is None:
@@ -173,7 +173,7 @@ def joined(node: Inference) -> None:
 @op(
     "ConcatFromSequence",
     since=11,
-    infer=joined,
+    infer=infer_concat_from_sequence,
     examples=[
         case(["f32[2,3]", "f32[1,3]"], axis=0),
         case(["f32[2,3]", "f32[2,3]"], axis=-1, new_axis=1),
@@ -183,10 +183,10 @@ def joined(node: Inference) -> None:
 def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int = 0) -> np.ndarray:
     """The tensors one behind another along `axis`, or stacked along a new one."""
     if not sequence:
-        raise refused("ConcatFromSequence", "the sequence is empty")
+        raise input_error("ConcatFromSequence", "the sequence is empty")
     rank = sequence[0].ndim + bool(new_axis)
     if not -rank <= axis < rank:
-        raise refused(
+        raise input_error(
             "ConcatFromSequence",
             "the axis does not exist",
             "E-OP-AXIS",
@@ -196,16 +196,16 @@ def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int
     try:
         return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
     except ValueError as error:
-        raise refused(
+        raise input_error(
             "ConcatFromSequence", "the tensors do not fit together", found=[list(item.shape) for item in sequence]
         ) from error
 
 
-def mapped(node: Inference) -> None:
+def infer_sequence_map(node: Inference) -> None:
     """Sequences of what the body gives for one sample."""
     body = node.subgraph("body")
     if len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs):
-        node.refuse(
+        node.fail(
             f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
         )
     for index, inner in enumerate(body.inputs):
@@ -218,12 +218,12 @@ def mapped(node: Inference) -> None:
         node.set(index, value.dtype, value.shape, container=SEQUENCE)
 
 
-@op("SequenceMap", since=17, infer=mapped)
+@op("SequenceMap", since=17, infer=infer_sequence_map)
 def sequence_map(sequence: list[np.ndarray], *others: Any, body: Graph, call: Call) -> tuple[list[Any], ...]:
     """The body applied to each tensor of the sequence, and to those of other sequences or the same other tensors."""
     for item in others:
         if isinstance(item, list) and len(item) != len(sequence):
-            raise refused("SequenceMap", "the sequences differ in length", expected=len(sequence), found=len(item))
+            raise input_error("SequenceMap", "the sequences differ in length", expected=len(sequence), found=len(item))
     results = Iterations("SequenceMap", body.outputs)
     for index, tensor in enumerate(sequence):
         inputs = [tensor, *(item[index] if isinstance(item, list) else item for item in others)]

@@ -23,8 +23,8 @@ control_flow(
     of.sequence_length,
     of.sequence_map,
 )
-control_flow(of.sequence_at, of.sequence_erase, looks=(1,))
-control_flow(of.sequence_insert, looks=(2,))
+control_flow(of.sequence_at, of.sequence_erase, host_inputs=(1,))
+control_flow(of.sequence_insert, host_inputs=(2,))
 
 
 def _joined(sequence: list[Any], *, axis: int, new_axis: int = 0, call: DeviceCall) -> Any:
@@ -53,4 +53,4 @@ def _parted(
 
 
 control_flow(of.concat_from_sequence, compute=_joined)
-control_flow(split_to_sequence, looks=(1,), compute=_parted)
+control_flow(split_to_sequence, host_inputs=(1,), compute=_parted)

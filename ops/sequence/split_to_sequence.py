@@ -7,11 +7,11 @@ import numpy as np
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from .sequence import SEQUENCE
 
 
-def parted(node: Inference) -> None:
+def infer_split_to_sequence(node: Inference) -> None:
     """The input's shape with the axis known only where all parts are of one length."""
     shape = node.shape(0)
     if shape is None:
@@ -35,7 +35,7 @@ def parted(node: Inference) -> None:
 @op(
     "SplitToSequence",
     since=24,
-    infer=parted,
+    infer=infer_split_to_sequence,
     examples=[
         case("f32[3,6]", np.array(2), axis=1),
         case("f32[3,6]", np.array(4), axis=-1),
@@ -58,11 +58,11 @@ def split_to_sequence(
     if lengths is None or lengths.ndim == 0:
         each = 1 if lengths is None else int(lengths)
         if each < 1:
-            raise refused("SplitToSequence", "the length of a part is not positive", "E-OP-VALUE", found=each)
+            raise input_error("SplitToSequence", "the length of a part is not positive", "E-OP-VALUE", found=each)
         ends = list(range(each, whole, each))
     else:
         parts = lengths.tolist()
         if min(parts, default=0) < 0 or sum(parts) != whole or not parts:
-            raise refused("SplitToSequence", "the parts do not make up the input", expected=whole, found=parts)
+            raise input_error("SplitToSequence", "the parts do not make up the input", expected=whole, found=parts)
         ends = np.cumsum(parts)[:-1].tolist()
     return list(np.split(x, ends, axis=along)) if whole or ends else [] if lengths is None or lengths.ndim == 0 else [x]

@@ -9,10 +9,10 @@ from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, merged
 from ...runtime.ir.symbolic_dim import sum_dims
-from ..rules.axes import axis_in, axis_of, elements, refused
+from ..rules.axes import axis_in, axis_of, elements, input_error
 
 
-def joined(node: Inference) -> None:
+def infer_concat(node: Inference) -> None:
     """The sum of the lengths along the axis; elements of 1-D integers stay known."""
     shapes = [node.shape(index) for index in range(len(node))]
     known = [shape for shape in shapes if shape is not None]
@@ -25,7 +25,7 @@ def joined(node: Inference) -> None:
     result: tuple[Dim, ...] | None = (None,) * rank
     for shape in known:
         if len(shape) != rank:
-            node.refuse(f"inputs have {rank} and {len(shape)} dims")
+            node.fail(f"inputs have {rank} and {len(shape)} dims")
         result = merged(result, (*shape[:axis], None, *shape[axis + 1 :]), f"inputs of {node.node.op.name}")
     assert result is not None
     lengths = [shape[axis] for shape in known]
@@ -38,7 +38,7 @@ def joined(node: Inference) -> None:
 @op(
     "Concat",
     since=13,
-    infer=joined,
+    infer=infer_concat,
     examples=[
         case("f32[2,3]", "f32[2,1]", axis=1),
         case("f32[1,3]", "f32[2,3]", "f32[0,3]", axis=0),
@@ -56,7 +56,7 @@ def concat(*inputs: np.ndarray, axis: int) -> np.ndarray:
             item.ndim != first.ndim
             or item.shape[:along] + item.shape[along + 1 :] != first.shape[:along] + first.shape[along + 1 :]
         ):
-            raise refused(
+            raise input_error(
                 "Concat",
                 f"the inputs differ outside of axis {along}",
                 expected=list(first.shape),

@@ -7,14 +7,14 @@ import numpy as np
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
 def _divided(node: Inference, length: Dim, by: int) -> Dim:
     if not isinstance(length, int):
         return length if by == 1 else None
     if length % by:
-        node.refuse(f"blocks do not divide a length of {length}")
+        node.fail(f"blocks do not divide a length of {length}")
     return length // by
 
 
@@ -25,17 +25,17 @@ def _multiplied(length: Dim, by: int) -> Dim:
 def _blocks(node: Inference) -> tuple[tuple[Dim, ...], int]:
     shape, block = node.shape(0), int(node.attributes["blocksize"])
     if block < 1 or (shape is not None and len(shape) != 4):
-        node.refuse(f"blocks of {block} in {len(shape or ())} dims")
+        node.fail(f"blocks of {block} in {len(shape or ())} dims")
     return shape or (None,) * 4, block
 
 
-def to_space(node: Inference) -> None:
+def infer_depth_to_space(node: Inference) -> None:
     """Fewer channels, more pixels."""
     (n, c, h, w), block = _blocks(node)
     node.set(0, node.dtype(0), (n, _divided(node, c, block * block), _multiplied(h, block), _multiplied(w, block)))
 
 
-def to_depth(node: Inference) -> None:
+def infer_space_to_depth(node: Inference) -> None:
     """More channels, fewer pixels."""
     (n, c, h, w), block = _blocks(node)
     node.set(0, node.dtype(0), (n, _multiplied(c, block * block), _divided(node, h, block), _divided(node, w, block)))
@@ -44,13 +44,13 @@ def to_depth(node: Inference) -> None:
 def _checked(operator: str, x: np.ndarray, block: int, mode: str, axes: tuple[int, ...], by: int) -> None:
     if x.ndim != 4 or block < 1 or mode not in ("DCR", "CRD") or any(x.shape[axis] % by for axis in axes):
         wanted = f"four axes, of which {axes} are multiples of {by}"
-        raise refused(operator, "blocks do not fit the input", expected=wanted, found=f"{list(x.shape)}, {mode}")
+        raise input_error(operator, "blocks do not fit the input", expected=wanted, found=f"{list(x.shape)}, {mode}")
 
 
 @op(
     "DepthToSpace",
     since=28,
-    infer=to_space,
+    infer=infer_depth_to_space,
     examples=[
         case("f32[2,8,2,3]", blocksize=2),
         case("f32[1,18,2,1]", blocksize=3, mode="CRD"),
@@ -73,7 +73,7 @@ def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR") -> np.nd
 @op(
     "SpaceToDepth",
     since=28,
-    infer=to_depth,
+    infer=infer_space_to_depth,
     examples=[
         case("f32[2,3,4,6]", blocksize=2),
         case("f32[1,2,6,3]", blocksize=3, mode="CRD"),

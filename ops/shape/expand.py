@@ -8,12 +8,12 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import elements, refused
+from ..rules.axes import elements, input_error
 from ..rules.output_limit import allowed
 from ..rules.shape_rules import broadcast
 
 
-def broadcasted(node: Inference) -> None:
+def infer_expand(node: Inference) -> None:
     """The shape that the input's and the one asked for broadcast to."""
     shape, asked = node.shape(0), elements(node, 1)
     if asked is not None and shape is not None:
@@ -22,7 +22,7 @@ def broadcasted(node: Inference) -> None:
             isinstance(one, int) and isinstance(other, int) and one != other and 1 not in (one, other)
             for one, other in pairs
         ):
-            node.refuse(f"{list(shape)} does not broadcast to {list(asked)}")
+            node.fail(f"{list(shape)} does not broadcast to {list(asked)}")
     result = broadcast(shape, asked)
     known = node.data(0)
     repeated = (
@@ -40,7 +40,7 @@ def broadcasted(node: Inference) -> None:
 @op(
     "Expand",
     since=13,
-    infer=broadcasted,
+    infer=infer_expand,
     examples=[
         case("f32[3,1]", np.array([2, 1, 4])),
         case("f32[3,1]", np.array([1])),
@@ -55,12 +55,12 @@ def expand(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     rank = max(x.ndim, len(asked))
     own, wanted = [1] * (rank - x.ndim) + list(x.shape), [1] * (rank - len(asked)) + asked
     if any(a != b and 1 not in (a, b) for a, b in zip(own, wanted, strict=True)) or any(length < 0 for length in asked):
-        raise refused("Expand", "the shapes do not broadcast", expected=list(x.shape), found=asked)
+        raise input_error("Expand", "the shapes do not broadcast", expected=list(x.shape), found=asked)
     result = allowed([b if a == 1 else a for a, b in zip(own, wanted, strict=True)], x.dtype.itemsize, "Expand")
     return np.broadcast_to(x, result).copy()
 
 
-def tiled(node: Inference) -> None:
+def infer_tile(node: Inference) -> None:
     """Each length times its repeats."""
     shape, repeats = node.shape(0), elements(node, 1)
     if shape is None:
@@ -68,7 +68,7 @@ def tiled(node: Inference) -> None:
         return
     repeats = (None,) * len(shape) if repeats is None else repeats
     if len(repeats) != len(shape):
-        node.refuse(f"{len(repeats)} repeats for {len(shape)} dims")
+        node.fail(f"{len(repeats)} repeats for {len(shape)} dims")
     node.set(0, node.dtype(0), [_times(length, times) for length, times in zip(shape, repeats, strict=True)])
 
 
@@ -81,7 +81,7 @@ def _times(length: Dim, times: Dim) -> Dim:
 @op(
     "Tile",
     since=13,
-    infer=tiled,
+    infer=infer_tile,
     examples=[
         case("f32[2,3]", np.array([2, 1])),
         case("i64[3]", np.array([3])),
@@ -93,7 +93,7 @@ def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """`x` that many times along each axis."""
     times = [int(item) for item in repeats.reshape(-1)]
     if len(times) != x.ndim or any(item < 0 for item in times):
-        raise refused("Tile", "repeats do not fit the input", expected=f"{x.ndim} numbers", found=times)
+        raise input_error("Tile", "repeats do not fit the input", expected=f"{x.ndim} numbers", found=times)
     allowed([length * item for length, item in zip(x.shape, times, strict=True)], x.dtype.itemsize, "Tile")
     return np.tile(x, times)
 

@@ -41,7 +41,7 @@ def constant_on_device(step: Step) -> Planned:
     result = step.results[0]
     assert result is not None
     return View(
-        step.held(
+        step.constant_buffer(
             np.asarray(compute(np.broadcast_to(np.zeros((), x.dtype), x.shape), **step.node.attributes)).astype(
                 result[0]
             )
@@ -88,16 +88,16 @@ def split_on_device(step: Step) -> Planned:
     axis = step.attributes["axis"] % len(x.shape)
     launches: list[Launch | Chain] = []
     lengths = step.constant(1)
-    if lengths is None and step.given(1) is not None:
-        return "its lengths are computed"
+    if lengths is None and step.optional_input(1) is not None:
+        return "its lengths are not constants"
     parts = [int(item) for item in lengths] if lengths is not None else None
     start = 0
     for index, value in enumerate(step.node.outputs):
         found = value.shape[axis] if value.shape is not None else None
         length = parts[index] if parts is not None else found
         if not isinstance(length, int):
-            return "the length of an output that nobody uses is not known"
-        if step.wanted(index) and length:
+            return "the length of an unused output is unknown"
+        if step.is_used(index) and length:
             y = step.output(index)
             launches.append(copy_launch(y.shape, Operand(x, x.strides, start * x.strides[axis]), whole(y)))
         start += length
@@ -109,8 +109,8 @@ def slice_on_device(step: Step) -> Planned:
     """Constant bounds."""
     x, y = step.input(0), step.output()
     given = [step.constant(index) for index in range(1, 5)]
-    if any(item is None and step.given(index) is not None for index, item in enumerate(given, 1)):
-        return "its bounds are computed"
+    if any(item is None and step.optional_input(index) is not None for index, item in enumerate(given, 1)):
+        return "its bounds are not constants"
     starts, ends, axes, steps = (None if item is None else [int(part) for part in item.reshape(-1)] for item in given)
     assert starts is not None
     assert ends is not None
@@ -147,7 +147,9 @@ def by_tables(step: Step, x: Buffer, y: Buffer, tables: Sequence[np.ndarray | No
             continue
         strides[axis] = 0
         along = tuple(1 if other == axis else 0 for other in range(len(y.shape)))
-        lookups.append(Lookup(step.held(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False))
+        lookups.append(
+            Lookup(step.constant_buffer(table.astype(np.int64)), along, x.strides[axis], x.shape[axis], wraps=False)
+        )
     moved = Operand(x, tuple(strides), lookups=tuple(lookups))
     return copy_launch(y.shape, moved, whole(y))
 
@@ -161,8 +163,8 @@ def pad_on_device(step: Step) -> Planned:
     """Each axis by a table of the places that its elements come from."""
     x, y = step.input(0), step.output()
     pads, axes = step.constant(1), step.constant(3)
-    if pads is None or (axes is None and step.given(3) is not None):
-        return "its pads are computed"
+    if pads is None or (axes is None and step.optional_input(3) is not None):
+        return "its pads are not constants"
     rank = len(x.shape)
     chosen = [int(axis) % rank for axis in axes.reshape(-1)] if axes is not None else list(range(rank))
     given = [int(item) for item in pads.reshape(-1)]
@@ -175,7 +177,7 @@ def pad_on_device(step: Step) -> Planned:
             tables[axis] = compute(np.arange(x.shape[axis]), ends, np.array(-1), mode=step.attributes["mode"])
     if all(table is None for table in tables):
         return View(x)
-    value = step.given(2)
+    value = step.optional_input(2)
     if step.attributes["mode"] != "constant" or value is None:
         return by_tables(step, x, y, tables)
     target = step.temporary(y.dtype, y.shape)
@@ -183,7 +185,7 @@ def pad_on_device(step: Step) -> Planned:
     inside = np.ones(1, bool)
     for table in tables:
         inside = inside[..., None] & (np.ones(1, bool) if table is None else table >= 0)
-    flags = step.held(inside.reshape([1 if table is None else len(table) for table in tables]))
+    flags = step.constant_buffer(inside.reshape([1 if table is None else len(table) for table in tables]))
     return [moved, elementwise_chain(_chosen, [target, value.view(()), flags], y, compute=compute_dtype(y.dtype))]
 
 
@@ -231,7 +233,7 @@ def space_on_device(step: Step) -> Planned:
 
 def iota(step: Step, length: int, behind: int = 0) -> Buffer:
     """0, 1, 2 ... along an axis that `behind` others follow."""
-    return step.held(np.arange(length, dtype=np.int64).reshape(-1, *[1] * behind))
+    return step.constant_buffer(np.arange(length, dtype=np.int64).reshape(-1, *[1] * behind))
 
 
 def _reversed_time(time: int, length: int) -> int:

@@ -306,7 +306,7 @@ def plan_split(step: Step) -> Planned:
         return None
     launches: list[Launch] = []
     for index, start in enumerate(itertools.accumulate(parts[:-1], initial=0)):
-        if not step.wanted(index):
+        if not step.is_used(index):
             continue
         shape = (*x.shape[:axis], parts[index], *x.shape[axis + 1 :])
         place = x.view(shape, start * x.strides[axis])

@@ -10,13 +10,13 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axes_in, axes_of, constants, elements, refused, zero
+from ..rules.axes import axes_in, axes_of, constants, elements, input_error, zero
 from ..rules.output_limit import allowed
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
 
-def padded(node: Inference) -> None:
+def infer_pad(node: Inference) -> None:
     """Each length with the pads at both of its ends."""
     shape, pads = node.shape(0), elements(node, 1)
     if shape is None:
@@ -27,7 +27,7 @@ def padded(node: Inference) -> None:
         node.set(0, node.dtype(0), [None] * len(shape))
         return
     if len(pads) != 2 * len(axes):
-        node.refuse(f"{len(pads)} pads for {len(axes)} axes")
+        node.fail(f"{len(pads)} pads for {len(axes)} axes")
     result = list(shape)
     for index, axis in enumerate(axes_of(node, axes, len(shape))):
         result[axis] = _sum(shape[axis], pads[index], pads[index + len(axes)])
@@ -67,7 +67,7 @@ def _extended(x: np.ndarray, mode: str, befores: Sequence[int], afters: Sequence
     for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
         if max(before, after) > 0:
             if x.shape[axis] == 0:
-                raise refused("Pad", f"axis {axis} has no elements to repeat", found=mode)
+                raise input_error("Pad", f"axis {axis} has no elements to repeat", found=mode)
             allowed((x.shape[axis] + before + after,), 32, "Pad: the places of an axis")
             x = np.take(x, _source(mode, x.shape[axis], max(before, 0), max(after, 0)), axis)
     return x
@@ -79,7 +79,7 @@ PADS = np.array([1, 0, 0, 2])
 @op(
     "Pad",
     since=25,
-    infer=padded,
+    infer=infer_pad,
     examples=[
         case("f32[2,3]", PADS),
         case("f32[2,3]", PADS, np.array(7, np.float32)),
@@ -111,13 +111,13 @@ def pad(
     given = [int(item) for item in pads.reshape(-1)]
     if len(given) != 2 * len(chosen) or mode not in MODES:
         why = "pads do not match the axes, or the mode is unknown"
-        raise refused("Pad", why, expected=f"{2 * len(chosen)} pads", found=f"{len(given)}, mode {mode}")
+        raise input_error("Pad", why, expected=f"{2 * len(chosen)} pads", found=f"{len(given)}, mode {mode}")
     befores, afters = [0] * x.ndim, [0] * x.ndim
     for index, axis in enumerate(chosen):
         befores[axis], afters[axis] = given[index], given[index + len(chosen)]
     shape = [length + b + a for length, b, a in zip(x.shape, befores, afters, strict=True)]
     if min(shape, default=0) < 0:
-        raise refused("Pad", "more elements are taken away than there are", expected=list(x.shape), found=given)
+        raise input_error("Pad", "more elements are taken away than there are", expected=list(x.shape), found=given)
     allowed(shape, x.dtype.itemsize, "Pad")
     if mode != "constant":
         return _extended(x, mode, befores, afters)
@@ -144,7 +144,7 @@ def pads_were_attributes(node: Node, build: Builder) -> None:
         build.keep(node)
 
 
-def centered(node: Inference) -> None:
+def infer_center_crop_pad(node: Inference) -> None:
     """The lengths asked for."""
     shape, asked, axes = node.shape(0), elements(node, 1), node.attributes["axes"]
     if shape is None:
@@ -153,7 +153,7 @@ def centered(node: Inference) -> None:
     chosen = axes_of(node, range(len(shape)) if axes is None else axes, len(shape))
     asked = (None,) * len(chosen) if asked is None else asked
     if len(asked) != len(chosen):
-        node.refuse(f"{len(asked)} lengths for {len(chosen)} axes")
+        node.fail(f"{len(asked)} lengths for {len(chosen)} axes")
     result = list(shape)
     for axis, length in zip(chosen, asked, strict=True):
         result[axis] = length
@@ -163,7 +163,7 @@ def centered(node: Inference) -> None:
 @op(
     "CenterCropPad",
     since=18,
-    infer=centered,
+    infer=infer_center_crop_pad,
     examples=[
         case("f32[5,4]", np.array([2, 7])),
         case("f32[5,4,3]", np.array([4, 6]), axes=[-3, 1]),
@@ -177,7 +177,7 @@ def center_crop_pad(x: np.ndarray, shape: np.ndarray, *, axes: Sequence[int] | N
     chosen = axes_in("CenterCropPad", range(x.ndim) if axes is None else axes, x.ndim)
     asked = [int(length) for length in shape.reshape(-1)]
     if len(asked) != len(chosen) or min(asked, default=0) < 0:
-        raise refused(
+        raise input_error(
             "CenterCropPad", "the lengths do not fit the axes", expected=f"{len(chosen)} lengths", found=asked
         )
     lengths = list(x.shape)

@@ -97,7 +97,7 @@ def mapping(step: Step, x: Buffer, y: Buffer, places: Sequence[np.ndarray], fill
         axes.append((offsets, whole))
     *outer, (table, _) = axes
     rows = math.prod(len(offsets) for offsets, _ in outer)
-    tables = [step.held(offsets) for offsets, _ in outer[::-1]]
+    tables = [step.constant_buffer(offsets) for offsets, _ in outer[::-1]]
     begin, end, place = _run(table)
     return Launch(
         MAPPED[x.dtype.itemsize],
@@ -107,7 +107,7 @@ def mapping(step: Step, x: Buffer, y: Buffer, places: Sequence[np.ndarray], fill
         fill=fill,
         rows=rows,
         count=len(table),
-        table=step.held(table),
+        table=step.constant_buffer(table),
         begin=begin,
         end=end,
         place=place,
@@ -142,5 +142,5 @@ def plan_pad(step: Step) -> Planned:
         source_places(mode, length, before, after)
         for length, before, after in zip(x.shape, befores, afters, strict=True)
     ]
-    fill = value if value is not None else step.held(np.zeros(1, x.dtype))
+    fill = value if value is not None else step.constant_buffer(np.zeros(1, x.dtype))
     return mapping(step, x, y, places, fill)

@@ -10,10 +10,10 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape
-from ..rules.axes import elements, product, quotient, refused
+from ..rules.axes import elements, input_error, product, quotient
 
 
-def reshaped(node: Inference) -> None:
+def infer_reshape(node: Inference) -> None:
     """The shape that is asked for, its zeros and its -1 filled in from the input's shape; elements stay known."""
     asked, shape = elements(node, 1), node.shape(0)
     if asked is None:
@@ -22,7 +22,7 @@ def reshaped(node: Inference) -> None:
     target = [_copied(node, index, dim, shape) for index, dim in enumerate(asked)]
     open_ = [index for index, dim in enumerate(target) if dim == -1]
     if len(open_) > 1 or any(isinstance(dim, int) and dim < -1 for dim in target):
-        node.refuse(f"the shape {list(asked)} leaves open more than one length, or has negative ones")
+        node.fail(f"the shape {list(asked)} leaves open more than one length, or has negative ones")
     unknown = open_ or [index for index, dim in enumerate(target) if dim is None]
     if len(unknown) == 1:
         rest = target[: unknown[0]] + target[unknown[0] + 1 :]
@@ -32,7 +32,7 @@ def reshaped(node: Inference) -> None:
         and all(isinstance(dim, int) for dim in (*shape, *target))
         and product(shape) != product(target)
     ):
-        node.refuse(f"{list(shape)} does not have as many elements as {target}")
+        node.fail(f"{list(shape)} does not have as many elements as {target}")
     node.set(0, node.dtype(0), target, data=node.data(0) if len(target) <= 1 else None)
 
 
@@ -42,14 +42,14 @@ def _copied(node: Inference, index: int, dim: Dim, shape: Shape | None) -> Dim:
     if shape is None:
         return None
     if index >= len(shape):
-        node.refuse(f"the shape copies dim {index} of an input of {len(shape)} dims")
+        node.fail(f"the shape copies dim {index} of an input of {len(shape)} dims")
     return shape[index]
 
 
 @op(
     "Reshape",
     since=25,
-    infer=reshaped,
+    infer=infer_reshape,
     examples=[
         case("f32[2,3,4]", np.array([4, 6])),
         case("f32[2,3,4]", np.array([0, -1])),
@@ -65,14 +65,14 @@ def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarr
     target = shape.reshape(-1).tolist()
     if not allowzero:
         if any(dim == 0 and index >= x.ndim for index, dim in enumerate(target)):
-            raise refused("Reshape", "the shape copies a dim that the input does not have", found=target)
+            raise input_error("Reshape", "the shape copies a dim that the input does not have", found=target)
         target = [x.shape[index] if dim == 0 else dim for index, dim in enumerate(target)]
     if target.count(-1) == 1:
         rest = math.prod(dim for dim in target if dim != -1)
         if rest > 0 and x.size % rest == 0:
             target[target.index(-1)] = x.size // rest
     if any(dim < 0 for dim in target) or math.prod(target) != x.size:
-        raise refused(
+        raise input_error(
             "Reshape", "the shapes differ in their number of elements", expected=list(x.shape), found=shape.tolist()
         )
     return x.reshape(target)
@@ -86,14 +86,14 @@ def shape_was_an_attribute(node: Node, build: Builder) -> None:
         node.inputs.append(build.constant(node.attributes.pop("shape")))
 
 
-def flattened(node: Inference) -> None:
+def infer_flatten(node: Inference) -> None:
     """Two dims: the products of those before the axis and of the others."""
     shape, axis = node.shape(0), node.attributes["axis"]
     if shape is None:
         node.set(0, node.dtype(0), (None, None))
         return
     if not -len(shape) <= axis <= len(shape):
-        node.refuse(f"axis {axis} does not exist in {len(shape)} dims")
+        node.fail(f"axis {axis} does not exist in {len(shape)} dims")
     at = axis + len(shape) if axis < 0 else axis
     node.set(0, node.dtype(0), (product(shape[:at]), product(shape[at:])))
 
@@ -101,7 +101,7 @@ def flattened(node: Inference) -> None:
 @op(
     "Flatten",
     since=25,
-    infer=flattened,
+    infer=infer_flatten,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", axis=0),
@@ -113,7 +113,7 @@ def flattened(node: Inference) -> None:
 def flatten(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
     """A matrix whose rows are the elements before `axis` (from -rank to rank)."""
     if not -x.ndim <= axis <= x.ndim:
-        raise refused(
+        raise input_error(
             "Flatten", "the axis does not exist", "E-OP-AXIS", expected=f"from {-x.ndim} to {x.ndim}", found=axis
         )
     at = axis + x.ndim if axis < 0 else axis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.ir.op import case, op
-from ..rules.axes import matrices, refused
+from ..rules.axes import input_error, matrices
 
 
 @op(
@@ -22,14 +22,14 @@ from ..rules.axes import matrices, refused
 def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int = 1, time_axis: int = 0) -> np.ndarray:
     """The first ``lengths[b]`` steps of each entry `b` reversed; one of the two axes is 0, the other 1."""
     if x.ndim < 2 or sorted((batch_axis, time_axis)) != [0, 1]:
-        raise refused(
+        raise input_error(
             "ReverseSequence", "batch and time are not the first two axes", "E-OP-AXIS", found=(batch_axis, time_axis)
         )
     steps = x.shape[time_axis]
     if lengths.shape != (x.shape[batch_axis],) or (
         lengths.size and not (lengths.min() >= 0 and lengths.max() <= steps)
     ):
-        raise refused(
+        raise input_error(
             "ReverseSequence",
             "the lengths do not fit",
             expected=f"{x.shape[batch_axis]} of at most {steps}",

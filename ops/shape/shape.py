@@ -10,7 +10,7 @@ from ...runtime.tensor.dtype import I64
 from ..rules.axes import product
 
 
-def lengths(node: Inference) -> None:
+def infer_shape(node: Inference) -> None:
     """One element for each dim, known as far as the dim is."""
     dims = node.shape(0)
     if dims is None:
@@ -28,7 +28,7 @@ def _window(rank: int, start: int, end: int | None) -> slice:
 @op(
     "Shape",
     since=25,
-    infer=lengths,
+    infer=infer_shape,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", start=1),
@@ -44,14 +44,14 @@ def shape(x: np.ndarray, *, end: int | None = None, start: int = 0) -> np.ndarra
     return np.array(x.shape[_window(x.ndim, start, end)], np.int64)
 
 
-def count(node: Inference) -> None:
+def infer_size(node: Inference) -> None:
     """A scalar, known where the product of the dims is."""
     dims = node.shape(0)
     known = None if dims is None else product(dims)
     node.set(0, I64, (), data=None if known is None else [known])
 
 
-@op("Size", since=25, infer=count, examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")])
+@op("Size", since=25, infer=infer_size, examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")])
 def size(x: np.ndarray) -> np.ndarray:
     """The number of elements, an i64 scalar."""
     return np.array(x.size, np.int64)

@@ -9,7 +9,7 @@ from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.ir.symbolic_dim import subtract_dims
-from ..rules.axes import axes_in, axes_of, constants, elements, refused
+from ..rules.axes import axes_in, axes_of, constants, elements, input_error
 
 TO_THE_END = 2**31 - 1
 """Ends from here on stand for "all that is left" in exported models."""
@@ -23,7 +23,7 @@ def bounds(start: int, end: int, step: int, length: int) -> range:
     return range(first, last, step)
 
 
-def window(node: Inference) -> None:
+def infer_slice(node: Inference) -> None:
     """Lengths where start, end and step are known; elements of 1-D integers stay known."""
     shape = node.shape(0)
     if shape is None:
@@ -39,11 +39,11 @@ def window(node: Inference) -> None:
     missing = (None,) * len(axes)
     triples = list(zip(starts or missing, ends or missing, steps or missing, strict=False))
     if len(triples) != len(axes):
-        node.refuse(f"{len(axes)} axes and {len(triples)} windows")
+        node.fail(f"{len(axes)} axes and {len(triples)} windows")
     result = list(shape)
     for axis, (start, end, step) in zip(axes_of(node, axes, len(shape)), triples, strict=True):
         if step == 0:
-            node.refuse("a step is zero")
+            node.fail("a step is zero")
         result[axis] = _length(shape[axis], start, end, step)
     data = node.data(0) if len(shape) == 1 and axes else None
     numbers = constants(triples[0]) if data is not None else None
@@ -83,7 +83,7 @@ def _negative(position: Dim) -> bool:
 @op(
     "Slice",
     since=13,
-    infer=window,
+    infer=infer_slice,
     examples=[
         case("f32[4,5]", np.array([1, 0]), np.array([3, -1]), np.array([0, 1]), np.array([1, 2])),
         case("f32[4,5]", np.array([1]), np.array([2**63 - 1])),
@@ -104,7 +104,7 @@ def slice_(
     along = range(count) if axes is None else axes.reshape(-1).tolist()
     strides = [1] * count if steps is None else steps.reshape(-1).tolist()
     if not (ends.size == len(along) == len(strides) == count) or 0 in strides:
-        raise refused("Slice", "starts, ends, axes and steps do not belong together, or a step is zero")
+        raise input_error("Slice", "starts, ends, axes and steps do not belong together, or a step is zero")
     index = [slice(None)] * x.ndim
     for axis, start, end, step in zip(
         axes_in("Slice", along, x.ndim), starts.reshape(-1).tolist(), ends.reshape(-1).tolist(), strides, strict=True

@@ -9,14 +9,14 @@ from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axis_in, axis_of, constants, elements, refused
+from ..rules.axes import axis_in, axis_of, constants, elements, input_error
 
 
-def parted(node: Inference) -> None:
+def infer_split(node: Inference) -> None:
     """The lengths given, or equal ones; elements of 1-D integers stay known."""
     shape, count, asked = node.shape(0), len(node.node.outputs), node.attributes["num_outputs"]
     if asked is not None and asked != count:
-        node.refuse(f"num_outputs is {asked:,}, the node has {count:,} outputs")
+        node.fail(f"num_outputs is {asked:,}, the node has {count:,} outputs")
     if shape is None:
         for index in range(count):
             node.set(index, node.dtype(0), None)
@@ -30,7 +30,7 @@ def parted(node: Inference) -> None:
     if len(lengths) != count or (
         numbers is not None and isinstance(length, int) and (sum(numbers) != length or min(numbers) < 0)
     ):
-        node.refuse(f"parts of {list(lengths)} for {count} outputs and a length of {length}")
+        node.fail(f"parts of {list(lengths)} for {count} outputs and a length of {length}")
     data, start = node.data(0) if len(shape) == 1 else None, 0
     for index, part in enumerate(lengths):
         piece = data[start : start + numbers[index]] if data is not None and numbers is not None else None
@@ -47,7 +47,7 @@ def equal_parts(length: int, count: int) -> tuple[int, ...]:
 @op(
     "Split",
     since=18,
-    infer=parted,
+    infer=infer_split,
     examples=[
         case("f32[6,2]", outputs=2, num_outputs=2),
         case("f32[2,7]", outputs=3, axis=1, num_outputs=3),
@@ -61,14 +61,14 @@ def split(
     x: np.ndarray, lengths: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call
 ) -> tuple[np.ndarray, ...]:
     """Parts along `axis` of the lengths given, or equal ones of which the last may be shorter; views."""
-    along, count = axis_in("Split", axis, x.ndim), len(call.wanted)
+    along, count = axis_in("Split", axis, x.ndim), len(call.used_outputs)
     if num_outputs is not None and num_outputs != count:
-        raise refused(
+        raise input_error(
             "Split", "num_outputs is not the number of outputs", "E-OP-ATTRIBUTE", expected=count, found=num_outputs
         )
     parts = equal_parts(x.shape[along], count) if lengths is None else tuple(lengths.reshape(-1).tolist())
     if sum(parts) != x.shape[along] or len(parts) != count or min(parts) < 0:
-        raise refused(
+        raise input_error(
             "Split",
             "the parts do not make up the input",
             expected=f"{count} of {x.shape[along]} in all",

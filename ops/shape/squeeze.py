@@ -8,10 +8,10 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import axes_in, axes_of, constants, elements, refused
+from ..rules.axes import axes_in, axes_of, constants, elements, input_error
 
 
-def squeezed(node: Inference) -> None:
+def infer_squeeze(node: Inference) -> None:
     """The dims that are left; elements stay known."""
     shape = node.shape(0)
     if shape is None:
@@ -28,7 +28,7 @@ def squeezed(node: Inference) -> None:
         return
     taken = axes_of(node, axes, len(shape))
     if any(isinstance(shape[axis], int) and shape[axis] != 1 for axis in taken):
-        node.refuse(f"axes {list(axes)} of {list(shape)} are not of length one")
+        node.fail(f"axes {list(axes)} of {list(shape)} are not of length one")
     left = [dim for index, dim in enumerate(shape) if index not in taken]
     node.set(0, node.dtype(0), left, data=node.data(0) if len(left) <= 1 else None)
 
@@ -36,7 +36,7 @@ def squeezed(node: Inference) -> None:
 @op(
     "Squeeze",
     since=25,
-    infer=squeezed,
+    infer=infer_squeeze,
     examples=[
         case("f32[1,3,1,2]", np.array([0, 2])),
         case("f32[1,3,1,2]"),
@@ -51,7 +51,7 @@ def squeeze(x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         return x.reshape([length for length in x.shape if length != 1])
     taken = axes_in("Squeeze", axes.reshape(-1), x.ndim)
     if any(x.shape[axis] != 1 for axis in taken):
-        raise refused(
+        raise input_error(
             "Squeeze",
             "an axis is not of length one",
             expected=f"axes of length one in {list(x.shape)}",
@@ -60,7 +60,7 @@ def squeeze(x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
     return x.reshape([length for index, length in enumerate(x.shape) if index not in taken])
 
 
-def unsqueezed(node: Inference) -> None:
+def infer_unsqueeze(node: Inference) -> None:
     """Ones at the axes of the result; elements stay known."""
     shape, given = node.shape(0), elements(node, 1)
     axes = constants(given)
@@ -79,7 +79,7 @@ def unsqueezed(node: Inference) -> None:
 @op(
     "Unsqueeze",
     since=25,
-    infer=unsqueezed,
+    infer=infer_unsqueeze,
     examples=[
         case("f32[3,2]", np.array([0, 2])),
         case("f32[3,2]", np.array([-1])),

@@ -8,10 +8,10 @@ import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.axes import refused
+from ..rules.axes import input_error
 
 
-def permuted(node: Inference) -> None:
+def infer_transpose(node: Inference) -> None:
     """Dims in the order asked for, reversed where none is."""
     shape, order = node.shape(0), node.attributes["perm"]
     if shape is None:
@@ -19,14 +19,14 @@ def permuted(node: Inference) -> None:
         return
     order = range(len(shape))[::-1] if order is None else order
     if sorted(order) != list(range(len(shape))):
-        node.refuse(f"perm {list(order)} is not a permutation of {len(shape)} axes")
+        node.fail(f"perm {list(order)} is not a permutation of {len(shape)} axes")
     node.set(0, node.dtype(0), [shape[axis] for axis in order], data=node.data(0) if len(shape) <= 1 else None)
 
 
 @op(
     "Transpose",
     since=25,
-    infer=permuted,
+    infer=infer_transpose,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", perm=[0, 2, 1]),
@@ -38,5 +38,7 @@ def permuted(node: Inference) -> None:
 def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
     """Axis `i` of the result is axis `perm[i]` of `x`; all in reverse where no order is given."""
     if perm is not None and sorted(perm) != list(range(x.ndim)):
-        raise refused("Transpose", "perm is not a permutation of the axes", expected=f"{x.ndim} axes", found=list(perm))
+        raise input_error(
+            "Transpose", "perm is not a permutation of the axes", expected=f"{x.ndim} axes", found=list(perm)
+        )
     return x.transpose(perm)

@@ -34,7 +34,7 @@ def _parts(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.stack([x.real, x.imag], axis=-1).astype(dtype)
 
 
-def transformed(node: Inference) -> None:
+def infer_dft(node: Inference) -> None:
     """The axis becomes as long as the transform, or half of it; the last dim holds both parts of a complex number."""
     shape, inverse, onesided = node.shape(0), node.attributes["inverse"], node.attributes["onesided"]
     if shape is None:
@@ -47,7 +47,7 @@ def transformed(node: Inference) -> None:
         return
     axis = axes[0] % len(shape) if -len(shape) <= axes[0] < len(shape) else len(shape)
     if axis >= len(shape) - 1:
-        node.refuse(f"axis {axes[0]} is none of the signal's in {len(shape)} dims")
+        node.fail(f"axis {axes[0]} is none of the signal's in {len(shape)} dims")
     length: Dim = shape[axis]
     asked = node.data(1) if node.value(1) is not None else None
     if node.value(1) is not None:
@@ -62,7 +62,7 @@ def transformed(node: Inference) -> None:
 @op(
     "DFT",
     since=20,
-    infer=transformed,
+    infer=infer_dft,
     tolerance=NEAR,
     examples=[
         case("f32[2,5,1]"),
@@ -121,11 +121,11 @@ def axis_was_an_attribute(node: Node, build: Builder) -> None:
     node.inputs = [*node.inputs, *[None] * (2 - len(node.inputs)), build.constant(axis)]
 
 
-def framed(node: Inference) -> None:
+def infer_stft(node: Inference) -> None:
     """(batch, frames, bins, 2)."""
     shape, step, window, length = node.shape(0), node.data(1), node.shape(2), node.data(3)
     if shape is not None and len(shape) != 3:
-        node.refuse(f"its signal must have 3 dims, it has {len(shape)}")
+        node.fail(f"its signal must have 3 dims, it has {len(shape)}")
     batch, samples, _ = shape or (None, None, None)
     size: Dim = samples
     if node.value(3) is not None:
@@ -151,7 +151,7 @@ WINDOW = np.array([0.1, 0.5, 1, 0.5, 0.2, 0.3], np.float32)
 @op(
     "STFT",
     since=17,
-    infer=framed,
+    infer=infer_stft,
     tolerance=NEAR,
     examples=[
         case("f32[2,20,1]", np.array(3), WINDOW),

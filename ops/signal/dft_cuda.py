@@ -23,8 +23,8 @@ def constant_on_device(step: Step) -> Planned:
     compute = step.node.op.compute
     assert compute is not None
     if any(item is None for item in inputs):
-        return "its size is computed"
-    return View(step.held(np.asarray(compute(*inputs, **step.node.attributes))))
+        return "its size is not a constant"
+    return View(step.constant_buffer(np.asarray(compute(*inputs, **step.node.attributes))))
 
 
 def _unit(count: int, parts: int, dtype: np.dtype[np.generic]) -> np.ndarray:
@@ -36,17 +36,17 @@ def dft_on_device(step: Step) -> Planned:
     """Signals of up to `LARGEST` elements."""
     x, y = step.input(0), step.output()
     given, axis = step.constant(1), step.constant(2)
-    if any(item is None and step.given(index) is not None for index, item in ((1, given), (2, axis))):
-        return "its length or axis is computed"
+    if any(item is None and step.optional_input(index) is not None for index, item in ((1, given), (2, axis))):
+        return "its length or axis is not a constant"
     rank = len(x.shape)
     along = (-2 if axis is None else int(axis.reshape(()))) % rank
     count, parts = x.shape[along], x.shape[-1]
     if count * parts > LARGEST or y.shape[along] > LARGEST:
-        return f"signals of more than {LARGEST} elements are transformed on the CPU"
+        return f"signals of more than {LARGEST} elements are supported on the CPU only"
     assert dft.compute is not None
     matrix = dft.compute(_unit(count, parts, x.dtype), given, np.array(1), **step.node.attributes)
     others = [place for place in range(rank - 1) if place != along]
-    held = step.held(np.ascontiguousarray(matrix).reshape(count, parts, *matrix.shape[1:]))
+    held = step.constant_buffer(np.ascontiguousarray(matrix).reshape(count, parts, *matrix.shape[1:]))
     return product(
         x,
         held,
@@ -71,17 +71,17 @@ def stft_on_device(step: Step) -> Planned:
     x, y = step.input(0), step.output()
     every, window, length = (step.constant(index) for index in (1, 2, 3))
     if every is None or any(
-        item is None and step.given(index) is not None for index, item in ((2, window), (3, length))
+        item is None and step.optional_input(index) is not None for index, item in ((2, window), (3, length))
     ):
-        return "its frames or its window are computed"
+        return "its frame length or window is not a constant"
     stride = int(every.reshape(()))
     size = int(length.reshape(())) if length is not None else window.size if window is not None else x.shape[1]
     parts = x.shape[2]
     if size * parts > LARGEST:
-        return f"frames of more than {LARGEST} elements are transformed on the CPU"
+        return f"frames of more than {LARGEST} elements are supported on the CPU only"
     assert stft.compute is not None
     matrix = stft.compute(_unit(size, parts, x.dtype), np.array(size), window, np.array(size), **step.node.attributes)
-    held = step.held(np.ascontiguousarray(matrix).reshape(size, parts, *matrix.shape[2:]))
+    held = step.constant_buffer(np.ascontiguousarray(matrix).reshape(size, parts, *matrix.shape[2:]))
     return product(
         x,
         held,

@@ -13,7 +13,7 @@ from ..cast.cast import element_type
 from ..rules.output_limit import allowed
 
 
-def filters(node: Inference) -> None:
+def infer_mel_weight_matrix(node: Inference) -> None:
     """(dft_length // 2 + 1, num_mel_bins)."""
     bands, length = node.data(0), node.data(1)
     rows: Dim = length[0] // 2 + 1 if length and isinstance(length[0], int) else None
@@ -23,7 +23,7 @@ def filters(node: Inference) -> None:
 @op(
     "MelWeightMatrix",
     since=17,
-    infer=filters,
+    infer=infer_mel_weight_matrix,
     examples=[
         case(np.int64(8), np.int64(16), np.int64(8192), np.float32(0), np.float32(8192 / 2)),
         case(np.int32(5), np.int32(64), np.int32(16000), np.float32(20), np.float32(7600), output_datatype=11),

@@ -9,14 +9,14 @@ from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I64
-from ..rules.axes import axis_in, axis_of, refused
+from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.precision import is_narrow
 
 PARTITION = 8
 """How many times longer than k a row has to be before it is partitioned rather than sorted."""
 
 
-def chosen(node: Inference) -> None:
+def infer_top_k(node: Inference) -> None:
     """The input's shape with k along the axis."""
     shape, known = node.shape(0), node.data(1)
     result = None
@@ -29,7 +29,7 @@ def chosen(node: Inference) -> None:
             and isinstance(shape[axis], int)
             and not 0 <= known[0] <= int(shape[axis] or 0)
         ):
-            node.refuse(f"k is {known[0]} for a length of {shape[axis]}")
+            node.fail(f"k is {known[0]} for a length of {shape[axis]}")
     node.set(0, node.dtype(0), result)
     node.set(1, I64, result)
 
@@ -61,7 +61,7 @@ def _partitioned(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
 @op(
     "TopK",
     since=24,
-    infer=chosen,
+    infer=infer_top_k,
     examples=[
         case("f32[3,5]", np.array([2]), outputs=2),
         case("f32[3,5]", np.array([2]), axis=0, largest=0, outputs=2),
@@ -79,7 +79,7 @@ def top_k(
     at = axis_in("TopK", axis, x.ndim)
     count = int(k.reshape(-1)[0]) if k.size == 1 else -1
     if not 0 <= count <= x.shape[at]:
-        raise refused(
+        raise input_error(
             "TopK",
             "there are not as many elements",
             "E-OP-VALUE",

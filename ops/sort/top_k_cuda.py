@@ -40,14 +40,14 @@ def top_k_on_device(step: Step) -> Planned:
     """The rank of an element is how many come before it; those below k are written to the place of their rank."""
     x, k = step.input(0), step.constant(1)
     if k is None:
-        return "k is computed"
+        return "k is not a constant"
     order, apart, along = split(x.shape, [step.attributes["axis"]])
     count, kept = along[0], int(k.reshape(-1)[0])
     strides = [x.strides[axis] for axis in order]
     ranks = step.temporary(INT64, (*apart, count))
     one = Operand(x, (*strides, 0))
     other = Operand(x, (*strides[:-1], 0, strides[-1]))
-    place = Operand(step.held(np.arange(count)), (*[0] * len(apart), 1, 0))
+    place = Operand(step.constant_buffer(np.arange(count)), (*[0] * len(apart), 1, 0))
     fold = Fold("rank", _better if step.attributes["largest"] else _worse, add, dtype=INT64)
     result = Result(_rank, Operand(ranks, (*ranks.strides, 0)), per_row=True)
     operands = {"x": one, "other": other, "place": place}
@@ -56,14 +56,14 @@ def top_k_on_device(step: Step) -> Planned:
     ]
     lengths = (*apart, count)
     for index in range(2):
-        if step.wanted(index):
+        if step.is_used(index):
             y = step.output(index)
             steps = [y.strides[axis] for axis in order]
             target = Operand(y, (*steps[:-1], 0), lookups=(Lookup(ranks, ranks.strides, steps[-1], kept, wraps=False),))
             source = (
                 Operand(x, tuple(strides))
                 if index == 0
-                else Operand(step.held(np.arange(count)), (*[0] * len(apart), 1))
+                else Operand(step.constant_buffer(np.arange(count)), (*[0] * len(apart), 1))
             )
             launches.append(copy_launch(lengths, source, target))
     return launches

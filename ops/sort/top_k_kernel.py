@@ -31,7 +31,7 @@ def _smaller(a: Any, b: Any) -> Any:
 def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
-    pointer, read, written, numbers = kind.pointer, kind.read, kind.written, kind.pointer_to_numbers
+    pointer, widen, narrow, compute_pointer = kind.pointer, kind.widen, kind.narrow, kind.compute_pointer
     beats = _larger if largest else _smaller
 
     @inlined
@@ -72,16 +72,16 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
     ) -> None:
         """The first k of `length` elements of columns of stacks, by a heap in the scratch memory."""
         x, y, where = pointer(x), pointer(values_out), i64(places_out)
-        values, places = numbers(scratch + part * 16 * k), i64(scratch + part * 16 * k + 8 * k)
+        values, places = compute_pointer(scratch + part * 16 * k), i64(scratch + part * 16 * k + 8 * k)
         first, last = share(stacks * columns, part, parts)
         for row in range(first, last):
             base = row // columns * length * columns + row % columns
             for j in range(k):
-                values[j], places[j] = read(x[base + j * columns]), j
+                values[j], places[j] = widen(x[base + j * columns]), j
             for j in range(k // 2):
                 sunk(values, places, k, k // 2 - 1 - j)
             for j in range(k, length):
-                value = read(x[base + j * columns])
+                value = widen(x[base + j * columns])
                 if beats(value, values[0]):
                     values[0], places[0] = value, j
                     sunk(values, places, k, 0)
@@ -89,7 +89,7 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
             for j in range(k):
                 end = k - 1 - j
                 if wants_values != 0:
-                    y[target + end * columns] = written(values[0])
+                    y[target + end * columns] = narrow(values[0])
                 if wants_places != 0:
                     where[target + end * columns] = places[0]
                 values[0], places[0] = values[end], places[end]
@@ -102,7 +102,7 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
 def plan_top_k(step: Step) -> Planned:
     """As many as the outputs have."""
     x = step.inputs[0]
-    outputs = [step.output(index) if step.wanted(index) else None for index in range(2)]
+    outputs = [step.output(index) if step.is_used(index) else None for index in range(2)]
     given = [item for item in outputs if item is not None]
     if x is None or not given or element(x.dtype) is None or x.dtype == np.bool_ or not x.shape:
         return None

@@ -11,7 +11,7 @@ from ..rules.axes import axis_in, unknown_along_axis
 from ..rules.precision import is_narrow
 
 
-def different(node: Inference) -> None:
+def infer_unique(node: Inference) -> None:
     """An unknown number of elements or entries; as many places in the second output's order as there are in the
     input."""
     unknown_along_axis(node)
@@ -22,7 +22,7 @@ def different(node: Inference) -> None:
 @op(
     "Unique",
     since=28,
-    infer=different,
+    infer=infer_unique,
     examples=[
         case(np.array([2, 1, 1, 3, 4, 3], np.float32), outputs=4),
         case(np.array([2, 1, 1, 3, 4, 3], np.float32), sorted=0, outputs=4),

@@ -11,13 +11,13 @@ from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32
-from ..rules.axes import refused
+from ..rules.axes import input_error
 from ..rules.output_limit import allowed
 
 MODES = ("TF", "IDF", "TFIDF")
 
 
-def counted(node: Inference) -> None:
+def infer_tf_idf_vectorizer(node: Inference) -> None:
     """One column for each coordinate of the output."""
     shape, places = node.shape(0), node.attributes["ngram_indexes"]
     width: Dim = max(places, default=-1) + 1
@@ -29,7 +29,7 @@ def grams_of(pool: np.ndarray, starts: Sequence[int]) -> Iterator[tuple[int, np.
     ends = [*starts[1:], len(pool)]
     for length, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
         if not 0 <= start <= end <= len(pool) or (end - start) % length:
-            raise refused(
+            raise input_error(
                 "TfIdfVectorizer",
                 f"the pool's part of {length}-grams is none",
                 "E-OP-ATTRIBUTE",
@@ -65,7 +65,7 @@ TOKENS = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]])
 @op(
     "TfIdfVectorizer",
     since=9,
-    infer=counted,
+    infer=infer_tf_idf_vectorizer,
     examples=[
         case(TOKENS, mode="TF", max_skip_count=0, **POOL),
         case(TOKENS[1], mode="TF", max_skip_count=5, **POOL),
@@ -111,7 +111,9 @@ def tf_idf_vectorizer(
         or x.ndim not in (1, 2)
         or (x.dtype.kind in "iu") != (pool.dtype.kind == "i")
     ):
-        raise refused("TfIdfVectorizer", "input, mode and pool do not fit", found=f"{mode}, {x.dtype}{list(x.shape)}")
+        raise input_error(
+            "TfIdfVectorizer", "input, mode and pool do not fit", found=f"{mode}, {x.dtype}{list(x.shape)}"
+        )
     rows = x.reshape(len(x) if x.ndim == 2 else 1, x.shape[-1])
     words, pool_words = np.unique(pool, return_inverse=True)
     found = (
@@ -126,7 +128,7 @@ def tf_idf_vectorizer(
     for length, grams in grams_of(pool_words, ngram_counts):
         if min_gram_length <= length <= max_gram_length and len(grams):
             if before + len(grams) > len(places):
-                raise refused(
+                raise input_error(
                     "TfIdfVectorizer", "there are fewer coordinates than n-grams", "E-OP-ATTRIBUTE", found=len(places)
                 )
             for apart in range(1, max_skip_count + 2 if length > 1 else 2):
@@ -149,6 +151,6 @@ def weights_of(mode: str, width: int, places: np.ndarray, weights: Sequence[floa
     if mode != "TF" and weights is not None:
         if len(weights) != len(places):
             why = "there are not as many weights as coordinates"
-            raise refused("TfIdfVectorizer", why, "E-OP-ATTRIBUTE", expected=len(places), found=len(weights))
+            raise input_error("TfIdfVectorizer", why, "E-OP-ATTRIBUTE", expected=len(places), found=len(weights))
         factors[places] = np.array(weights, np.float32)
     return factors

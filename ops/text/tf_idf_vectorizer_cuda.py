@@ -30,7 +30,7 @@ def counts_on_device(step: Step) -> Planned:
     """Equal n-grams count at the coordinate of the last one, as on the CPU."""
     given, x, y = step.attributes, step.input(0), step.output()
     if x.dtype.kind not in "iu" or given["pool_strings"] or given["mode"] not in MODES or len(x.shape) not in (1, 2):
-        return "its input, mode and pool do not fit"
+        return "its input, mode and pool contradict each other"
     width = y.shape[-1]
     places = np.array(given["ngram_indexes"], np.int64)
     known: dict[tuple[int, ...], int] = {}
@@ -51,10 +51,10 @@ def counts_on_device(step: Step) -> Planned:
         "width": width,
         "columns": x.shape[-1],
         "skips": given["max_skip_count"],
-        "grams": step.held(np.cumsum([0, *of_coordinate.tolist()])),
-        "starts": step.held(np.cumsum([0, *(len(gram) for gram in sorted_grams)])),
-        "words": step.held(np.array([word for gram in sorted_grams for word in gram] or [0], np.int64)),
-        "factors": step.held(weights_of(given["mode"], width, places, given["weights"])),
+        "grams": step.constant_buffer(np.cumsum([0, *of_coordinate.tolist()])),
+        "starts": step.constant_buffer(np.cumsum([0, *(len(gram) for gram in sorted_grams)])),
+        "words": step.constant_buffer(np.array([word for gram in sorted_grams for word in gram] or [0], np.int64)),
+        "factors": step.constant_buffer(weights_of(given["mode"], width, places, given["weights"])),
     }
     return per_thread_launch(
         "n-grams that occur",

@@ -9,7 +9,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op, gradient
-from ..rules.expression import Term, given
+from ..rules.expression import Term, without_none
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Step:
     def of(self, operator: str, inputs: Sequence[Term | None], **attributes: Any) -> Term:
         """The first output of a new node."""
         return Term(
-            self.build.add(operator, [None if item is None else item.value for item in inputs], given(attributes)),
+            self.build.add(
+                operator, [None if item is None else item.value for item in inputs], without_none(attributes)
+            ),
             self.build,
         )
 

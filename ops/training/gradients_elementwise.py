@@ -198,7 +198,7 @@ def _where(step: Step) -> list[Term | None]:
 
 @differentiated(cast.cast, cast.cast_like)
 def _cast(step: Step) -> list[Term | None]:
-    """Casts to integers and truth values lose the slope."""
+    """Casts to integers and booleans lose the slope."""
     to = step.attributes.get("to")
     whole = to is not None and not cast.element_type(to).is_float
     return [None if whole else step.slope.call("CastLike", step.input(0))]

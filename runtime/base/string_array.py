@@ -16,7 +16,7 @@ class StringArray(Sequence[str]):
     """Equal to a list of the same strings.
 
     Args:
-        data: the texts in UTF-8, one behind the other.
+        data: the strings in UTF-8, concatenated.
         ends: i64, where each of them ends.
 
     Attributes:

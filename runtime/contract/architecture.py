@@ -21,10 +21,10 @@ from ..tensor.tensor import Tensor
 from .hyperparameter import SIZE, Kind, ParameterError, checked
 
 HF, GGUF, GRAPH = "hf", "gguf", "graph"
-"""The sets of names: Hugging Face's (config.json and module paths), llama.cpp's, and an architecture's own, which
-exported graphs have."""
+"""The naming conventions: Hugging Face (config.json and module paths), llama.cpp, and the architecture's own, which
+exported graphs use."""
 STATED = {HF: "config.json", GGUF: "the metadata of the GGUF file", GRAPH: "config.json"}
-"""Where files of these names say their hyper-parameters."""
+"""Where files of a naming convention keep their hyper-parameters."""
 REQUIRED = object()
 
 
@@ -49,12 +49,12 @@ class Row(Protocol):
     @property
     def name(self) -> str: ...
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
-        """The value that `source` says: a config.json, or GGUF keys without the architecture's prefix. KeyError where
-        it has to and does not."""
+        """The value in `source`: a config.json, or GGUF keys without the architecture's prefix. KeyError for a missing
+        value without a default."""
         ...
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        """What a file of these names says of it."""
+        """The keys and values that store the parameter in a file of these names."""
         ...
 
 
@@ -63,15 +63,15 @@ class Key:
     """One hyper-parameter.
 
     Attributes:
-        name: ours.
-        hf, gguf: its keys, the first of several being the one that is written; none where such files do not have it. A
+        name: the architecture's name of the parameter.
+        hf, gguf: its keys; the first of several is written; empty if such files do not have it. A
             GGUF key stands without ``ARCH.``. A dot in an `hf` key goes into a nested object.
         default: a value, or a function of the parameters of the rows above; where it is left out every file needs the
             key.
-        kind: which values are accepted; defaults that are computed are checked too.
-        null: what a key that is there and null means, where that is not the default.
-        most: parameters that this one may not exceed, which is checked when the shapes of the weights agree with the
-            configuration: for parameters that size something and occur in no shape.
+        kind: type and range of the values; computed defaults are checked too.
+        null: the meaning of a key with the value null, if it is not the default.
+        at_most: parameters that bound this one. The bound is checked after the shapes of the weights: it serves sizes
+            that do not occur in a shape.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Key:
     default: Any = REQUIRED
     kind: Kind = SIZE
     null: Any = REQUIRED
-    most: tuple[str, ...] = ()
+    at_most: tuple[str, ...] = ()
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         for key in self.keys(names):
-            value = dig(source, key) if names == HF else source.get(key)
+            value = value_at(source, key) if names == HF else source.get(key)
             if value is not None:
                 return checked(key, value, self.kind)
         if self.null is not REQUIRED and any(key in source for key in self.keys(names)):
@@ -117,7 +117,7 @@ def _factor(name: str, config: Config) -> int:
     return int(name) if name.isdigit() else int(getattr(config, name))
 
 
-def dig(source: Mapping[str, Any], path: str) -> Any:
+def value_at(source: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path of nested objects, None if it does not exist."""
     value: Any = source
     for step in path.split("."):
@@ -126,30 +126,30 @@ def dig(source: Mapping[str, Any], path: str) -> Any:
 
 
 class Layout(Protocol):
-    """How the tensors of a file and our one tensor are the same values.
+    """How one or several tensors of a file store one weight.
 
     Attributes:
-        computed: whether values pass through arithmetic and may be rounded; other layouts only move them.
+        computed: whether values are recomputed and may be rounded; other layouts only move them.
     """
 
     @property
     def computed(self) -> bool: ...
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        """Ours, from the file's; nothing is read before the result is."""
+        """The weight, from the tensors of the file; lazy."""
         ...
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        """The `count` tensors of the file, from ours."""
+        """The `count` tensors of the file, from the weight; lazy. Inverse of `join`."""
         ...
 
     def together(self, pieces: Sequence[Tensor]) -> Tensor:
-        """One tensor of the file, from the pieces that several rows give it."""
+        """One tensor of the file that several weights share, from their pieces."""
         ...
 
 
 class Moved:
-    """What layouts have in common that only move values."""
+    """Base of layouts that only move values."""
 
     @property
     def computed(self) -> bool:
@@ -157,14 +157,14 @@ class Moved:
 
 
 class Whole(Moved):
-    """What layouts have in common that never share a tensor with another row."""
+    """Base of layouts whose tensors store one weight only."""
 
     def together(self, pieces: Sequence[Tensor]) -> Tensor:
         raise TypeError("two rows have the same tensor")
 
 
 class Same(Whole):
-    """One tensor, as it is."""
+    """One tensor, unchanged."""
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         return parts[0]
@@ -178,12 +178,12 @@ SAME = Same()
 
 @dataclass(frozen=True)
 class Stored:
-    """The tensors of a file that make a weight, and how they make it.
+    """The tensors of a file that store a weight, and their layout.
 
     Attributes:
         names: ``{i}`` stands for the layer; a name with ``{e}`` is one for each expert.
-        layout: from and to ours.
-        experts: the parameter that says how many experts there are.
+        layout: conversion from and to the weight.
+        experts: name of the parameter that holds the number of experts.
     """
 
     names: tuple[str, ...]
@@ -191,7 +191,7 @@ class Stored:
     experts: str = "experts"
 
     def expanded(self, config: Config, layer: int) -> Iterator[str]:
-        """The names in full, one by one: how many experts there are has not been compared with the weights yet."""
+        """The names for a layer, lazily: the number of experts has not been compared with the weights yet."""
         for name in self.names:
             numbered = name.replace("{i}", str(layer))
             for expert in range(getattr(config, self.experts)) if "{e}" in name else (0,):
@@ -206,15 +206,15 @@ class Weight:
     """One weight, or one of each layer: ``{i}`` stands for the layer.
 
     Attributes:
-        name: ours.
+        name: the architecture's name of the weight.
         hf, gguf: name in files of either kind; several where different files use different ones, the first being
             written; none where such files do not have it.
-        shape: lengths as texts of parameters (``"heads*head_dim"``) or numbers; None where it is not checked.
-        optional: whether a model may lack it.
+        shape: lengths as integers or products of parameters (``"heads*head_dim"``); None if it is not checked.
+        optional: whether a file may lack it.
         when: whether layer `i` of a model has it.
-        made: computes it, from the configuration, where the other kind of file has it and this kind does not.
-        layers: the parameter that says how many layers there are.
-        factor: what Hugging Face's files have of layer `i`, times this, is ours.
+        compute: makes the weight from the configuration, for files that do not store it.
+        layers: name of the parameter that holds the number of layers.
+        factor: for layer `i`, weight = factor * the tensor in Hugging Face's files.
     """
 
     name: str
@@ -223,12 +223,12 @@ class Weight:
     shape: tuple[str | int, ...] | None = None
     optional: bool = False
     when: Callable[[Config, int], bool] | None = None
-    made: Callable[[Config], Tensor | None] | None = None
+    compute: Callable[[Config], Tensor | None] | None = None
     layers: str = "layers"
     factor: Callable[[Config, int], float] | None = None
 
     def stored(self, names: str) -> tuple[Stored, ...]:
-        """The ways in which files of these names store it."""
+        """The alternatives in which files of these names store it."""
         ways = {HF: self.hf, GGUF: self.gguf, GRAPH: self.name}[names]
         several = ways if isinstance(ways, tuple) else (ways,)
         return tuple(way if isinstance(way, Stored) else Stored((way,)) for way in several)
@@ -241,9 +241,9 @@ class GraphBuilder(Protocol):
         """Add the inputs, nodes and outputs.
 
         Args:
-            graph: empty; weights that its nodes use are added to it, as they are stored.
-            weights: of the model, by our names.
-            fixed: whether KV caches have a fixed capacity, which runs fastest, or grow, as in exported graphs.
+            graph: an empty graph; the weights that its nodes use are added to it, in their stored dtype.
+            weights: the weights of the model, by the architecture's names.
+            fixed: whether KV caches have a fixed capacity (fastest) or grow (exported graphs).
         """
         ...
 
@@ -280,14 +280,14 @@ TEXT_GENERATION, TEXT_CLASSIFICATION, FEATURE_EXTRACTION = (
 
 @dataclass(frozen=True)
 class Task:
-    """A use of a model: the graphs that compute it, and what runs them.
+    """A use of a model: the graphs that compute it, and the class that runs them.
 
     Attributes:
         name: Hugging Face's name of the pipeline, such as ``text-generation``.
-        graphs: what builds each graph, by name: `MODEL` alone, or such as ``encoder`` and ``decoder``.
+        graphs: the builder of each graph, by name: `MODEL`, or names such as ``encoder`` and ``decoder``.
         run: makes the object that `candle_convert.models.load` returns from the graphs, by the same names.
         weights: rows of weights that only this task needs.
-        unneeded: prefixes of our names of weights that files of models for this task may lack.
+        unneeded: name prefixes of weights that files of models for this task may lack.
         aliases: other names of the task.
     """
 
@@ -304,22 +304,21 @@ class Architecture:
     """A family of models, or the part of one that shares all rows.
 
     Attributes:
-        name: ours.
-        title: what it is called.
+        name: identifier, also on the command line.
+        title: name for tables and messages.
         model_types: values of config.json's `model_type`.
-        gguf: values of ``general.architecture``, the first one being written.
+        gguf: values of ``general.architecture``; the first one is written.
         keys, weights: rows, in the order in which they are read and written.
-        tasks: what the models are used for; the first one where neither a file nor the user says.
-        accepts: looks further into a config.json where several architectures share a `model_type`.
-        implied: what weights and metadata say where nothing names an architecture: whose names they have, and the
-            configuration in the keys of such files. It gets what config.json says, and what was read; None where this
-            is another architecture's.
-        settle: completes a configuration by what the bound weights say, or the weights.
-        prefixes: what names of Hugging Face's weights may have in front, or lack.
-        ignored: patterns of tensors in files that carry nothing of the model, such as masks; ``{layers}`` stands for
-            the number of layers, and so for the layer behind the last one, which guesses the token after the next.
-        wide: whether activations of trained models exceed the range of f16, so that a graph computes in f32 where f16
-            is asked for.
+        tasks: uses of the models; the first one is the default.
+        accepts: whether a config.json is of this architecture, for a `model_type` that several architectures share.
+        implied: detects the architecture of files that do not name it: takes config.json and the graph, returns the
+            naming convention and the configuration in the keys of such files, None for other architectures.
+        settle: completes the configuration from the bound weights, or changes the weights.
+        prefixes: optional prefixes of Hugging Face's weight names.
+        ignored: patterns of tensors that are not weights, such as masks; ``{layers}`` stands for the number of layers,
+            which is the index of a multi-token-prediction layer behind the last one.
+        wide_activations: whether activations of trained models exceed the range of f16; a graph then computes in f32
+            if f16 is requested.
     """
 
     name: str
@@ -334,7 +333,7 @@ class Architecture:
     settle: Callable[[Config, dict[str, Tensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
-    wide: bool = False
+    wide_activations: bool = False
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""
@@ -344,7 +343,7 @@ class Architecture:
         raise KeyError(name)
 
     def config(self, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
-        """The hyper-parameters that a file gives; all that are missing are named."""
+        """The hyper-parameters of a file; FormatError for an invalid one, or listing all that are missing."""
         config = Config({"names": names, "path": path})
         missing = []
         for row in self.keys:
@@ -368,9 +367,8 @@ class Architecture:
         return config
 
 
-def slots(architecture: Architecture, config: Config) -> Iterator[tuple[Weight, int, str]]:
-    """Each weight that a model can have, as its row, its layer and our name: in the order of the rows, layer after
-    layer."""
+def weight_slots(architecture: Architecture, config: Config) -> Iterator[tuple[Weight, int, str]]:
+    """Each weight that a model can have: (row, layer, name), in the order of the rows, layer by layer."""
     task = architecture.task(config.values.get("task"))
     every = [
         replace(row, optional=True) if row.name.startswith(task.unneeded) else row
@@ -385,7 +383,7 @@ def slots(architecture: Architecture, config: Config) -> Iterator[tuple[Weight, 
 
 
 def parameters(rows: Sequence[Row], names: str, config: Config) -> dict[str, Any]:
-    """What a file of these names says of a configuration."""
+    """The keys and values that store a configuration in a file of these names."""
     said: dict[str, Any] = {}
     for row in rows:
         for key, value in row.write(names, config).items():

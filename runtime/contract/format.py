@@ -1,8 +1,8 @@
-"""Format contract: what a file format implements to be read, written and recognised.
+"""Format contract: what a file format implements to be read, written and detected.
 
-A format is one module of `formats/` with a constant `FORMAT`. Reading gives a `Graph` whose tensors are still in the
-file. Writing is declarative: `layout` says which bytes stand where in which file before any is written, and the writer
-fills them in, in any order.
+A format is one module of `formats/` with a constant `FORMAT`. Reading returns a `Graph` of lazy tensors. Writing is
+declarative: `layout` returns the files and the pieces of each before any byte is written, and the writer fills them in,
+in any order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read.
+    """Read options.
 
     Attributes:
         key: which nested dictionary of a pickle holds the weights, None to find it.
-        allow_globals: extra pickle names that may stand in a file as inert records.
-        void_dtype: dtype of npy entries that only say "1-byte void", None when it is not known.
+        allow_globals: further pickle globals that are accepted as inert records.
+        void_dtype: dtype of npy entries stored as void, None if unknown.
     """
 
     key: str | None = None
@@ -35,15 +35,15 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to write.
+    """Write options.
 
     Attributes:
         stem: file name without suffix, from which shard names are made.
-        shard_nbytes, shard_tensors: the most one file holds, None for one file.
-        shard_groups: how many tensors, in order, each file holds, instead.
-        external_data: whether tensors go into files beside the model: never, always, or auto, where it is too large for
-            one file.
-        opset: of a written graph, None for the lowest that has what it needs.
+        shard_nbytes, shard_tensors: maximum bytes and tensors of one file, None for one file.
+        shard_groups: number of tensors of each file, in order; overrides both.
+        external_data: whether tensors go into further files: never, always, or auto (if the model is too large for
+            one file).
+        opset: opset of a written ONNX graph, None for the lowest that has all its operators.
     """
 
     stem: str = "model"
@@ -89,7 +89,7 @@ class FileLayout:
 
 @dataclass(frozen=True)
 class Finding:
-    """What `scan` or `check` found: a stable code, severity (danger, error, warning, info), one sentence, byte
+    """A finding of `scan` or `check`: a stable code, severity (danger, error, warning, info), one sentence, byte
     offset."""
 
     code: str
@@ -100,12 +100,12 @@ class Finding:
 
 
 def nothing_found(source: Source, options: ReadOptions) -> Iterable[Finding]:
-    """For formats whose reader already checks everything."""
+    """The `check` of formats whose reader checks everything."""
     return ()
 
 
 def no_keys(graph: Graph) -> Mapping[str, Meta]:
-    """For formats all of whose metadata is in `Graph.metadata`."""
+    """The `model_keys` of formats whose metadata is all in `Graph.metadata`."""
     return {}
 
 
@@ -118,19 +118,19 @@ class Format:
         title: one line for tables.
         suffixes: file name endings, the first one used for new files.
         sniff: whether a file is of this format, by its content.
-        read: headers only; tensors stay in the file.
-        layout: the files that hold a graph, None for formats that are only read.
-        dtypes: what can be written.
-        max_dims: the most dimensions a written tensor can have, None for any number.
-        graphs: whether it holds a graph with nodes, and nothing without; the others hold weights only.
+        read: reads headers; tensors are lazy.
+        layout: the output files of a graph, None for read-only formats.
+        dtypes: dtypes that can be written.
+        max_dims: maximum rank of a written tensor, None for any.
+        graphs: whether files hold a graph with nodes; other formats hold weights only.
         ragged: whether tensors of sub-byte types may end within a byte.
-        prepare: changes a graph into what can be written, before anything else looks at it.
-        stem: what the file is called in a model directory.
+        prepare: transforms a graph for writing, before planning.
+        stem: file name without suffix in a model directory.
         check: findings that need the tensor data or go beyond what reading checks.
-        scan: security findings; must look at every byte that could carry code.
-        model_keys: metadata that is not among `Graph.metadata`, by key.
-        edit: the file of that name with other metadata and all other bytes as they stand, from the file, its graph with
-            changed metadata, and the changes; None for formats whose files are written anew.
+        scan: security findings; must cover every byte that could carry code.
+        model_keys: metadata outside of `Graph.metadata`, by key.
+        edit: returns the file with changed metadata and all other bytes unchanged, from the file, its graph with
+            changed metadata, and the changes; None for formats whose files are rewritten.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Format:
 
 
 def shards(tensors: Iterable[tuple[str, Tensor]], options: WriteOptions) -> list[list[tuple[str, Tensor]]]:
-    """Tensors in order, cut into groups that keep to the options; a tensor larger than a shard gets its own."""
+    """Tensors in order, split into shards within the limits of the options; a larger tensor gets its own shard."""
     if options.shard_groups is not None:
         items = iter(tensors)
         return [list(itertools.islice(items, count)) for count in options.shard_groups]

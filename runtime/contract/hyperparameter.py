@@ -1,8 +1,7 @@
 """Hyper-parameter types: which values of config.json or GGUF metadata each accepts, and their range.
 
-A kind is called with a plain Python value and returns it in the type of the parameter. It raises ValueError with a
-clause that says what is wrong with the value: ``-1 is less than 1``. No kind allocates anything that depends on the
-value.
+A kind is called with a plain Python value and returns it in the type of the parameter. It raises ValueError with the
+reason: ``-1 is less than 1``. A kind never allocates memory in proportion to the value.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from ..base.dataclass import dataclass
 
 Kind = Callable[[Any], Any]
 MAX_INTEGER = 2**31 - 1
-"""Largest integer that a parameter may be: every format and library holds them as int32 or wider."""
+"""Largest integer parameter: every format and library stores int32 or wider."""
 MAX_REAL = 3.4028234663852886e38
-"""Largest finite f32, in which the parameters of a graph are held."""
+"""Largest finite f32; graphs store real parameters as f32."""
 MAX_ITEMS = 1 << 16
 """Elements of a list among the parameters: one for each layer, or for each pair of a head."""
 SHOWN = 60
@@ -26,7 +25,7 @@ SHOWN = 60
 
 
 class ParameterError(ValueError):
-    """A value that its kind does not accept. `key` is the key of the file that has it."""
+    """A value that its kind does not accept. `key` is the key in the file."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(why)
@@ -113,7 +112,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Listed:
-    """A list of values of one kind, at most `most` of them."""
+    """A list of `least` to `most` values of one kind."""
 
     kind: Kind
     least: int = 0
@@ -149,24 +148,24 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 SIZE = Integer()
-"""A length or number of things; 0 where a model does not have them."""
+"""A length or count; 0 if the model lacks the feature."""
 COUNT = Integer(1)
-"""A number of things of which every model has one."""
+"""A positive length or count."""
 EVEN = Integer(2, multiple=2)
-"""A number of elements that are rotated in pairs."""
+"""An even number of elements, rotated in pairs."""
 REAL, POSITIVE, NOT_NEGATIVE = Real(), Real(0, above=True), Real(0)
 
 
 def plain(value: Any) -> Any:
-    """A NumPy scalar as Python's, a NumPy array as a list; any other value as it is."""
+    """A NumPy scalar or array as plain Python values; other values unchanged."""
     return value.tolist() if hasattr(value, "dtype") else value
 
 
-class Said(Mapping[str, Any]):
-    """Parameters as a file says them, with values as `plain` makes them.
+class StatedValues(Mapping[str, Any]):
+    """The parameters of a file as plain Python values.
 
     Args:
-        prefix: what the keys of one architecture begin with in GGUF files; they are found with and without it.
+        prefix: the architecture's prefix of GGUF keys; keys are found with and without it.
     """
 
     def __init__(self, source: Mapping[str, Any], prefix: str = "") -> None:

@@ -1,7 +1,7 @@
 """Lossless conversion of typed metadata (GGUF, pickles) to and from string-only metadata (safetensors).
 
-A string stays as it is. Every other value, and every attached file, goes under two keys of ours as JSON, so that none
-can be mistaken for a string of the user's.
+A string stays unchanged. Other values and attached files are stored as JSON under two reserved keys, so that they
+cannot be confused with the user's strings.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 TYPED_KEY = "candle_convert.metadata"
 FILES_KEY = "candle_convert.files"
 CONTAINERS = 1 << 17
-"""Lists and objects up to which a text is taken apart."""
+"""Maximum number of lists and objects in a decoded JSON string."""
 STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 SCALARS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)")
 
 
 def to_strings(graph: Graph) -> dict[str, str]:
-    """Metadata and attachments of a graph as strings only."""
+    """Metadata and attachments of a graph, as strings."""
     strings = {key: value for key, value in graph.metadata.items() if isinstance(value, str)}
     typed = {key: to_json(value) for key, value in graph.metadata.items() if not isinstance(value, str)}
     files = {name: _text(bytes(storage.read(0, storage.nbytes))) for name, storage in graph.attachments.items()}
@@ -38,7 +38,7 @@ def to_strings(graph: Graph) -> dict[str, str]:
 
 
 def from_strings(strings: dict[str, str], graph: Graph) -> None:
-    """Fill a graph's metadata and attachments from what `to_strings` made; text that is not ours stays a string."""
+    """Set a graph's metadata and attachments from the strings of `to_strings`; other strings stay strings."""
     graph.metadata.update((key, value) for key, value in strings.items() if key not in (TYPED_KEY, FILES_KEY))
     for key, accept in ((TYPED_KEY, _accept_typed), (FILES_KEY, _accept_files)):
         if key in strings and not accept(strings[key], graph):
@@ -65,7 +65,7 @@ def _accept_files(text: str, graph: Graph) -> bool:
 
 
 def _loaded(text: str) -> Any:
-    """The value of a JSON text; ValueError when it would take many times the text's size in memory."""
+    """Decode JSON; ValueError if the value would need many times the string's size in memory."""
     bare = STRINGS.sub("", text)
     if bare.count("[") + bare.count("{") > CONTAINERS:
         raise ValueError("too many lists and objects")

@@ -1,8 +1,7 @@
 """Quantization scheme contract: how prequantized checkpoints store one weight as several tensors.
 
-A scheme is found by existence: every module directly in `ops/quants/schemes/` defines a constant `SCHEME`. It gives the
-weights under the names that the model has without it, so that nothing behind it knows of quantization; their values are
-computed when they are read, and only the rows asked for.
+Every module directly in `ops/quants/schemes/` is a scheme and defines a constant `SCHEME`. A scheme returns the weights
+under the names of the unquantized model, as lazy tensors: rows are dequantized when they are read.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 BAND = 1 << 18
-"""Elements that are computed at once, so that temporaries stay in the cache."""
+"""Elements dequantized at a time, so that temporaries stay in the CPU cache."""
 LARGEST_NOTE = 1 << 16
-"""Bytes of a tensor that describes others (a shape, a state in JSON) and is read when a model is opened."""
+"""Maximum bytes of a tensor that describes others (a shape, a state in JSON); it is read when a model is opened."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Scheme:
 
     Attributes:
         methods: values of `quant_method` in a config.json.
-        unpack: gives the weights of a checkpoint.
+        unpack: returns the weights of a checkpoint.
     """
 
     methods: tuple[str, ...]
@@ -42,13 +41,13 @@ class Scheme:
 
 @dataclass
 class Unpacked:
-    """What a scheme makes of a checkpoint.
+    """The dequantized weights of a checkpoint.
 
     Attributes:
         title: the scheme and its parameters, such as ``gptq 4-bit, group 128``.
-        weights: by the names that the model has without the scheme.
-        parts: for each of them the tensors that it is made of.
-        unused: further tensors that say nothing about weights, such as scales of activations.
+        weights: lazy weights by their names in the unquantized model.
+        parts: for each weight the names of the tensors that store it.
+        unused: further tensors that do not store weights, such as activation scales.
     """
 
     title: str
@@ -57,14 +56,14 @@ class Unpacked:
     unused: list[str] = field(default_factory=list)
 
     def add(self, name: str, tensor: Tensor, parts: Iterable[str]) -> None:
-        """A weight, and what it is made of."""
+        """Add a weight and the names of the tensors that store it."""
         self.weights[name] = tensor
         self.parts[name] = list(parts)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of a checkpoint and what its configuration says of their quantization; every refusal names the file.
+    """The tensors of a checkpoint and its quantization configuration; every error names the file.
 
     Attributes:
         config: `quantization_config` of the config.json.
@@ -74,25 +73,25 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     path: str | None = None
 
-    def refuse(self, code: str, why: str, **sides: Any) -> FormatError:
-        """The error that the checkpoint contradicts itself."""
+    def error(self, code: str, why: str, **sides: Any) -> FormatError:
+        """The error for a checkpoint that contradicts itself; the caller raises it."""
         return FormatError(
             code, self.path, why, **({"hint": "Is the download whole, and is config.json this model's?"} | sides)
         )
 
     def unsupported(self, why: str, known: Iterable[object]) -> UnsupportedError:
-        """The error that a variant is not known."""
+        """The error for an unknown variant; `known` lists the supported ones."""
         return UnsupportedError("E-PACKED-KIND", self.path, why, hint=f"Known are: {', '.join(map(str, known))}")
 
     def setting(
         self, name: str, default: Any, kind: type | tuple[type, ...] = int, among: Iterable[Any] | None = None
     ) -> Any:
-        """A parameter of the configuration; what is missing or null is the default."""
+        """A parameter of the configuration; `default` if it is missing or null."""
         value = self.config.get(name)
         if value is None:
             return default
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise self.refuse("E-PACKED-CONFIG", f"quantization_config has {name} {str(value)[:80]!r}")
+            raise self.error("E-PACKED-CONFIG", f"quantization_config has {name} {str(value)[:80]!r}")
         if among is not None and value not in (known := tuple(among)):
             raise self.unsupported(f"quantization_config has {name} {str(value)[:80]!r}", known)
         return value
@@ -102,7 +101,7 @@ class Checkpoint:
         if size == -1 or size is None:
             return max(1, columns)
         if type(size) is not int or size < 1:
-            raise self.refuse(
+            raise self.error(
                 "E-PACKED-CONFIG",
                 f"the groups of {name!r} have {str(size)[:80]!r} elements",
                 expected="a positive number, or -1",
@@ -112,52 +111,52 @@ class Checkpoint:
     def part(
         self, name: str, dtypes: Iterable[str] | None, shape: tuple[int, ...] | None = None, of: str = ""
     ) -> Tensor:
-        """A tensor that has to be there, of one of these dtypes and of a shape, where they are given."""
+        """A required tensor; FormatError if it is missing or of another dtype or shape than given."""
         tensor = self.tensors.get(name)
         if tensor is None:
-            raise self.refuse(
+            raise self.error(
                 "E-PACKED-MISSING",
                 f"tensor {name!r} is missing" + (f", without which {of!r} has no values" if of else ""),
             )
         if dtypes is not None and tensor.dtype.name not in (known := tuple(dtypes)):
-            raise self.refuse(
+            raise self.error(
                 "E-PACKED-DTYPE",
                 f"tensor {name!r} is of another type",
                 expected=" or ".join(known),
                 found=tensor.dtype.name,
             )
         if shape is not None and tensor.shape != shape:
-            raise self.refuse(
+            raise self.error(
                 "E-PACKED-SHAPE", f"tensor {name!r} has another shape", expected=list(shape), found=list(tensor.shape)
             )
         return tensor
 
     def matrix(self, name: str, dtypes: Iterable[str]) -> Tensor:
-        """A matrix that has to be there."""
+        """A required tensor of rank 2."""
         tensor = self.part(name, dtypes)
         if len(tensor.shape) != 2:
-            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(tensor.shape))
+            raise self.error("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(tensor.shape))
         return tensor
 
     def note(self, name: str, dtypes: Iterable[str]) -> np.ndarray:
-        """The values of a small tensor that describes others."""
+        """The elements of a small tensor that describes others."""
         tensor = self.part(name, dtypes)
         if tensor.nbytes > LARGEST_NOTE:
             most = f"at most {LARGEST_NOTE:,} bytes"
-            raise self.refuse(
+            raise self.error(
                 "E-PACKED-SHAPE", f"tensor {name!r} is too large", expected=most, found=f"{tensor.nbytes:,}"
             )
         return tensor.numpy()
 
     def number(self, name: str, dtypes: Iterable[str]) -> float:
-        """The value of a tensor that has only one."""
+        """The only element of a tensor."""
         found = self.note(name, dtypes)
         if found.size != 1:
-            raise self.refuse("E-PACKED-SHAPE", f"tensor {name!r} is not a scalar", found=list(found.shape))
+            raise self.error("E-PACKED-SHAPE", f"tensor {name!r} is not a scalar", found=list(found.shape))
         return float(found.reshape(())[()])
 
     def stems(self, *endings: str) -> list[str]:
-        """What stands before an ending in the names of tensors, once each, in their order."""
+        """The tensor names that have one of the suffixes, without it, each once, in order."""
         return list(
             dict.fromkeys(
                 name.removesuffix(ending) for name in self.tensors for ending in endings if name.endswith(ending)
@@ -168,12 +167,12 @@ class Checkpoint:
 def computed(
     shape: tuple[int, ...], rows: Callable[[int, int], np.ndarray], parts: Iterable[Tensor], dtype: DType = F32
 ) -> Tensor:
-    """A tensor whose rows are computed when they are read.
+    """A lazy tensor whose rows are computed when they are read.
 
     Args:
         shape: at least one dimension; all but the last count rows.
         rows: gives rows ``[first, last)`` as an array ``[last - first, columns]`` of the dtype's numpy type.
-        parts: what it reads.
+        parts: the tensors that it reads.
     """
     import numpy
 

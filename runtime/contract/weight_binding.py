@@ -15,8 +15,21 @@ from ..base.units import counted
 from ..plugin import discovery
 from ..tensor.scaled import scaled
 from ..tensor.tensor import Tensor
-from .architecture import GGUF, HF, STATED, Architecture, Config, Key, Layout, Stored, Weight, parameters, sizes, slots
-from .hyperparameter import Said, shown
+from .architecture import (
+    GGUF,
+    HF,
+    STATED,
+    Architecture,
+    Config,
+    Key,
+    Layout,
+    Stored,
+    Weight,
+    parameters,
+    sizes,
+    weight_slots,
+)
+from .hyperparameter import StatedValues, shown
 
 NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
@@ -32,17 +45,24 @@ def architectures() -> tuple[Architecture, ...]:
 
 
 def _likely(kind: str) -> Iterator[Architecture]:
-    """Every architecture, those whose families mention a kind before others, whose modules are only loaded where these
-    are not the one."""
+    """Every architecture. Families whose source mentions `kind` come first, so that other modules are rarely loaded."""
     for name in discovery.ARCHITECTURES.mentioning(kind):
         yield from discovery.ARCHITECTURES.load(name)
     yield from architectures()
 
 
-def recognise(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:
-    """The architecture that a config.json or GGUF metadata name. UnsupportedError, with the nearest known, where there
-    is none."""
-    source = Said(source)
+def find_architecture(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:
+    """The architecture that a config.json or GGUF metadata names.
+
+    Args:
+        names: `HF` for a config.json, `GGUF` for GGUF metadata.
+        source: the keys of the file.
+        path: the file, for messages.
+
+    Raises:
+        UnsupportedError: unknown architecture; the hint lists similar names.
+    """
+    source = StatedValues(source)
     kind = source.get("model_type") if names == HF else source.get("general.architecture")
     for architecture in _likely(str(kind)) if isinstance(kind, str) else ():
         known = architecture.model_types if names == HF else architecture.gguf
@@ -54,11 +74,15 @@ def recognise(names: str, source: Mapping[str, Any], path: str | None = None) ->
     raise UnsupportedError("E-ARCH", path, f"unknown architecture {shown(kind)}", hint=hint)
 
 
-def configured(architecture: Architecture, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
-    """The configuration that a config.json or GGUF metadata give. UnsupportedError for a task that the architecture
-    does not have."""
+def config_from(architecture: Architecture, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
+    """The configuration in a config.json or GGUF metadata.
+
+    Raises:
+        FormatError: a hyper-parameter is missing or invalid.
+        UnsupportedError: the architecture does not have the task.
+    """
     prefix = f"{source['general.architecture']}." if names == GGUF else ""
-    config = architecture.config(names, Said(source, prefix), path)
+    config = architecture.config(names, StatedValues(source, prefix), path)
     try:
         architecture.task(config.values.get("task"))
     except KeyError as error:
@@ -70,30 +94,29 @@ def configured(architecture: Architecture, names: str, source: Mapping[str, Any]
 
 @dataclass
 class Gathered:
-    """What of a model's weights a file has.
+    """The weights of a model that a file has, and those that it lacks.
 
     Attributes:
         weights: by the architecture's names.
-        stored: by the same names, how the file stores each, and what it calls the tensors; computed weights are not in
-            it.
-        made: names of weights that are computed from the configuration.
-        missing: what the file would call the weights that it lacks.
-        extra: tensors that are of no weight and not `ignored`.
-        wrong: tensors whose shape their layout refuses, by our name, with the reason.
+        stored: how the file stores each weight, and the names of its tensors; without computed weights.
+        computed: names of weights that are computed from the configuration.
+        missing: file names of the weights that the file lacks.
+        extra: tensors that belong to none of the weights and are not `ignored`.
+        misshapen: why a tensor's shape does not fit its layout, by the architecture's name of the weight.
     """
 
     weights: dict[str, Tensor] = field(default_factory=dict)
     stored: dict[str, tuple[Stored, list[str]]] = field(default_factory=dict)
-    made: set[str] = field(default_factory=set)
+    computed: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
-    wrong: dict[str, str] = field(default_factory=dict)
+    misshapen: dict[str, str] = field(default_factory=dict)
 
 
 def gather(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str) -> Gathered:
-    """The weights of a file by the architecture's names, as far as they are there; `make` adds computed ones."""
+    """The weights of a file that exist, by the architecture's names; `add_computed_weights` adds the computed ones."""
     found, used = Gathered(), set()
-    for row, layer, ours in slots(architecture, config):
+    for row, layer, ours in weight_slots(architecture, config):
         way, present = next(_found(row, architecture, config, weights, names, layer), (None, []))
         if way is not None:
             used.update(present)
@@ -103,7 +126,7 @@ def gather(architecture: Architecture, config: Config, weights: Mapping[str, Ten
                 _check_elements(parts)
                 found.weights[ours] = _times(row, way.layout.join(parts, config), config, names, layer, 1)
             except ValueError as error:
-                found.wrong[ours] = f"{present[0]}: {error}"
+                found.misshapen[ours] = f"{present[0]}: {error}"
         elif not row.optional:
             ways = row.stored(names)
             found.missing.append(next(ways[0].expanded(config, layer), ways[0].names[0]) if ways else ours)
@@ -114,8 +137,8 @@ def gather(architecture: Architecture, config: Config, weights: Mapping[str, Ten
 
 
 def complete(architecture: Architecture, config: Config, bound: Mapping[str, Tensor]) -> None:
-    """Take parameters that a configuration leaves open (None) from the shape of the first weight that has them."""
-    for row, _, name in slots(architecture, config):
+    """Fill in parameters that the configuration leaves open (None), from the shapes of the weights."""
+    for row, _, name in weight_slots(architecture, config):
         for which, length in zip(row.shape or (), bound[name].shape if name in bound else (), strict=False):
             if isinstance(which, str) and "*" not in which and config.values.get(which) is None:
                 config.values[which] = length
@@ -124,25 +147,25 @@ def complete(architecture: Architecture, config: Config, bound: Mapping[str, Ten
 def bind(
     architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None = None
 ) -> dict[str, Tensor]:
-    """The weights by the architecture's names, missing, extra and misshapen ones being refused, all of them at once.
+    """The weights by the architecture's names; FormatError lists all missing, extra and misshapen ones.
 
-    Nothing is made whose size a parameter says before that parameter agrees with the shapes of the weights.
+    A parameter is compared with the shapes of the weights before anything of its size is allocated.
     """
     check_layers(architecture, config, weights, names, path)
     found = gather(architecture, config, weights, names)
     missing, extra = found.missing, found.extra
-    unknown = f"{counted(len(extra), 'weight')} not of a {architecture.name} model: {listed(extra)}"
+    unknown = f"{counted(len(extra), 'weight')} not of a {architecture.name} model: {list_names(extra)}"
     if missing:
         why = (
             f"missing {counted(len(missing), 'weight')} of a {architecture.name} model: "
-            f"{listed(missing)}{f'; and {unknown}' if extra else ''}"
+            f"{list_names(missing)}{f'; and {unknown}' if extra else ''}"
         )
         raise FormatError(
             "E-ARCH-MISSING", path, why, hint="Are all shards there, and is the configuration this model's?"
         )
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")
-    make(architecture, config, found, names, path)
+    add_computed_weights(architecture, config, found, names, path)
     if architecture.settle is not None:
         architecture.settle(config, found.weights)
     return found.weights
@@ -151,7 +174,7 @@ def bind(
 def check_layers(
     architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None
 ) -> None:
-    """FormatError for more layers than a file has weights of; called before anything is done for each layer."""
+    """FormatError if the configuration has more layers than the file; called before any loop over layers."""
     for parameter in sorted({row.layers for row in architecture.weights if "{i}" in row.name}):
         ways = (way for row in architecture.weights if row.layers == parameter for way in row.stored(names))
         stems = {name.partition("{i}")[0] for way in ways for name in way.names if "{i}" in name}
@@ -171,15 +194,16 @@ def check_layers(
 
 
 def _check_elements(parts: Sequence[Tensor]) -> None:
-    """ValueError for tensors without axes or elements, which no weight of a model is."""
+    """ValueError for scalars and empty tensors, which cannot be weights."""
     for part in parts:
         if not part.shape or 0 in part.shape:
             raise ValueError(f"a tensor of the shape {list(part.shape)} is not a weight")
 
 
-def make(architecture: Architecture, config: Config, found: Gathered, names: str, path: str | None = None) -> None:
-    """Add the weights that the configuration implies and the file does not hold, once the parameters that size them are
-    checked.
+def add_computed_weights(
+    architecture: Architecture, config: Config, found: Gathered, names: str, path: str | None = None
+) -> None:
+    """Add the weights that are computed from the configuration, after the parameters of their sizes are checked.
 
     Raises:
         FormatError: a weight does not have the shape that the parameters give, or a parameter exceeds its bound.
@@ -187,20 +211,20 @@ def make(architecture: Architecture, config: Config, found: Gathered, names: str
     _check_shapes(architecture, config, found, path)
     _check_bounds(architecture, config, names, path)
     for row in architecture.weights:
-        tensor = row.made(config) if row.made is not None and row.name not in found.weights else None
+        tensor = row.compute(config) if row.compute is not None and row.name not in found.weights else None
         if tensor is not None:
             found.weights[row.name] = tensor
-            found.made.add(row.name)
-    if found.made:
+            found.computed.add(row.name)
+    if found.computed:
         _check_shapes(architecture, config, found, path)
 
 
 def _check_bounds(architecture: Architecture, config: Config, names: str, path: str | None) -> None:
-    """FormatError for a parameter that exceeds one that it is a part of."""
+    """FormatError for a parameter above its upper bound (`Key.at_most`)."""
     rows = {row.name: row for row in architecture.keys if isinstance(row, Key)}
     for row in rows.values():
         value = getattr(config, row.name)
-        for other in row.most if value is not None else ():
+        for other in row.at_most if value is not None else ():
             most = getattr(config, other)
             if most is not None and value > most:
                 key = next(iter(row.keys(names)), row.name)
@@ -211,35 +235,37 @@ def _check_bounds(architecture: Architecture, config: Config, names: str, path: 
 
 
 def ignored(architecture: Architecture, config: Config, names: Iterable[str]) -> set[str]:
-    """The names among those of a file's tensors that an architecture has no use for."""
+    """The tensor names that match the architecture's `ignored` patterns."""
     patterns = [pattern.replace("{layers}", str(config.values.get("layers"))) for pattern in architecture.ignored]
     return {name for name in names if any(re.search(pattern, name) for pattern in patterns)}
 
 
 def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:
-    """The weights under the names of files of the other kind, in the order of the rows; those that such files do not
-    have are left out."""
+    """The weights under the file names of `names` (`HF` or `GGUF`), in the order of the rows, without those that such
+    files do not have. Inverse of `bind`."""
     found: dict[str, list[Tensor]] = {}
     layouts: dict[str, Layout] = {}
-    for row, layer, ours in slots(architecture, config):
+    for row, layer, ours in weight_slots(architecture, config):
         ways = row.stored(names)
         if ways and ours in bound:
             stored = list(ways[0].expanded(config, layer))
-            tensors = apart(row, layer, bound[ours], config, names, ways[0], len(stored))
+            tensors = split_weight(row, layer, bound[ours], config, names, ways[0], len(stored))
             for name, tensor in zip(stored, tensors, strict=True):
                 found.setdefault(name, []).append(tensor)
                 layouts[name] = ways[0].layout
     return {name: pieces[0] if len(pieces) == 1 else layouts[name].together(pieces) for name, pieces in found.items()}
 
 
-def apart(row: Weight, layer: int, whole: Tensor, config: Config, names: str, way: Stored, count: int) -> list[Tensor]:
-    """The `count` tensors that a file of these names has for a weight, where it stores it in that way."""
+def split_weight(
+    row: Weight, layer: int, whole: Tensor, config: Config, names: str, way: Stored, count: int
+) -> list[Tensor]:
+    """The `count` tensors that store a weight of `layer` in a file, as `way` describes."""
     return way.layout.split(_times(row, whole, config, names, layer, -1), config, count)
 
 
-def described(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
-    """The configuration as the keys of a config.json, or of GGUF metadata. UnsupportedError where GGUF has no such
-    models."""
+def config_keys(architecture: Architecture, names: str, config: Config) -> dict[str, Any]:
+    """The configuration as keys of a config.json or of GGUF metadata; UnsupportedError if GGUF does not define the
+    architecture."""
     if names == GGUF and not architecture.gguf:
         raise UnsupportedError(
             "E-ARCH-NAMES", None, f"GGUF files have no {architecture.title} models", hint="Write safetensors or ONNX"
@@ -249,7 +275,7 @@ def described(architecture: Architecture, names: str, config: Config) -> dict[st
 
 
 def _times(row: Weight, tensor: Tensor, config: Config, names: str, layer: int, power: int) -> Tensor:
-    """A weight from Hugging Face's files (`power` 1), or for them (-1), by its row's factor."""
+    """A weight times its row's factor (`power` 1: reading Hugging Face files), or divided by it (-1: writing)."""
     return tensor if row.factor is None or names != HF else scaled(tensor, row.factor(config, layer) ** power)
 
 
@@ -276,9 +302,9 @@ def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor
 
 
 def _check_shapes(architecture: Architecture, config: Config, found: Gathered, path: str | None) -> None:
-    """Compare shapes with the configuration."""
-    wrong = list(found.wrong.values())
-    for row, _, name in slots(architecture, config):
+    """FormatError for weights whose shapes contradict the configuration."""
+    wrong = list(found.misshapen.values())
+    for row, _, name in weight_slots(architecture, config):
         if row.shape is None or name not in found.weights:
             continue
         shape, expected = found.weights[name].shape, sizes(row.shape, config)
@@ -288,14 +314,17 @@ def _check_shapes(architecture: Architecture, config: Config, found: Gathered, p
     if wrong:
         hint = "Is the configuration this model's?"
         raise FormatError(
-            "E-ARCH-SHAPE", path, f"{len(wrong)} weights do not fit the configuration: {listed(wrong, '; ')}", hint=hint
+            "E-ARCH-SHAPE",
+            path,
+            f"{len(wrong)} weights do not fit the configuration: {list_names(wrong, '; ')}",
+            hint=hint,
         )
 
 
-def listed(names: Sequence[str], between: str = ", ") -> str:
-    """Names in one text; those that only a number in their first word tells apart are one, ``layers.{0-3,5}.weight``.
+def list_names(names: Sequence[str], between: str = ", ") -> str:
+    """Names joined for a message. Names that differ in one number are merged: ``layers.{0-3,5}.weight``.
 
-    Of many the first `MAX_LISTED` are listed.
+    At most `MAX_LISTED` entries are shown.
     """
     groups: dict[str, list[list[int]]] = {}
     for name in names:
@@ -308,16 +337,16 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def _folded(stem: str, numbers: list[list[int]]) -> list[str]:
-    """Names of one stem, its ``{}`` being filled: as one where they differ in one number, else one by one."""
+    """The names of a stem with numbers filled into its ``{}``: merged if they differ in one number, else one by one."""
     columns = [sorted(set(column)) for column in zip(*numbers, strict=True)]
     if sum(len(column) > 1 for column in columns) > 1:
         return [_filled(stem, [str(number) for number in row]) for row in numbers]
     return [_filled(stem, [str(column[0]) if len(column) == 1 else f"{{{_ranges(column)}}}" for column in columns])]
 
 
-def _filled(stem: str, texts: Sequence[str]) -> str:
-    first, *pieces = stem.split("{}", len(texts))
-    return first + "".join(text + piece for text, piece in zip(texts, pieces, strict=True))
+def _filled(stem: str, parts: Sequence[str]) -> str:
+    first, *pieces = stem.split("{}", len(parts))
+    return first + "".join(text + piece for text, piece in zip(parts, pieces, strict=True))
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -132,8 +132,7 @@ GIVE_WAY, CLOCK = _system("SwitchToThread" if sys.platform == "win32" else "sche
 
 @inner
 def _take_part(team: int, leads: int) -> int:
-    """Compute the first part left of the current task, or the last: 1 when there was one, 0 when there is none, -1 when
-    the team is closed."""
+    """Compute the next part of the current task: 1 if a part was left, 0 if not, -1 if the team is closed."""
     ticket = _atomic_load(team + 8 * TICKET)
     if ticket < 0:
         return -1

@@ -16,7 +16,7 @@ from ..base.gc_pause import unsearched
 from ..base.limits import current
 from ..plan.bytecode import encoded
 from ..plan.input_signature import Signatures
-from ..plan.layout import check, laid_out
+from ..plan.layout import check, layout_of
 from ..plan.plan import Plan
 from ..plan.planner import Planner
 from ..region.region import HostWeight, Region
@@ -77,7 +77,7 @@ class Program:
         """A plan; its kernels and those of expected shapes are compiled."""
         planner = Planner(self.region, signatures, run.threads, run.native, run.taps)
         planner.run()
-        layout = laid_out(planner)
+        layout = layout_of(planner)
         if layout.kernels:
             from .interpreter import help_team, walk
 

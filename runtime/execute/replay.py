@@ -28,7 +28,7 @@ def repeatable(plan: Plan, feeds: Sequence[Any], output: int) -> bool:
         and all(isinstance(place, int) for place in plan.inputs)
         and all(isinstance(feed, np.ndarray) and feed.flags.c_contiguous for feed in feeds)
         and isinstance(location, Buffer)
-        and location.allocation.slot in plan.made
+        and location.allocation.slot in plan.output_slots
     )
 
 
@@ -50,7 +50,7 @@ def repeated(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, out
         for step in plan.steps
         if isinstance(step, NativeSegment)
     ]
-    location, made = plan.outputs[output], [(slot, *plan.slots[slot]) for slot in plan.made]
+    location, made = plan.outputs[output], [(slot, *plan.slots[slot]) for slot in plan.output_slots]
 
     def again() -> Any:
         if current().chosen:

@@ -86,7 +86,7 @@ class Runner:
                 memory.put(location, feed)
             elif location is not None:
                 memory.objects[location] = feed
-        for slot in plan.made:
+        for slot in plan.output_slots:
             memory.put(slot, np.empty(plan.slots[slot][1], plan.slots[slot][0]))
         if memory.bailout is not None:
             memory.bailout[0] = 0
@@ -95,7 +95,7 @@ class Runner:
             results = self.rest.run([memory.get(location) for location in plan.live], run)
         else:
             results = [memory.get(location) for location in plan.outputs]
-        own = {id(memory.arrays[slot]) for slot in (*plan.made, *plan.inplace_slots)}
+        own = {id(memory.arrays[slot]) for slot in (*plan.output_slots, *plan.inplace_slots)}
         return [result if id(result) in own else memory.owned(result, feeds) for result in results]
 
     def _steps(self, memory: Workspace, steps: Sequence[Step], run: RunOptions) -> None:
@@ -110,7 +110,7 @@ class Runner:
             elif isinstance(step, PythonStep):
                 self._python(memory, step, run)
             elif isinstance(step, Branch):
-                self._steps(memory, step.taken if memory.get(step.condition).reshape(-1)[0] else step.other, run)
+                self._steps(memory, step.then if memory.get(step.condition).reshape(-1)[0] else step.other, run)
             elif isinstance(step, Loop):
                 self._loop(memory, step, run)
             elif run.on_tap is not None:
@@ -153,7 +153,7 @@ class Runner:
                     found=f"{cells[COUNTER]:,} iterations",
                     hint="Raise it with --limit time=30m",
                 )
-            if step.whole and now - began < MAX_UNCHECKED_SECONDS:
+            if step.is_native and now - began < MAX_UNCHECKED_SECONDS:
                 fuel *= 2
 
     def _python(self, memory: Workspace, step: PythonStep, run: RunOptions) -> None:
@@ -173,7 +173,7 @@ class Runner:
             node.outputs, step.slots, results if isinstance(results, tuple) else (results,), strict=False
         ):
             found = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
-            found = memory.apart(found)
+            found = memory.private_copy(found)
             memory.objects[value] = found
             if slot is None:
                 continue

@@ -109,7 +109,7 @@ class Helpers:
 
 def _move_off_core(helper: Helper, here: int) -> None:
     """Let a helper wake up on another core than the caller's, where the system would let it wait for milliseconds
-    beside an idle one."""
+    while another is idle."""
     cores = os.sched_getaffinity(0)
     if len(cores) > 1:
         helper.saved_cores, helper.core = cores, -1

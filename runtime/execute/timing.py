@@ -47,11 +47,11 @@ class Event:
 
 @dataclass(eq=False)
 class Clock:
-    """What one run is told to note its times in; one thread at a time may use it.
+    """The launches of one run with their times; for use by one thread at a time.
 
     Attributes:
         events: in the order of their ends; steps in Python hold those of their subgraphs.
-        lost: launches that there was no room for.
+        lost: launches that did not fit into the buffer of events.
     """
 
     events: list[Event] = field(default_factory=list)

@@ -72,23 +72,23 @@ class Workspace:
         """Run the native launches from `start` to `stop`; `log` is the address of a log, 0 for none."""
         self.code.walk(start, stop, threads, log)
 
-    def apart(self, result: Any) -> Any:
-        """A result of Python that does not lie in the arena, whose bytes others will use."""
+    def private_copy(self, result: Any) -> Any:
+        """A Python result, copied if it lies in the arena, whose memory later steps reuse."""
         if isinstance(result, np.ndarray):
             return result.copy() if self.plan.arena and np.may_share_memory(result, self.arena) else result
-        return [self.apart(item) for item in result] if isinstance(result, list) else result
+        return [self.private_copy(item) for item in result] if isinstance(result, list) else result
 
     def owned(self, result: Any, feeds: Sequence[Any]) -> Any:
         """A result that shares no memory with inputs, weights or the arena."""
         result = as_array(result)
         if not isinstance(result, np.ndarray):
             return [self.owned(item, feeds) for item in result] if isinstance(result, list) else result
-        shared = (*feeds, *self.plan.held, *self.constants)
+        shared = (*feeds, *self.plan.pinned, *self.constants)
         private = result.base is None and not any(result is array for array in shared)
         return result if private else result.copy()
 
     def free(self, things: Sequence[int | Value]) -> None:
-        """Let go of results of Python that nothing uses any more."""
+        """Release Python results that are dead."""
         for thing in things:
             if isinstance(thing, Value):
                 self.objects.pop(thing, None)

@@ -18,8 +18,8 @@ class Builder:
     """Adds nodes to the end of a list, and their constants to a graph.
 
     Args:
-        graph: gets the constants, and the nodes unless `nodes` is given.
-        stem: what new names start with.
+        graph: receives the constants, and the nodes unless `nodes` is given.
+        stem: prefix of new names.
     """
 
     def __init__(self, graph: Graph, nodes: list[Node] | None = None, stem: str = "") -> None:
@@ -28,11 +28,11 @@ class Builder:
         self.stem = stem
 
     def name(self, word: str) -> str:
-        """A name that no value of the graph has."""
+        """A name that is unused in the graph."""
         return self.graph.fresh(f"{self.stem}/{word}" if self.stem else word)
 
     def constant(self, array: np.ndarray | Sequence[Any] | float, dtype: str = "int64") -> Value:
-        """A constant value; a list or number is taken as `dtype` (numpy's name)."""
+        """Add a constant; a list or number becomes an array of `dtype` (NumPy's name)."""
         import numpy
 
         return self.weight(
@@ -40,7 +40,7 @@ class Builder:
         )
 
     def weight(self, held: Tensor) -> Value:
-        """A constant value that a tensor is."""
+        """Add a tensor as a constant."""
         value = Value(self.name("constant"), held.dtype, held.shape)
         self.graph.weights[value.name] = held
         self.graph.values[value.name] = value
@@ -56,7 +56,7 @@ class Builder:
         outputs: int | Sequence[Value] = 1,
         name: str = "",
     ) -> Value:
-        """Add a node and give its first output; `outputs` are a number of new values, or values that exist."""
+        """Add a node and return its first output. `outputs` is the number of new values, or existing values."""
         return self.node(op, inputs, attributes, domain=domain, outputs=outputs, name=name).outputs[0]
 
     def node(
@@ -77,7 +77,7 @@ class Builder:
         return node
 
     def keep(self, node: Node) -> None:
-        """Add a node that exists."""
+        """Add an existing node."""
         self.nodes.append(node)
         for value in node.outputs:
             value.producer = node

@@ -11,19 +11,19 @@ from .graph import Graph, Node
 
 @dataclass(frozen=True)
 class Call:
-    """What a compute function may ask of the run, by a keyword parameter `call`.
+    """The node and run that a compute function is called for, passed as its keyword parameter `call`.
 
     Attributes:
-        wanted: for each output of the node, whether anything uses it; results for others may be None.
-        run: runs a subgraph (an attribute of the node) on values for its inputs, and gives its outputs.
+        used_outputs: for each output of the node, whether it is used; results for others may be None.
+        run: runs a subgraph (an attribute of the node) on values for its inputs, and returns its outputs.
     """
 
     node: Node
-    wanted: tuple[bool, ...]
+    used_outputs: tuple[bool, ...]
     run: Callable[[Graph, Sequence[Any]], list[Any]]
 
     def number(self, array: Any) -> Any:
-        """The only element of a tensor that a subgraph gave."""
+        """The only element of a tensor returned by a subgraph."""
         import numpy as np
 
         return np.asarray(array).reshape(-1)[0]
@@ -35,7 +35,7 @@ class Call:
         return [np.asarray(entry) for entry in np.moveaxis(array, axis, 0)]
 
     def stacked(self, arrays: Sequence[Any], axis: int) -> Any:
-        """Tensors of one dtype and shape as one, along a new axis."""
+        """Tensors of one dtype and shape, stacked along a new axis."""
         import numpy as np
 
         return np.stack(arrays, axis)

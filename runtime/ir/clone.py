@@ -9,7 +9,7 @@ from .graph import Graph, Node, Value
 
 
 def copied(node: Node, values: MutableMapping[Value, Value], parent: Graph | None = None) -> Node:
-    """A node whose values, and those of its subgraphs, may be given shapes of their own."""
+    """Copy a node whose values, and those of its subgraphs, may be given other shapes."""
 
     def value_of(value: Value) -> Value:
         return values.setdefault(value, Value(value.name, container=value.container))
@@ -34,7 +34,7 @@ def copied(node: Node, values: MutableMapping[Value, Value], parent: Graph | Non
 def copied_graph(
     graph: Graph, values: MutableMapping[Value, Value], parent: Graph | None = None, typed: bool = False
 ) -> Graph:
-    """A graph with nodes and values of its own, which know their types where `typed`; tensors are shared."""
+    """Copy a graph with its nodes and values; with `typed` also their dtypes and shapes. Tensors are shared."""
     made = dataclasses.replace(
         graph, weights=dict(graph.weights), values={}, parent=parent or graph.parent, _fresh=dict(graph._fresh)
     )
@@ -52,7 +52,7 @@ def copied_graph(
 
 
 def captures(graph: Graph) -> list[Value]:
-    """Values of the graphs around it that a graph and those below it use."""
+    """Values of the enclosing graphs that a graph and its subgraphs use."""
     own: set[Value] = set()
     used: dict[Value, None] = {}
     pending = [graph]
@@ -69,7 +69,7 @@ def captures(graph: Graph) -> list[Value]:
 
 
 def needed(node: Node) -> list[Value]:
-    """Values that a node uses, those of its subgraphs included."""
+    """Values that a node uses, including those that its subgraphs capture."""
     found = [value for value in node.inputs if value is not None]
     for graph in node.subgraphs:
         found += captures(graph)

@@ -11,15 +11,15 @@ from .graph import Node, Value
 
 Lengths = tuple[int, ...]
 Rule = Callable[[list[Lengths | None], list[Lengths | None]], float]
-"""From the shapes of inputs and outputs, None for absent or unknown ones, to a number of multiplications; it may be
-below the true one."""
+"""Multiplications of a node from the shapes of its inputs and outputs (None for absent or unknown ones); a lower
+bound."""
 
 ITERATION = 2e4
-"""Operations that an iteration of a loop stands for, whatever its body: it takes ten nanoseconds at least."""
+"""Cost of a loop iteration with any body, in multiplications: about ten nanoseconds."""
 
 
 def operations(node: Node) -> float:
-    """What a node of known shapes takes; 0 where nothing is known, infinite where it is more than a float holds."""
+    """Multiplications of a node with known shapes; 0 if unknown, infinite beyond the range of a float."""
     results = [_lengths(value) for value in node.outputs]
     rule = _rules().get(f"{node.op.domain}.{node.op.name}")
     try:

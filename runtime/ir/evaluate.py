@@ -21,11 +21,11 @@ def input_decoder(op: Op) -> Callable[[Any], Any]:
 
 
 def compute_node(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """The results of the node's operator for arrays.
+    """Compute a node's outputs from arrays.
 
     Raises:
-        UsageError: shapes or values do not fit each other in a way that NumPy finds.
-        LimitError: the operator needs more memory than there is.
+        UsageError: the shapes or values of the inputs do not fit the operator.
+        LimitError: the operator needs more memory than is available.
     """
     assert node.op.compute is not None
     try:
@@ -46,7 +46,7 @@ def compute_node(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any
 
 
 def locate(error: Error, node: Node, inputs: Sequence[Any]) -> None:
-    """Add the innermost node and its inputs (arrays, or values with shapes) to an operator's error."""
+    """Add the innermost node and its inputs (arrays, or values with shapes) to an operator's error message."""
     if error.node is None and error.code.startswith("E-OP-"):
         error.node = _name(node)
         error.why = f"{error.why}, in {node.op.name} {error.node!r} of {_given(inputs)}"

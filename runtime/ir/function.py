@@ -14,17 +14,15 @@ from .node_check import invalid_reason
 from .op import Foreign, Op
 
 EXPANSION = 32
-"""Nodes that a call of a function may expand to for each one that the model has; models of functions in functions have
-a few."""
+"""Nodes that inlining may add per node of the model."""
 LEAST_EXPANSION = 50_000
-"""Nodes that any model may expand to."""
+"""Nodes that inlining may add to any model."""
 DEEPEST_CALLS = 64
-"""Calls of functions inside functions, subgraphs between them counted; expanding one takes a few frames of Python's
-stack."""
+"""Maximum depth of nested function calls, including subgraphs between them; bounds Python's recursion."""
 
 
 def check_expansion(graph: Graph) -> None:
-    """LimitError where the functions that a graph calls expand to too many nodes, or call each other too deep."""
+    """LimitError if inlining would add too many nodes, or calls nest too deep."""
     called = {node.op for node in nodes_below(graph) if isinstance(node.op, Function)}
     if not called:
         return
@@ -55,7 +53,7 @@ def check_expansion(graph: Graph) -> None:
 
 
 def _levels(graph: Graph) -> Iterator[tuple[Node, int]]:
-    """The nodes of a graph and of those inside it, with how deep they are."""
+    """The nodes of a graph and its subgraphs, with their depth."""
     pending = [(graph, 0)]
     while pending:
         part, level = pending.pop()
@@ -65,7 +63,7 @@ def _levels(graph: Graph) -> Iterator[tuple[Node, int]]:
 
 
 def inline(graph: Graph) -> bool:
-    """Replace calls of functions by their bodies, in subgraphs and bodies too; whether there were any.
+    """Inline all function calls, also those in subgraphs and function bodies; returns whether there were any.
 
     Raises:
         LimitError: the functions expand to too many nodes.
@@ -88,10 +86,10 @@ def inline(graph: Graph) -> bool:
 
 
 def instance(call: Node, graph: Graph) -> list[Node]:
-    """The nodes that compute what a call of a function does; constants of its body become weights of `graph`.
+    """The nodes that replace a function call; constants of the function body become weights of `graph`.
 
     Raises:
-        FormatError: the call lacks attributes or inputs that the body needs, or they are of the wrong kind.
+        FormatError: the call lacks required attributes or inputs, or they are of the wrong kind.
     """
     function = call.op
     assert isinstance(function, Function)
@@ -114,7 +112,7 @@ def instance(call: Node, graph: Graph) -> list[Node]:
 
 
 class _Copy:
-    """A copy of a function's body with its own names."""
+    """A copy of a function's body with new names."""
 
     def __init__(self, attributes: dict[str, Any], graph: Graph, stem: str) -> None:
         self.attributes = attributes
@@ -172,7 +170,7 @@ class _Copy:
         return value
 
     def subgraph(self, source: Graph, parent: Graph) -> Graph:
-        """Subgraphs nest only as deep as the reader lets them."""
+        """Recursion is bounded by the reader's limit of nested subgraphs."""
         made = Graph(parent=parent, opsets=source.opsets, name=source.name)
         made.inputs = [self.fresh(value, made) for value in source.inputs]
         self.weights(source, made)
@@ -186,7 +184,7 @@ def _identity() -> Op:
 
 
 def sizes(functions: Iterable[Function]) -> dict[Function, int]:
-    """How many nodes each function expands to.
+    """The number of nodes that each function expands to.
 
     Raises:
         FormatError: a function calls itself, directly or through others.
@@ -217,7 +215,7 @@ def _called(function: Function) -> Iterator[Function]:
 
 
 def nodes_below(graph: Graph) -> Iterator[Node]:
-    """All nodes of a graph and of the graphs inside it."""
+    """All nodes of a graph and its subgraphs."""
     pending = [graph]
     while pending:
         nodes = pending.pop().nodes

@@ -1,4 +1,7 @@
-"""Graphs: what every reader returns and every writer takes. A weights-only file is a graph with no nodes."""
+"""Graph: nodes, values and weights of a model; the result of every reader and the argument of every writer.
+
+A weights-only file is a graph without nodes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .op import Op
 
 Meta = Any
 """A metadata value: str, bytes, bool, int, float, a numpy scalar or 1-D array (which keep a GGUF type), or a list,
-`Texts` or dict of these."""
+`StringArray` or dict of these."""
 
 
 T = TypeVar("T")
@@ -26,8 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Note:
-    """Something the user should know about a file: a stable code such as ``W-TIED``, the tensor (or None), one
-    sentence."""
+    """A remark about a file for the user: a stable code such as ``W-TIED``, the tensor (or None), one sentence."""
 
     code: str
     tensor: str | None
@@ -35,7 +37,7 @@ class Note:
 
 
 Dim = int | str | None
-"""A length: known, symbolic, or unknown."""
+"""A dimension: an integer, symbolic (str), or unknown (None)."""
 
 
 @dataclass(eq=False)
@@ -61,8 +63,8 @@ class Value:
 
 
 class ValueTable(dict[str, Value]):
-    """The values of an opened model by name. Called, as ``values()`` of a dictionary is, it gives the model's weights:
-    see `Graph.items`."""
+    """The values of a model by name. Calling it, ``graph.values()``, returns the weights as a dictionary's method
+    does: see `Graph.items`."""
 
     def __init__(self, values: Mapping[str, Value], graph: Graph) -> None:
         super().__init__(values)
@@ -97,7 +99,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The node in a message: its operator with its name, or with that of its first output."""
+        """The node in messages: its operator with its name, or with that of its first output."""
         name = self.name or next((value.name for value in self.outputs if value.name), "")
         return f"{self.op.name} node {name!r}" if name else f"{self.op.name} node"
 
@@ -115,7 +117,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Reference:
-    """An attribute inside a function whose value is the attribute `name` of the node that calls it."""
+    """An attribute inside a function whose value is the attribute `name` of the calling node."""
 
     name: str
     kind: int
@@ -123,8 +125,8 @@ class Reference:
 
 @dataclass(eq=False)
 class Training:
-    """What a model says about its training: graphs that see the model's own values, and which of their outputs become
-    which weights."""
+    """Training information of a model: graphs that share its values, and which of their outputs update which
+    weights."""
 
     initialization: Graph | None = None
     algorithm: Graph | None = None
@@ -151,7 +153,7 @@ class Graph:
         constants: weights that were nodes of their own (ONNX's Constant), with what is carried of those nodes.
         functions: operators that the model defines itself, by domain, name and overload.
         training: see `Training`.
-        beside: further files that were opened, which hold bytes of tensors and nothing else.
+        external_files: paths of further opened files that hold nothing but the bytes of tensors.
         carried: what the file says beyond this, by the format's own names.
     """
 
@@ -173,12 +175,12 @@ class Graph:
     constants: dict[str, dict[str, Any]] = field(default_factory=dict)
     functions: dict[tuple[str, str, str], Function] = field(default_factory=dict)
     training: list[Training] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)
+    external_files: list[str] = field(default_factory=list)
     carried: dict[str, Any] | None = None
     _fresh: dict[str, int] = field(default_factory=dict, repr=False)
 
     def fresh(self, stem: str) -> str:
-        """A name for a new value, the same on every run: `stem` with a number that makes it unique."""
+        """A new unique name, deterministic: `stem` with a number."""
         root = self
         while root.parent is not None:
             root = root.parent
@@ -190,7 +192,7 @@ class Graph:
                 return name
 
     def find(self, name: str) -> Value | None:
-        """The value of that name, in this graph or the nearest one around it."""
+        """The value of a name in this graph or the nearest enclosing one."""
         around: Graph | None = self
         while around is not None:
             if name in around.values:
@@ -199,7 +201,7 @@ class Graph:
         return None
 
     def reserve(self, name: str) -> None:
-        """Keep a name that a subgraph uses from being given to a new value."""
+        """Reserve a name that a subgraph uses."""
         root = self
         while root.parent is not None:
             root = root.parent
@@ -207,7 +209,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all weights as they are stored."""
+        """Bytes of all weights in their stored form."""
         return sum(tensor.nbytes for tensor in self.weights.values())
 
     def note(self, code: str, message: str, tensor: str | None = None) -> None:
@@ -216,7 +218,7 @@ class Graph:
 
     @property
     def parameters(self) -> int:
-        """Number of elements of all weights, those that share their bytes counted once."""
+        """Number of elements of all weights; weights that share bytes count once."""
         sizes: dict[object, int] = {}
         for name, tensor in self.weights.items():
             sizes.setdefault(tensor.storage.key if tensor.storage.key is not None else name, tensor.count)
@@ -261,12 +263,12 @@ class Graph:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Function(Op):
-    """An operator that a model defines.
+    """A function: an operator that a model defines by a graph.
 
     Attributes:
-        body: its inputs and outputs are the operator's, by position; its attributes may be `Reference`s.
-        given: attributes with their defaults; required: those without.
-        overload: tells functions of one name apart.
+        body: the graph; its inputs and outputs are the operator's, by position; its attributes may be `Reference`s.
+        given: attributes with defaults; required: attributes without.
+        overload: distinguishes functions of one name.
     """
 
     body: Graph = field(default_factory=Graph)

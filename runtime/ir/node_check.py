@@ -24,7 +24,7 @@ KNOWN = {"int", "float", "bool", "str", "bytes", "Graph", "list", "tuple", "Sequ
 
 
 def invalid_reason(node: Node) -> str | None:
-    """Why a node cannot be an application of its operator; None where nothing speaks against it."""
+    """Why a node violates the signature of its operator; None if it does not."""
     if isinstance(node.op, Function):
         return _of_call(node, node.op)
     if node.op.compute is None:
@@ -57,7 +57,7 @@ def invalid_reason(node: Node) -> str | None:
 
 
 def _of_call(node: Node, function: Function) -> str | None:
-    """The same for a call of a function that the model defines."""
+    """As `invalid_reason`, for a call of a function that the model defines."""
     for what, given, most in (
         ("inputs", node.inputs, function.body.inputs),
         ("outputs", node.outputs, function.body.outputs),

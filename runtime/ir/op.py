@@ -22,20 +22,20 @@ Compute = Callable[..., Any]
 
 
 class Infer(Protocol):
-    """Says what follows for the outputs of a node; it is given an `Inference`."""
+    """Shape and type inference of an operator: sets the outputs of the node of an `Inference`."""
 
     def __call__(self, node: Any, /) -> None: ...
 
 
 class Rule(Protocol):
-    """Changes or replaces a node; it is given a `Node` and the `Builder` of the nodes that take its place."""
+    """Decomposition or upgrade: changes the `Node`, or replaces it by nodes added with the `Builder`."""
 
     def __call__(self, node: Any, build: Any, /) -> None: ...
 
 
 class Gradient(Protocol):
-    """Gives the gradients of a node's inputs, each a `Value` or None; it is given the `Node`, a `Builder`, and the
-    gradients of its outputs."""
+    """Gradient rule: takes the `Node`, a `Builder`, and the gradients of the outputs; returns the gradient of each
+    input, a `Value` or None."""
 
     def __call__(self, node: Any, build: Any, gradients: Any, /) -> Sequence[Any]: ...
 
@@ -50,8 +50,8 @@ G = TypeVar("G", bound=Gradient)
 
 @dataclass(frozen=True)
 class Example:
-    """One application for the tests: inputs as arrays, texts such as ``"f32[2,3]"`` for made-up values, or None;
-    attributes; outputs asked for."""
+    """One test case of an operator: inputs as arrays, strings such as ``"f32[2,3]"`` for random values, or None;
+    attributes; number of outputs."""
 
     inputs: tuple[Any, ...]
     attributes: dict[str, Any]
@@ -65,7 +65,7 @@ def case(*inputs: Any, outputs: int = 1, **attributes: Any) -> Example:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a right answer may be from the reference: ``|a - b| <= atol + rtol * |b|``."""
+    """Accepted error relative to the reference: ``|a - b| <= atol + rtol * |b|``."""
 
     rtol: float = 1e-5
     atol: float = 1e-6
@@ -73,7 +73,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """Takes a node of an opset below `below` to the definition of that opset."""
+    """Rewrites a node of an opset below `below` as nodes of that opset."""
 
     below: int
     rule: Rule
@@ -117,7 +117,7 @@ class Op:
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
-        """Attributes with the values they have where a node does not give them; required ones are left out."""
+        """Default values of attributes; required attributes are left out."""
         return {p.name: p.default for p in self._keywords if p.default is not inspect.Parameter.empty}
 
     @functools.cached_property
@@ -132,7 +132,7 @@ class Op:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the same inputs always give the same outputs."""
+        """Whether equal inputs always give equal outputs."""
         return self.compute is not None and not self.random
 
     @property
@@ -146,7 +146,7 @@ class Op:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Op):
-    """An operator that we do not know; it is carried through untouched and only running it is refused."""
+    """An unknown operator. It is kept unchanged by conversions; running it raises an error."""
 
 
 def op(
@@ -162,7 +162,7 @@ def op(
     stored: bool = False,
     random: bool = False,
 ) -> Callable[[Compute], Op]:
-    """Make an operator of its compute function."""
+    """Make an operator from its compute function."""
 
     def made(compute: Compute) -> Op:
         return Op(
@@ -183,10 +183,10 @@ def op(
 
 
 def upgrade(*operators: Op, below: int) -> Callable[[R], R]:
-    """Register a rule for nodes of opsets below `below`.
+    """Register an upgrade rule for nodes of opsets below `below`.
 
-    The rule changes the node in place; where more nodes are needed it builds them, the node itself with
-    ``build.keep(node)``, and the outputs under their own values with ``outputs=node.outputs``.
+    The rule changes the node in place. A rule that needs more nodes builds them, the node itself with
+    ``build.keep(node)``, and writes to the original outputs with ``outputs=node.outputs``.
     """
 
     def registered(rule: R) -> R:
@@ -198,8 +198,8 @@ def upgrade(*operators: Op, below: int) -> Callable[[R], R]:
 
 
 def gradient(*operators: Op) -> Callable[[G], G]:
-    """Register the reverse-mode rule: from the gradients of a node's outputs to those of its inputs, None where there
-    is none."""
+    """Register the gradient rule: from the gradients of a node's outputs to those of its inputs, None for inputs
+    without a gradient."""
 
     def registered(rule: G) -> G:
         for operator in operators:

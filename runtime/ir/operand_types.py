@@ -17,10 +17,10 @@ from .op import Op
 
 NARROW = frozenset({"i4", "u4", "i2", "u2", "f4", "f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz", "f8_e8m0"})
 MOVED = frozenset({"f32", "i64", "bool", "string"})
-"""Operators that take all of these only move elements; they move those of quantized weights too, which few definitions
-allow."""
+"""Operators that accept all of these dtypes only move elements; they also accept quantized weights, which few
+definitions list."""
 UNLIMITED = 1 << 31
-"""Outputs of operators that may have any number."""
+"""Output count of variadic operators."""
 
 
 class OperandTypes(NamedTuple):
@@ -39,12 +39,12 @@ class OperandTypes(NamedTuple):
 
 @dataclass(frozen=True)
 class Formal:
-    """What a definition says of one input.
+    """The types that an operator definition allows for one input.
 
     Attributes:
         kinds: names of dtypes, and of containers: sequence, optional, map.
-        variable: inputs of one variable have one type; "" for an input of a type of its own.
-        text: as the table has it, for messages.
+        variable: type variable; inputs with the same variable have one type; "" for none.
+        text: the definition as written in the table, for messages.
     """
 
     kinds: frozenset[str]
@@ -53,7 +53,7 @@ class Formal:
 
 
 def mismatch(node: Node) -> str | None:
-    """Why the types of a node's inputs, as far as they are known, contradict its operator; None where they do not."""
+    """Why the known types of a node's inputs contradict its operator; None if they do not."""
     formals = _formals(node.op)
     if not formals:
         return None
@@ -72,7 +72,7 @@ def mismatch(node: Node) -> str | None:
 
 
 def most_outputs(operator: Op) -> int:
-    """How many outputs a node of an operator may have."""
+    """Number of outputs that a node of an operator may have."""
     key = _key(operator)
     return _outputs().get(key, 1 if key in _inputs() else UNLIMITED)
 
@@ -82,8 +82,7 @@ def _named(value: Value | None) -> str:
 
 
 def _kind(value: Value) -> str | None:
-    """The outermost container of a value or its dtype, None where it is not known; quantized weights are read as
-    f32."""
+    """The outermost container of a value or its dtype, None if unknown; quantized weights count as f32."""
     if value.container:
         outer = value.container[0]
         return "map" if outer.startswith("map:") else None if outer == "sparse" else outer
@@ -96,7 +95,7 @@ def _key(operator: Op) -> str:
 
 @functools.cache
 def _formals(operator: Op) -> tuple[Formal, ...]:
-    """The inputs of an operator; the last one stands for all that follow."""
+    """The input definitions of an operator; the last one is repeated for variadic inputs."""
     names: dict[str, Formal] = {}
     found = []
     for word in _inputs().get(_key(operator), "").split():

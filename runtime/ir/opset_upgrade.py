@@ -18,11 +18,11 @@ from .shape_inference import CHECK, MALFORMED
 
 
 def upgrade(graph: Graph) -> bool:
-    """Upgrade a graph in place: nodes, subgraphs, functions and training graphs; whether there was anything to do.
+    """Upgrade a graph in place, with its subgraphs, functions and training graphs; returns whether anything changed.
 
     Raises:
-        FormatError: a node contradicts the definition of its opset.
-        LimitError: attributes' tensors are larger than may be held.
+        FormatError: a node violates the definition of its opset.
+        LimitError: attribute tensors exceed the memory limit.
     """
     if graph.newest:
         return False
@@ -64,8 +64,8 @@ class _Upgrade:
             self.graph.note("W-ONNX-INLINED", f"functions of older opsets were expanded where they are called: {names}")
 
     def blocked(self, node: Node, opsets: dict[str, int]) -> bool:
-        """Whether a node of a function can only be upgraded where the function is called, since its attributes are
-        known only there."""
+        """Whether a node of a function can only be upgraded at the call, because its attributes are known only
+        there."""
         if isinstance(node.op, Function):
             return node.op in self.outdated
         known = registry.operator(node.op.name, node.op.domain)
@@ -75,7 +75,7 @@ class _Upgrade:
         )
 
     def tree(self, root: Graph) -> None:
-        """A graph and those inside it."""
+        """A graph and its subgraphs."""
         pending = [root]
         while pending:
             graph = pending.pop()
@@ -104,7 +104,7 @@ class _Upgrade:
             self.rules(graph, node, opsets.get(node.op.domain, 1))
 
     def rules(self, graph: Graph, node: Node, opset: int) -> None:
-        """Apply the rules from the node's opset on, and add what they make of it."""
+        """Apply the rules from the node's opset on, and add the resulting nodes."""
         build = Builder(
             graph, stem=node.name or next((value.name for value in node.outputs if value.name), node.op.name)
         )
@@ -124,7 +124,7 @@ class _Upgrade:
         build.keep(node)
 
     def held(self, value: Any) -> Any:
-        """An attribute's tensor in memory."""
+        """An attribute value with its tensors read into memory."""
         if isinstance(value, list) and value and isinstance(value[0], Tensor):
             return [self.held(item) for item in value]
         if not isinstance(value, Tensor):

@@ -28,8 +28,7 @@ def register(operator: Op) -> None:
 
 
 def operator(name: str, domain: str = "") -> Op | None:
-    """The operator of that name; "ai.onnx" is the same domain as "". Only modules that make one of that name are loaded
-    for it."""
+    """Find an operator by name and domain ("" and "ai.onnx" are the same); loads only the modules that define it."""
     key = ("" if domain == "ai.onnx" else domain, name)
     if key not in _loaded:
         for module in _makers().get(name, ()):
@@ -38,14 +37,13 @@ def operator(name: str, domain: str = "") -> Op | None:
 
 
 def makers(name: str) -> list[str]:
-    """The modules that make an operator of that name, in some domain."""
+    """The modules that define an operator of that name, in any domain."""
     return _makers().get(name, [])
 
 
 def registering(*functions: Callable[..., Any], operator: Op | None = None) -> list[str]:
-    """The modules that call one of these functions at their top level, for an operator those that call it for something
-    of a module that makes an operator of that name.
-    """
+    """The modules that call one of these functions at top level; with an operator, only calls whose argument is
+    imported from a module that defines it."""
     modules = None if operator is None else set(makers(operator.name))
     found = {
         module
@@ -57,7 +55,7 @@ def registering(*functions: Callable[..., Any], operator: Op | None = None) -> l
 
 
 def load(modules: Iterable[str]) -> None:
-    """Import modules of ours, which register what they have."""
+    """Import modules of the package, which register their definitions."""
     for module in modules:
         importlib.import_module(f"{ROOT}.{module}")
 
@@ -67,20 +65,20 @@ def _concerns(call: Call, modules: set[str]) -> bool:
 
 
 def _take(module: str) -> None:
-    """The operators of a module; those that were registered stay."""
+    """The operators that a module defines; already registered ones stay."""
     for name, item in vars(importlib.import_module(f"{ROOT}.{module}")).items():
         if isinstance(item, Op) and not name.startswith("_"):
             _loaded.setdefault((item.domain, item.name), item)
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """A function of ours as the index names it."""
+    """A function's qualified name as the module index stores it."""
     return f"{function.__module__}.{function.__qualname__}".removeprefix(f"{ROOT}.")
 
 
 @functools.cache
 def _calls() -> dict[str, list[tuple[str, Call]]]:
-    """By function: the modules that call it, and how."""
+    """The modules that call each function, with their calls."""
     found: dict[str, list[tuple[str, Call]]] = {}
     for module, entry in index(OPERATORS).items():
         for call in entry.calls:
@@ -90,8 +88,8 @@ def _calls() -> dict[str, list[tuple[str, Call]]]:
 
 @functools.cache
 def _makers() -> dict[str, list[str]]:
-    """By name of an operator: the modules that call ``op`` or ``Op``, or a function of ``ops`` that may call these,
-    with that name."""
+    """For each operator name the modules that define it: by ``op`` or ``Op``, or by a function of ``ops`` that may
+    call these."""
     made_by = (_name(op), _name(Op))
     found: dict[str, list[str]] = {}
     for module, entry in index(OPERATORS).items():

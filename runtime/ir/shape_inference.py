@@ -2,7 +2,7 @@
 
 What is known of an integer tensor may be partial: `data` holds its elements as dims, symbolic and unknown ones
 included, so that shapes that are computed (Shape, Gather, Concat, Reshape) stay known. Rules never fail because
-something is unknown; they raise FormatError through `Inference.refuse` when a node contradicts its operator.
+something is unknown; they raise FormatError through `Inference.fail` when a node contradicts its operator.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Shape = tuple[Dim, ...]
 CHECK = "The model is malformed: candle-convert check lists all of it"
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a rule meets in a node that lacks inputs or attributes, or has ones of the wrong kind."""
+"""Exceptions that a rule raises for a node with missing or wrong inputs or attributes."""
 MAX_RANK = 64
-"""Dims of an array, as in NumPy."""
+"""Maximum rank of an array, as in NumPy."""
 MAX_DATA = 4096
-"""Elements of an integer tensor that are followed through shape arithmetic."""
+"""Maximum number of elements of an integer tensor that is tracked through shape arithmetic."""
 
 
 class Inference:
-    """One node as its operator's rule sees it.
+    """The view of one node that its operator's inference rule gets.
 
     Attributes:
-        attributes: all of them, defaults filled in.
+        attributes: all attributes, defaults filled in.
     """
 
     def __init__(self, node: Node, facts: Facts) -> None:
@@ -48,11 +48,11 @@ class Inference:
         return len(self.node.inputs)
 
     def value(self, index: int) -> Value | None:
-        """Input `index`, None where it is absent."""
+        """Input `index`, None if it is absent."""
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def dtype(self, index: int) -> DType | None:
-        """Dtype of an input's numbers: f32 for quantized weights."""
+        """Dtype of an input's elements: f32 for quantized weights."""
         value = self.value(index)
         return None if value is None else F32 if isinstance(value.dtype, BlockType) else value.dtype
 
@@ -62,12 +62,12 @@ class Inference:
         return None if value is None else value.shape
 
     def array(self, index: int) -> np.ndarray | None:
-        """Values of an input that is constant and small enough to look at."""
+        """Elements of a small constant input, None for others."""
         value = self.value(index)
         return None if value is None else self.facts.array(value)
 
     def data(self, index: int) -> Shape | None:
-        """Elements of a scalar or 1-D integer input as dims, where some of them are known."""
+        """Elements of a scalar or 1-D integer input as dims, None if all are unknown."""
         value = self.value(index)
         return None if value is None else self.facts.data(value)
 
@@ -80,12 +80,12 @@ class Inference:
         data: Sequence[Dim] | None = None,
         container: tuple[str, ...] = (),
     ) -> None:
-        """Say what output `index` is; outputs that the node does not have are passed over."""
+        """Set dtype and shape of output `index`; ignored if the node does not have it."""
         if index >= len(self.node.outputs):
             return
         value = self.node.outputs[index]
         if shape is not None and len(shape) > MAX_RANK:
-            self.refuse(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
+            self.fail(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
         value.dtype = dtype or value.dtype
         value.container = container or value.container
         if shape is not None:
@@ -100,22 +100,21 @@ class Inference:
         return graph
 
     def infer_subgraph(self, graph: Graph) -> None:
-        """Infer a subgraph whose inputs have been given their types."""
+        """Infer a subgraph after the types of its inputs have been set."""
         self.facts.infer(graph)
 
-    def refuse(self, why: str) -> NoReturn:
-        """The node contradicts its operator."""
+    def fail(self, why: str) -> NoReturn:
+        """Raise FormatError E-ONNX-NODE: the node violates the operator's definition."""
         raise FormatError("E-ONNX-NODE", None, f"{self.node.label}: {why}", hint=CHECK)
 
 
 class Facts:
-    """What is known of the values of a graph beyond dtype and shape.
+    """Facts about the values of a graph beyond dtype and shape.
 
     Attributes:
         partial: elements of small integer tensors.
-        stale: values whose shape in the file was another than what follows from the nodes, with the shape in the file.
-        typed: whether nodes are looked for whose inputs are of types that their operators do not take; mistyped: these,
-            and why.
+        stale: values whose declared shape contradicts the inferred one, with the declared shape.
+        typed: whether to check the input types of nodes; mistyped: the nodes that fail, with the reason.
     """
 
     def __init__(self, weights: dict[str, Any] | None = None, *, typed: bool = False) -> None:
@@ -127,7 +126,7 @@ class Facts:
         self.mistyped: dict[Node, str] = {}
 
     def learn(self, value: Value, shape: Shape) -> None:
-        """Take over a shape that follows from a node; one that the file gives and that contradicts it is stale."""
+        """Set an inferred shape; a contradicting shape declared in the file is recorded as stale."""
         if value.shape is None or value.shape == shape:
             value.shape = shape
             return
@@ -139,7 +138,7 @@ class Facts:
             value.shape = shape
 
     def array(self, value: Value) -> np.ndarray | None:
-        """The array of a small constant."""
+        """The elements of a small constant."""
         for graph in reversed(self.graphs):
             tensor = graph.weights.get(value.name)
             if tensor is not None and graph.values.get(value.name) is value:
@@ -192,7 +191,7 @@ class Facts:
                 raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
 
     def infer_call(self, node: Node) -> None:
-        """Infer the outputs of a call of a function, from its body with the inputs of the call."""
+        """Infer the outputs of a function call from its body with the inputs of the call."""
         inner = Graph(parent=self.graphs[-1])
         nodes = instance(node, inner)
         self.graphs.append(inner)
@@ -204,7 +203,7 @@ class Facts:
 
 
 def infer(graph: Graph) -> Facts:
-    """Fill in dtypes and shapes of all values of a graph from its inputs and weights; what is known of the values'
+    """Infer dtypes and shapes of all values of a graph from its inputs and weights; returns the facts about their
     elements."""
     facts = Facts()
     facts.infer(graph)
@@ -212,10 +211,10 @@ def infer(graph: Graph) -> Facts:
 
 
 def check_types(graph: Graph) -> None:
-    """FormatError where a node of a graph, as its file has it, has inputs of types that its operator does not take.
+    """FormatError if a node of a graph has inputs of types that its operator does not allow.
 
-    Shapes that contradict each other are left to whoever knows those of the inputs. Passes make nodes of types that no
-    standard has.
+    Contradicting shapes are not checked: inputs of a run may differ from the declared ones. Nodes made by passes may
+    have types outside of the standard.
     """
     facts = Facts(typed=True)
     with contextlib.suppress(FormatError):
@@ -225,7 +224,7 @@ def check_types(graph: Graph) -> None:
 
 
 def merged(one: Shape | None, other: Shape | None, what: str) -> Shape | None:
-    """What two descriptions of one shape say together; FormatError where they contradict each other."""
+    """Merge two descriptions of one shape; FormatError if they contradict each other."""
     if one is None or other is None:
         return other if one is None else one
     if len(one) != len(other):

@@ -29,11 +29,11 @@ u64, u32, u16, u8 = map(_pointer_to, ("uint64", "uint32", "uint16", "uint8"))
 
 @intrinsic
 def number(typing: Any, word: Any) -> Any:
-    """A floating-point argument, kept in a word as the bits of a double."""
+    """A floating-point argument, stored in a word as the bits of a double."""
     return types.float64(types.int64), lambda context, builder, sig, args: builder.bitcast(args[0], ir.DoubleType())
 
 
 @inner
 def share(count: int, part: int, parts: int) -> tuple[int, int]:
-    """The range of `count` rows that a part computes."""
+    """The range of `count` rows that a part computes: (start, stop)."""
     return count * part // parts, count * (part + 1) // parts

@@ -1,9 +1,9 @@
 """Code cache: machine code on disk, so that later processes call kernels without importing Numba (0.3 s).
 
-A file holds one kernel: a digest, the place of its entry, and code that runs wherever it is put: what it calls of the C
-library is filled in when it is put there, and nothing else in it points outside (`linking.linked`). Files are named for
-what they are made of: the sources of the kernel, the compiler and the processor. Only files of this user that nobody
-else can write are read.
+A file holds one kernel: a digest, the offset of its entry, position-independent code, and the C library functions that
+it calls, whose addresses are filled in when the code is mapped (`linker.link`). The file name is a digest of the
+kernel's sources, the compiler and the processor. Files are read only if they belong to this user and nobody else can
+write to them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LARGEST = 1 << 24
 DIGEST = 32
 WORD = 8
 CALL = 32
-"""Bytes of the name of a function that code calls and of the place of its address."""
+"""Bytes of a called function's name and of the offset of its address."""
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _loading = threading.RLock()
 
 
 class _Kernel(Protocol):
-    """What a module defines that `Stored` names."""
+    """The kernel object that a `CachedKernel` names."""
 
     @property
     def address(self) -> int: ...
@@ -45,14 +45,14 @@ class _Kernel(Protocol):
     def code(self) -> bytes | None: ...
 
 
-class Stored:
-    """A range kernel of a module of this package that is only imported where its machine code is not on the disk.
+class CachedKernel:
+    """A range kernel of this package whose module is imported only if its machine code is not cached.
 
-    Calling it with its arguments, numbers and addresses in the order of the kernel's parameters, runs it without the
-    GIL.
+    Calling it with the words of its arguments (integers and addresses, in the order of the parameters) runs it without
+    the GIL.
 
     Args:
-        module: the module's full name; name: of the kernel in it.
+        module: full name of the module; name: of the kernel in it.
     """
 
     def __init__(self, module: str, name: str) -> None:
@@ -60,25 +60,25 @@ class Stored:
         self.name = name
 
     @property
-    def stored(self) -> bool:
-        """Whether this machine has compiled the kernel from these sources."""
+    def is_cached(self) -> bool:
+        """Whether the code cache holds the kernel for its current sources."""
         return "_function" in vars(self) or read_code(self._file) is not None
 
     @functools.cached_property
     def _function(self) -> Any:
         with _loading:
             held = read_code(self._file)
-            address = placed(held) if held is not None else None
+            address = map_code(held) if held is not None else None
             return _PROTOTYPE(self._compiled() if address is None else address)
 
     @property
     def _file(self) -> Path | None:
-        return file_of(f"{self.module}.{self.name}", lambda: source_digest.digest(self.module))
+        return cache_file(f"{self.module}.{self.name}", lambda: source_digest.digest(self.module))
 
     def _compiled(self) -> int:
         kernel: _Kernel = getattr(importlib.import_module(self.module), self.name)
         code = kernel.code() if supported() else None
-        address = None if code is None else placed(code)
+        address = None if code is None else map_code(code)
         if code is None or address is None:
             return kernel.address
         if self._file is not None:
@@ -86,7 +86,7 @@ class Stored:
         return address
 
     def load(self) -> None:
-        """Compile the kernel if this machine has not yet."""
+        """Load the kernel's machine code; compile and cache it first if necessary."""
         _ = self._function
 
     def __call__(self, *words: int) -> None:
@@ -111,29 +111,29 @@ def folder() -> Path | None:
 
 
 def cache() -> Path:
-    """The folder of this user's files that can be made again."""
+    """The user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert"
 
 
-def file_of(name: str, made_of: Callable[[], str]) -> Path | None:
-    """The file of a kernel, whose name may be that of others; `made_of` says what tells them apart, sources included.
-    None where it is not kept."""
+def cache_file(name: str, fingerprint: Callable[[], str]) -> Path | None:
+    """The cache file of a kernel. `fingerprint` describes what its code depends on, and tells kernels of one name
+    apart. None if the kernel cannot be cached."""
     place = folder()
     try:
-        facts = None if place is None else (made_of(), platform())
+        facts = None if place is None else (fingerprint(), platform())
     except source_digest.ChangedError:
         return None
     return None if place is None else place / f"{name}.{sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 
 def _ours(status: os.stat_result, kind: Any) -> bool:
-    """Whether something is what it should be and only this user can write to it."""
+    """Whether a path is of the expected kind and only this user can write to it."""
     return bool(kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 @functools.cache
 def platform() -> str:
-    """A digest of the interpreter, the compiler, the processor and the level of its instructions that kernels use."""
+    """Digest of the interpreter, the compiler, the processor and the ISA level."""
     digest = sha256(repr((sys.version_info[:2], processor(), isa.level().name)).encode())
     for name in ("numba", "llvmlite"):
         spec = importlib.util.find_spec(name)
@@ -143,14 +143,14 @@ def platform() -> str:
 
 
 def processor() -> list[bytes]:
-    """What Linux says of the first processor that does not change while it runs."""
+    """The constant lines of ``/proc/cpuinfo`` for the first processor."""
     with open("/proc/cpuinfo", "rb", buffering=0) as file:
         lines = file.read(1 << 14).partition(b"\n\n")[0].splitlines()
     return [line for line in lines if line.partition(b":")[0].strip().decode() in _CPU_FACTS]
 
 
 def read_code(path: Path | None) -> bytes | None:
-    """Entry and code from a file, None where it is missing, damaged, or not this user's alone."""
+    """Entry offset and code from a file; None if it is missing, damaged, or writable by others."""
     if path is None:
         return None
     try:
@@ -166,12 +166,12 @@ def read_code(path: Path | None) -> bytes | None:
 
 
 def unfinished(path: Path) -> Path:
-    """Where this thread writes a file before that gets its name."""
+    """The temporary path to which this thread writes a file before renaming it."""
     return path.with_name(f"{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all, whoever else writes it."""
+    """Write a file atomically: readers see the old or the new content, also with concurrent writers."""
     if not path.exists() or path.read_text() != text:
         fresh = unfinished(path)
         fresh.write_text(text)
@@ -179,7 +179,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_code(path: Path, code: bytes) -> None:
-    """Keep code; without room on the disk it is compiled again next time."""
+    """Write code to the cache; errors such as a full disk are ignored."""
     fresh = unfinished(path)
     with contextlib.suppress(OSError):
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -191,9 +191,8 @@ def write_code(path: Path, code: bytes) -> None:
             fresh.unlink(missing_ok=True)
 
 
-def placed(code: bytes) -> int | None:
-    """The address of the entry of code that was put into memory to be run; None where the system does not allow
-    that."""
+def map_code(code: bytes) -> int | None:
+    """Map code into executable memory; returns the address of its entry, None if the system forbids it."""
     entry, calls = struct.unpack_from("<II", code)
     size = len(code) - WORD - CALL * calls
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)

@@ -55,7 +55,7 @@ _held: list[Any] = []
 
 
 def install() -> None:
-    """Make the functions known to all that is compiled from now on."""
+    """Register the functions as symbols for all later compilations."""
     from llvmlite import binding
 
     if _held or not binding.get_default_triple().startswith("x86_64"):

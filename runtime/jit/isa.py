@@ -18,44 +18,42 @@ from ..base.errors import UsageError
 
 VARIABLE = "CANDLE_CPU"
 VECTOR_LANES = 16
-"""Elements of the vectors that kernels are written with, at every level; LLVM splits them where registers are
-narrower."""
+"""Vector lanes that kernels are written for at every level; LLVM splits vectors for narrower registers."""
 _ARCH_PRCTL, _REQUEST, _TILES = 158, 0x1023, 18
-"""The system call of Linux on x86-64, its request for registers, and those of tiles. Source:
+"""Linux x86-64 system call arch_prctl, its permission request, and the AMX tile data feature. Source:
 Documentation/arch/x86/xstate.rst."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A set of instructions.
+    """An ISA level.
 
     Attributes:
-        needs: what a processor must have, by LLVM's names.
-        without: beginnings of the names of what kernels of the level leave alone.
-        cpu: LLVM's name of the processor that it is compiled for where the machine has more, None for the machine's
-            own.
+        needs: required processor features, by LLVM's names.
+        excluded: name prefixes of features that kernels of the level do not use.
+        cpu: LLVM's processor name to compile for if the machine has more features, None for the machine's own.
     """
 
     name: str
     needs: frozenset[str]
-    without: tuple[str, ...]
+    excluded: tuple[str, ...]
     cpu: str | None
 
 
 @dataclass(frozen=True)
-class Path:
-    """What a kind of kernel is made of.
+class KernelPath:
+    """The instruction variants of a kernel family.
 
     Attributes:
-        rows: names and what they need, best first.
+        variants: name and required features of each variant, best first.
     """
 
     kernels: str
-    rows: tuple[tuple[str, frozenset[str]], ...]
+    variants: tuple[tuple[str, frozenset[str]], ...]
 
-    def taken(self) -> str:
-        """The first row that the level has."""
-        return next(name for name, needs in self.rows if needs <= features())
+    def selected(self) -> str:
+        """The best variant that the level supports."""
+        return next(name for name, needs in self.variants if needs <= features())
 
 
 _AVX2 = frozenset(("avx2", "fma", "f16c"))
@@ -76,28 +74,28 @@ _NARROW: tuple[tuple[str, frozenset[str]], ...] = (
     ("AVX-VNNI", _AVX2 | {"avxvnni"}),
     ("16-bit pairs", _AVX2),
 )
-DENSE = Path(
+DENSE = KernelPath(
     "dense products of f32, convolutions", (("512-bit FMA", _AVX512), ("FMA", _AVX2), ("vectors", frozenset()))
 )
-BLOCKS = Path("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
-PROMPTS = Path("many rows of 8 bits with blocks", (("AMX", _AMX), *_NARROW, ("vectors", frozenset())))
-F16_ROWS = Path("many rows with f16", (("AMX", _AMX_BF16), *_NARROW, ("vectors", frozenset())))
-BF16_ROWS = Path(
+BLOCKS = KernelPath("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+PROMPTS = KernelPath("many rows of 8 bits with blocks", (("AMX", _AMX), *_NARROW, ("vectors", frozenset())))
+F16_ROWS = KernelPath("many rows with f16", (("AMX", _AMX_BF16), *_NARROW, ("vectors", frozenset())))
+BF16_ROWS = KernelPath(
     "many rows with bf16", (("AMX", _AMX_BF16), ("BF16", _AVX512 | {"avx512bf16"}), *_NARROW, ("vectors", frozenset()))
 )
-INTEGERS = Path("quantized ONNX operators", (*_NARROW, ("16-bit products", frozenset())))
+INTEGERS = KernelPath("quantized ONNX operators", (*_NARROW, ("16-bit products", frozenset())))
 PATHS = (DENSE, BLOCKS, PROMPTS, F16_ROWS, BF16_ROWS, INTEGERS)
 
 
-def offered() -> list[Level]:
-    """The levels that this machine has, the last one if the system lends the registers of tiles."""
+def available_levels() -> list[Level]:
+    """The levels that this machine supports; `amx` also needs the system's permission to use tiles."""
     return [level for level in LEVELS if level.needs <= present() and (level.name != "amx" or tiles_granted())]
 
 
 @functools.cache
 def level() -> Level:
-    """The level of this process. Raises UsageError where `VARIABLE` names none or one that the machine lacks."""
-    wanted, found = os.environ.get(VARIABLE, ""), offered()
+    """The level of this process. UsageError if `VARIABLE` is unknown or unsupported by the machine."""
+    wanted, found = os.environ.get(VARIABLE, ""), available_levels()
     if not wanted:
         return found[-1]
     names = [each.name for each in LEVELS]
@@ -117,17 +115,17 @@ def level() -> Level:
 
 @functools.cache
 def features() -> frozenset[str]:
-    """What kernels may use, by LLVM's names; on other processors than x86-64 all that they have."""
+    """Features that kernels may use, by LLVM's names; all features on processors other than x86-64."""
     return frozenset(name for name in present() if not _left(name))
 
 
 def _left(name: str) -> bool:
-    return _x86() and name.startswith(level().without)
+    return _x86() and name.startswith(level().excluded)
 
 
 @functools.cache
 def target() -> tuple[str, str]:
-    """The processor and the features that kernels are compiled for, as LLVM takes them."""
+    """Processor name and feature string for LLVM."""
     from llvmlite import binding
 
     known = binding.get_host_cpu_features()
@@ -144,7 +142,7 @@ def target() -> tuple[str, str]:
 
 @functools.cache
 def present() -> frozenset[str]:
-    """What the processor has, by LLVM's names."""
+    """Features of the processor, by LLVM's names."""
     if not _x86() or sys.platform != "linux":
         from llvmlite import binding
 
@@ -157,7 +155,7 @@ def present() -> frozenset[str]:
 
 @functools.cache
 def tiles_granted() -> bool:
-    """Whether the system lets this process use the registers of tiles; asks for them."""
+    """Request the use of AMX tiles from the system; returns whether it is granted."""
     if not _x86() or sys.platform != "linux" or not present() >= _AMX:
         return False
     return ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _REQUEST, _TILES) == 0

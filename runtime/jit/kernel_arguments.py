@@ -1,18 +1,19 @@
 """Named kernel arguments, packed into the native block of 8-byte words that a range kernel reads.
 
     @range_kernel
-    def scaled(x: Address, y: Address, rows: int, scale: float, window: Window, axes: Words, part: int, parts: int) ->
-    None: ...
+    def scaled(
+        x: Address, y: Address, rows: int, scale: float, window: Window, axes: Words, part: int, parts: int
+    ) -> None: ...
 
-The annotation of a parameter says what a launch passes and what the kernel gets:
+The annotation of a parameter determines the argument of a launch and the value in the kernel:
 
-    Address         a buffer, or the number of an address    an address
+    Address         a buffer or an integer address           an address
     int, float      a number                                 the number
-    a NamedTuple    the tuple, its fields annotated so too   the tuple
-    Words           any number of the above                  words by index; a float is read with `native.number`
+    a NamedTuple    the tuple, with annotated fields         the tuple
+    Words           any number of the above                  words by index; a float is read with `address.number`
 
-The block holds the words of all parameters in order, those of a tuple one after the other. For `Words` it holds the
-position of the first of them, which follow behind the parameters.
+The block holds the words of all parameters in order, those of a tuple consecutively. For `Words` it holds the index of
+their first word; the words follow behind the parameters.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 Address: TypeAlias = Any
-"""Memory: its buffer in a launch, its address in the kernel."""
+"""Memory: a buffer in a launch, its address in the kernel."""
 Words: TypeAlias = Sequence[Any]
-"""As many words as a launch passes."""
+"""A variable number of words."""
 _KINDS = {"Address": Address, "Any": Address, "int": int, "float": float, "Words": Words}
 _STORED = {float: "double", Words: "ptr"}
-"""Types of LLVM of what is not an i64 in the kernel."""
+"""LLVM types of words that are not i64 in the kernel."""
 PART = ("part", "parts")
-"""The last parameters of every kernel: which part of the launch it computes, and of how many."""
+"""The last parameters of every kernel: index of the part to compute, and number of parts."""
 
 
 class Parameters:
@@ -40,9 +41,8 @@ class Parameters:
 
     Attributes:
         kernel: its name, for messages.
-        kinds: the annotation of each parameter by its name: `Address`, int, float, `Words`, or the class of a
-            NamedTuple.
-        plain: whether every argument is one word, and an integer.
+        kinds: the annotation of each parameter by name: `Address`, int, float, `Words`, or a NamedTuple class.
+        plain: whether every argument is a single integer word.
     """
 
     def __init__(self, kernel: str, kinds: Mapping[str, Any]) -> None:
@@ -53,9 +53,10 @@ class Parameters:
         self._leaves = [leaf for kind in self.kinds.values() for leaf in _leaves(kind)]
 
     def block(self, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The words of a call: buffers, ints and floats.
+        """The words of a launch: buffers, ints and floats.
 
-        Raises TypeError for a name that is missing or unknown, and for a value that is not what the parameter takes.
+        Raises:
+            TypeError: a name is missing or unknown, or a value is of the wrong type.
         """
         if arguments.keys() != self._names:
             missing, unknown = (
@@ -72,8 +73,8 @@ class Parameters:
         return (*words, *behind)
 
     def entry(self, name: str, callee: str) -> str:
-        """LLVM assembly of the function ``(block, part, parts)``, which calls what Numba compiles; its status is one
-        that no kernel uses."""
+        """LLVM assembly of the entry ``(block, part, parts)``, which loads the words and calls the Numba-compiled
+        function. Kernels do not use its return status."""
         lines = [
             f"define void @{name}(ptr %block, i64 %part, i64 %parts) {{",
             "  %result = alloca ptr",
@@ -93,12 +94,12 @@ class Parameters:
         return "\n".join([*lines, "  ret void", "}", ""])
 
     def signature(self, types: Any) -> Any:
-        """As `numba.types` has it."""
+        """The words as Numba types."""
         return types.void(*(_typed(kind, types) for kind in self.kinds.values()), types.int64, types.int64)
 
 
 def parameters_of(function: Callable[..., Any]) -> Parameters:
-    """The parameters of a kernel that is written in Python."""
+    """The parameters of a Python function that is compiled as a kernel."""
     assert isinstance(function, FunctionType)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     if names[-2:] != PART:
@@ -118,13 +119,13 @@ def _kind(annotation: str, scope: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _fields(record: Any) -> dict[str, Any]:
-    """Kinds of the fields of a NamedTuple."""
+    """Annotations of the fields of a NamedTuple."""
     scope = vars(sys.modules[record.__module__])
     return {name: _kind(getattr(kind, "__forward_arg__", kind), scope) for name, kind in record.__annotations__.items()}
 
 
 def _leaves(kind: Any) -> list[Any]:
-    """The kinds of the words of a parameter."""
+    """Annotations of the words of a parameter."""
     return [leaf for inner in _fields(kind).values() for leaf in _leaves(inner)] if hasattr(kind, "_fields") else [kind]
 
 
@@ -135,7 +136,7 @@ def _typed(kind: Any, types: Any) -> Any:
 
 
 def _add(value: Any, kind: Any, words: list[Any], behind: list[Any], count: int) -> None:
-    """Append the words of an argument; those of `Words` to `behind`, which comes after `count` others."""
+    """Append the words of an argument; elements of `Words` go to `behind`, which follows after `count` words."""
     if kind is int:
         words.append(operator.index(value))
     elif kind is float:

@@ -1,7 +1,7 @@
 """Linker: turns the object code of a range kernel into position-independent bytes.
 
-Numba's optimized code for the kernel alone is compiled again as an object file without calls to the outside; jumps and
-references within it are relative, and are filled in here. Source: System V ABI, AMD64 supplement, relocation types.
+LLVM compiles Numba's optimized code for one kernel to an ELF object file. The linker concatenates its sections and
+applies the relocations between them. Source: System V ABI, AMD64 supplement, relocation types.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -48,7 +48,7 @@ FUNCTIONS = frozenset(
     name.encode()
     for name in ("memcpy", "memmove", "memset", *(f"{name}{kind}" for name in _MATHEMATICS for kind in ("", "f")))
 )
-"""What kernels may call of the C library."""
+"""C library functions that kernels may call."""
 _MESSAGES = b".data.rel.ro"
 _WRITE, _ALLOC = 1, 2
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8
@@ -56,12 +56,12 @@ _PC32, _PLT32 = 2, 4
 
 
 class OutsideError(Exception):
-    """The code refers to something that is not part of it."""
+    """The code references a symbol outside of itself."""
 
 
-def object_of(text: str, optimized: bool = False) -> bytes:
-    """An object file of LLVM assembly with a function `ENTRY`, and of nothing that it does not need; `optimized` where
-    it is already."""
+def compile_object(text: str, optimized: bool = False) -> bytes:
+    """Compile LLVM assembly with a function `ENTRY` to an object file without unused functions; with `optimized` the
+    assembly is optimized already."""
     machine = target()
     module = binding.parse_assembly(text)
     for function in module.functions:
@@ -80,9 +80,9 @@ def object_of(text: str, optimized: bool = False) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def loaded(text: str) -> tuple[Any, int]:
-    """LLVM assembly of a function `ENTRY` as machine code in this process: what holds it, and its address."""
-    object_file = binding.ObjectFileRef.from_data(object_of(text))
+def load_assembly(text: str) -> tuple[Any, int]:
+    """Load LLVM assembly with a function `ENTRY` into this process: the engine that owns the code, and the address."""
+    object_file = binding.ObjectFileRef.from_data(compile_object(text))
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
     engine.add_object_file(object_file)
     engine.finalize_object()
@@ -91,7 +91,7 @@ def loaded(text: str) -> tuple[Any, int]:
 
 @functools.cache
 def target() -> Any:
-    """The processor of the level of this process, for code that runs at any address."""
+    """LLVM target machine for position-independent code at the ISA level of this process."""
     return _target_machine()
 
 
@@ -107,7 +107,7 @@ def _target_machine() -> Any:
 
 @dataclass
 class _Section:
-    """A section of an ELF file; `place` is where it lies in the joined code, -1 for those that are left out."""
+    """A section of an ELF file; `place` is its offset in the linked code, -1 if it is left out."""
 
     name: int
     kind: int
@@ -119,16 +119,18 @@ class _Section:
     align: int
     place: int = -1
     messages: bool = False
-    """Whether it holds what Numba's exceptions would say: addresses that are stored for a caller who never looks at
+    """Whether a section only holds Numba's exception messages: kernels store their addresses, and callers never read
     them."""
 
 
-def joined(data: bytes) -> bytes:
-    """The sections of an object file that are loaded, one after the other, with the references between them filled in.
+def link(data: bytes) -> bytes:
+    """Link an object file: its loaded sections, concatenated and relocated.
 
-    First come the place of the entry and the number of functions called, 4 bytes each, then the code, and for each
-    function its name (24 bytes) and where its address goes (8). OutsideError for code that needs something else from
-    outside.
+    The result starts with the offset of the entry and the number of called functions, 4 bytes each; then follow the
+    code and, for each function, its name (24 bytes) and the offset of its address (8 bytes).
+
+    Raises:
+        OutsideError: the code references other external symbols.
     """
     table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
     sections = [_Section(*struct.unpack_from("<IIQ8xQQIIQ", data, table + 64 * number)) for number in range(count)]
@@ -152,15 +154,14 @@ def joined(data: bytes) -> bytes:
 
 
 class _Calls:
-    """Jumps to functions of the C library, behind the code, each with room for an address that is filled in where the
-    code is put."""
+    """Jump stubs for C library functions, appended to the code; `map_code` fills in the addresses."""
 
     def __init__(self, code: bytearray) -> None:
         self.code = code
         self.places: dict[bytes, int] = {}
 
     def place(self, name: bytes) -> int:
-        """Where the jump to a function is."""
+        """Offset of the jump stub of a function."""
         if name not in FUNCTIONS:
             raise OutsideError
         if name not in self.places:
@@ -170,7 +171,7 @@ class _Calls:
         return self.places[name]
 
     def table(self) -> bytes:
-        """Names of the functions and where their addresses go."""
+        """Names of the functions and offsets of their addresses."""
         return b"".join(struct.pack("<24sQ", name, place + len(_JUMP)) for name, place in self.places.items())
 
 
@@ -187,14 +188,14 @@ def _relocate(data: bytes, sections: list[_Section], relocations: _Section, code
 
 
 def _symbol(data: bytes, sections: list[_Section], symbols: _Section, number: int) -> tuple[int, int | None]:
-    """Where the name of a symbol stands, and the symbol's place in the joined code, None for one that is not in it."""
+    """Offset of a symbol's name, and the symbol's offset in the linked code, None if it is external."""
     name, index, value = struct.unpack_from("<I2xHQ", data, symbols.offset + 24 * number)
     inside = 0 < index < len(sections) and sections[index].place >= 0 and _fixed(sections[index])
     return sections[symbols.link].offset + name, sections[index].place + value if inside else None
 
 
 def _fixed(section: _Section) -> bool:
-    """Whether nothing writes to a section, or to where its addresses lead."""
+    """Whether a section is constant at run time, and so is the memory that its addresses point to."""
     return section.messages or not section.flags & _WRITE
 
 

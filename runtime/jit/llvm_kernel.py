@@ -1,4 +1,4 @@
-"""Range kernels emitted as LLVM IR: compiled without Numba and cached like those of Numba."""
+"""Range kernels emitted as LLVM IR: compiled without Numba, cached like Numba's kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _compiling = threading.RLock()
 
 
 class EmittedKernel:
-    """A range kernel whose instructions a function adds to a builder.
+    """A range kernel whose instructions a function emits.
 
     Args:
         name: says what it is, together with what `write` closes over.
@@ -32,8 +32,8 @@ class EmittedKernel:
         self.arguments = arguments
 
     @property
-    def made_of(self) -> tuple[Any, ...]:
-        """What its code depends on."""
+    def fingerprint_parts(self) -> tuple[Any, ...]:
+        """What the code depends on."""
         return (self.name, self.write)
 
     @functools.cached_property
@@ -43,9 +43,9 @@ class EmittedKernel:
             kept = address_of(self)
             if kept is not None:
                 return kept
-            from .linker import loaded
+            from .linker import load_assembly
 
-            self._engine, address = loaded(self.text())
+            self._engine, address = load_assembly(self.text())
             return address
 
     @functools.cached_property
@@ -60,11 +60,11 @@ class EmittedKernel:
         )
 
     def code(self) -> bytes | None:
-        """Its code as `linking.joined` gives it, None where it needs something from outside."""
-        from .linker import OutsideError, joined, object_of
+        """The code from `linker.link`, None if it has external references."""
+        from .linker import OutsideError, compile_object, link
 
         try:
-            return joined(object_of(self.text()))
+            return link(compile_object(self.text()))
         except OutsideError:
             return None
 

@@ -1,7 +1,7 @@
-"""Lazy Numba: imported only when something is compiled; intrinsics are declared then.
+"""Lazy Numba: imported only for compilation; intrinsics are declared then.
 
-A process that finds its machine code in the cache never needs it. ``llvmlite.ir`` is plain Python and small; these
-modules use it as it is.
+A process whose machine code is cached never imports it. ``llvmlite.ir`` is small and pure Python, and is imported
+directly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Deferred:
-    """A module that is imported when something in it is asked for."""
+    """A module that is imported on first attribute access."""
 
     def __init__(self, load: Callable[[], ModuleType]) -> None:
         self._load = load
@@ -37,19 +37,18 @@ _pending: list[Callable[[], object]] = []
 
 
 def declaring(load: Callable[[], ModuleType]) -> Any:
-    """A module that declares types to Numba: imported when something in it is asked for, and before anything is
-    compiled."""
+    """A module that declares Numba types: imported on first attribute access, and before any compilation."""
     _pending.append(load)
     return _Deferred(load)
 
 
 class Intrinsic:
-    """A function of kernels that is written as instructions.
+    """A function of kernels that is emitted as LLVM instructions.
 
     Attributes:
-        typed: gets a typing context and the types of the arguments, and gives the signature and a function that adds
-            the instructions.
-        literal: whether arguments that are constants in the text come as such.
+        typed: takes a typing context and the argument types; returns the signature and a function that emits the
+            instructions.
+        literal: whether constant arguments are passed as literal types.
     """
 
     def __init__(self, typed: Callable[..., Any], literal: bool = False) -> None:
@@ -66,22 +65,22 @@ class Intrinsic:
         infer_global(self, types.Function(template))
 
     def __call__(self, *args: Any) -> Any:
-        """Only there for kernels, which do not call it as Python does."""
+        """A placeholder; only kernels can call it."""
         raise TypeError(f"{self.typed.__name__} can only be called in kernels")
 
 
 def intrinsic(typed: Callable[..., Any]) -> Any:
-    """Make an `Intrinsic`."""
+    """Decorator that makes an `Intrinsic`."""
     return Intrinsic(typed)
 
 
 def intrinsic_of_literals(typed: Callable[..., Any]) -> Any:
-    """Make an `Intrinsic` that gets constants as such."""
+    """Decorator that makes an `Intrinsic` with literal argument types."""
     return Intrinsic(typed, literal=True)
 
 
 def jitable(function: F, **options: Any) -> F:
-    """Mark a function that kernels call."""
+    """Decorator of functions that kernels call."""
 
     def declare() -> None:
         from numba.extending import register_jitable
@@ -93,7 +92,7 @@ def jitable(function: F, **options: Any) -> F:
 
 
 def numba() -> Any:
-    """Numba, which then knows all functions that modules loaded so far have for kernels."""
+    """The numba module, after all functions of loaded modules have been declared to it."""
     compiler = importlib.import_module("numba")
     compiler.config.CPU_NAME, compiler.config.CPU_FEATURES = isa.target()
     if "f16c" not in isa.features():

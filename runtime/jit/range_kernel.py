@@ -21,25 +21,26 @@ EXACT = {"error_model": "numpy", "boundscheck": False, "fastmath": False}
 """IEEE arithmetic as written: no reordering, no contraction, no exception on division by zero."""
 
 INNER = {**EXACT, "no_cfunc_wrapper": True}
-"""Of functions that only kernels call."""
+"""Options of functions that only kernels call."""
 _compiling = threading.RLock()
 
 
 def inner(function: F) -> F:
-    """Mark a function that kernels call; it stays a plain Python function outside of them."""
+    """Decorator of functions that kernels call; from Python they stay plain functions."""
     return numba_lazy.jitable(function, **INNER)
 
 
 def inlined(function: F) -> F:
-    """As `inner`, but copied into its callers however long it is, so that their loops become vector code."""
+    """As `inner`, but always inlined, so that loops of the caller can be vectorized."""
     return numba_lazy.jitable(function, forceinline=True, **INNER)
 
 
 class RangeKernel:
-    """A function that computes one part of a step's output: its named arguments (see `arguments`), then part and parts.
+    """A function that computes one part of a step's output from its named arguments (see `kernel_arguments`), part and
+    parts.
 
-    Its machine code is called by address with an argument block, part and parts. It is compiled, or loaded from the
-    disk cache, when its address is first asked for.
+    The machine code is called by address with a native block, part and parts. It is compiled, or loaded from the disk
+    cache, on first use of the address.
     """
 
     def __init__(self, function: Callable[..., None], options: dict[str, Any]) -> None:
@@ -54,25 +55,26 @@ class RangeKernel:
             kept = address_of(self)
             if kept is not None:
                 return kept
-            from .linker import loaded
+            from .linker import load_assembly
 
             self._compiled = self._by_numba()
-            self._engine, address = loaded(self._entry(f"inttoptr (i64 {_native_address(self._compiled)} to ptr)"))
+            self._engine, address = load_assembly(
+                self._entry(f"inttoptr (i64 {_native_address(self._compiled)} to ptr)")
+            )
         return address
 
     @functools.cached_property
     def parameters(self) -> Parameters:
-        """Its named arguments."""
+        """The named arguments."""
         return parameters_of(self.function)
 
     @functools.cached_property
     def call(self) -> Callable[[int, int, int], None]:
-        """Runs the machine code from Python without the GIL: address of the argument block, part, parts."""
+        """Call the machine code from Python without the GIL: address of the native block, part, parts."""
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(self.address)
 
     def block(self, **arguments: int) -> Any:
-        """An argument block for `call`, whose fields are the arguments; for kernels that take numbers and addresses
-        alone."""
+        """A native block for `call`; for kernels whose arguments are integers and addresses."""
         assert self.parameters.plain
         self.parameters.block(arguments)
         return self._block(**arguments)
@@ -85,22 +87,22 @@ class RangeKernel:
 
     @property
     def name(self) -> str:
-        """The function's."""
+        """The function's name."""
         return self.function.__name__
 
     @property
-    def made_of(self) -> tuple[Any, ...]:
-        """What its code depends on."""
+    def fingerprint_parts(self) -> tuple[Any, ...]:
+        """What the code depends on."""
         return (self.function, self.options)
 
     def code(self) -> bytes | None:
-        """Its code as `linking.joined` gives it, None where it needs something from outside."""
-        from .linker import OutsideError, joined, object_of
+        """The code from `linker.link`, None if it has external references."""
+        from .linker import OutsideError, compile_object, link
 
         compiled = self._compiled_now()
         text = compiled.inspect_llvm() + self._entry(f'@"{_native_name(compiled)}"')
         try:
-            return joined(object_of(text, optimized=True))
+            return link(compile_object(text, optimized=True))
         except (RuntimeError, OutsideError):
             return None
 
@@ -118,7 +120,8 @@ class RangeKernel:
             )
 
     def _by_numba(self) -> Any:
-        """The function by way of Numba's cache, in a folder for its sources, since Numba looks at one file only."""
+        """The function compiled through Numba's disk cache, in a folder per source digest: Numba's own key is a
+        single file."""
         folder, config = cache_folder(self.function.__module__), numba_lazy.numba().config
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder or before)
@@ -132,12 +135,12 @@ class RangeKernel:
 
 
 def range_kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:
-    """Make a range kernel; options replace those of `EXACT`, ``fastmath={"contract"}`` for one."""
+    """Make a range kernel; options override `EXACT`, for example ``fastmath={"contract"}``."""
     return RangeKernel(function, options) if function is not None else lambda inner: RangeKernel(inner, options)
 
 
 def _native_name(compiled: Any) -> str:
-    """The symbol of the function in a ``CFunc``, which its wrapper for C calls."""
+    """The symbol of the compiled function that a ``CFunc`` wraps."""
     return str(compiled.native_name.removeprefix("cfunc."))
 
 
@@ -146,7 +149,7 @@ def _native_address(compiled: Any) -> int:
 
 
 def cache_folder(module: str) -> Path | None:
-    """Where Numba keeps the machine code of a module's kernels, or None where that is not possible."""
+    """The folder of Numba's cache for a module's kernels, None if it cannot be cached."""
     try:
         folder = cache() / "kernels" / source_digest.digest(module)[:16]
         folder.mkdir(parents=True, exist_ok=True)

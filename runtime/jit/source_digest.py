@@ -25,11 +25,13 @@ class ChangedError(Exception):
 
 @functools.cache
 def digest(module: str) -> str:
-    """SHA-256 of the sources of a module and of every module of this package that importing it loads, now or later.
+    """SHA-256 of the sources of a module and of every module of this package that it imports, directly or indirectly.
 
-    All imports count, deferred ones included, except those under ``if TYPE_CHECKING``. Modules outside the package
-    count only if they are the module itself or are imported relatively. Raises ChangedError, also for a module without
-    a file.
+    All imports count, deferred ones included, except those under ``if TYPE_CHECKING``. Modules outside of the package
+    count only if they are the module itself or are imported relatively.
+
+    Raises:
+        ChangedError: a file changed since it may have been imported, or the module has no file.
     """
     first = _file_of(module)
     if first is None:
@@ -50,8 +52,7 @@ def ours(module: str) -> bool:
 
 
 def imported(path: str) -> frozenset[str]:
-    """The files that importing a source file loads at first hand: the modules that it names, and the ``__init__.py`` of
-    its package."""
+    """The files that a source file imports directly: the named modules, and the ``__init__.py`` of its package."""
     with open(path, "rb", buffering=0) as file:
         return _imports(path, file.read())
 
@@ -70,7 +71,7 @@ def _module_file(place: str) -> str | None:
 
 @functools.cache
 def _read(path: str) -> tuple[bytes, frozenset[str]]:
-    """The digest of a file and of its place in the package, and the files that it imports."""
+    """The digest of a file and its path in the package, and the files that it imports."""
     with open(path, "rb", buffering=0) as file:
         data, status = file.read(), os.fstat(file.fileno())
     inside = path.startswith(_ROOT + os.sep)
@@ -97,8 +98,8 @@ def _package_file(folder: str) -> frozenset[str]:
 
 @functools.cache
 def _loaded(folder: str, start: bytes, module: bytes, names: bytes) -> frozenset[str]:
-    """The files of the module and, where that is a package, of the modules in it, that
-    ``from {start}{module} import {names}`` loads."""
+    """The files that ``from {start}{module} import {names}`` loads: the module and, for a package, its named
+    modules."""
     words = module.decode().split(".") if module else []
     place = os.path.join(
         os.path.abspath(os.path.join(folder, *[os.pardir] * (len(start) - 1))) if start[:1] == b"." else _ROOT, *words

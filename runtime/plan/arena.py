@@ -13,9 +13,9 @@ ORDERS: tuple[Callable[[Allocation], tuple[int, ...]], ...] = (
     lambda allocation: (-allocation.nbytes * (allocation.last - allocation.first + 1), allocation.first),
     lambda allocation: (allocation.first - allocation.last, -allocation.nbytes),
 )
-"""In which order allocations are placed: large ones first, those that are large for long, those that live long."""
-MANY = 2000
-"""Rooms from which one order has to do."""
+"""Orders in which allocations are placed: by bytes, by bytes times lifetime, by lifetime; descending."""
+MAX_ALLOCATIONS_FOR_ALL_ORDERS = 2000
+"""Above this number of allocations only the first order is tried."""
 
 
 def place(allocations: Sequence[Allocation]) -> int:
@@ -26,7 +26,7 @@ def place(allocations: Sequence[Allocation]) -> int:
     """
     least = live_bytes(allocations, max((allocation.last for allocation in allocations), default=0))
     best, places = -1, []
-    for order in ORDERS[: 1 if len(allocations) > MANY else None]:
+    for order in ORDERS[: 1 if len(allocations) > MAX_ALLOCATIONS_FOR_ALL_ORDERS else None]:
         total = _placed(sorted(allocations, key=order))
         if best < 0 or total < best:
             best, places = total, [allocation.at for allocation in allocations]

@@ -72,7 +72,7 @@ class _Encoder:
             if isinstance(step, Tap):
                 step.frees += self.frees[at]
             elif isinstance(step, Branch):
-                self._steps(step.taken, at + 1, middle)
+                self._steps(step.then, at + 1, middle)
                 self._steps(step.other, middle + 1, end)
                 step.frees += [thing for mark in (at, middle, end) for thing in self.frees[mark]]
             elif isinstance(step, Loop):
@@ -129,11 +129,11 @@ class _Encoder:
         """Make a loop body of one segment repeat in native code."""
         if len(loop.body) == 1 and isinstance(loop.body[0], NativeSegment):
             segment = loop.body[0]
-            leave = self._jump(segment, UNLESS, self._word(loop.again))
+            leave = self._jump(segment, UNLESS, self._word(loop.continues))
             back = self._jump(segment, JUMP, 0)
             self.plan.code[back] = (JUMP, 0, 0, 0)
             self._land(segment, leave)
-            loop.whole = True
+            loop.is_native = True
 
     def _jump(self, segment: NativeSegment, kind: int, word: int) -> int:
         code = self.plan.code
@@ -165,8 +165,8 @@ class _Encoder:
                 struct.unpack("q", struct.pack("d", argument))[0] if isinstance(argument, float) else int(argument)
             )
         elif argument.allocation.constant is not None:
-            self.plan.held.append(as_array(argument.allocation.constant))
-            self.words.append(self.plan.held[-1].ctypes.data + argument.offset)
+            self.plan.pinned.append(as_array(argument.allocation.constant))
+            self.words.append(self.plan.pinned[-1].ctypes.data + argument.offset)
         elif argument.allocation.slot is not None:
             self.plan.slot_words.setdefault(argument.allocation.slot, []).append((at, argument.offset))
             self.words.append(0)

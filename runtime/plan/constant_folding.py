@@ -10,7 +10,7 @@ from ..ir.evaluate import compute_node, input_decoder
 from ..ir.graph import Node, Value
 from ..region.known_values import MAX_FOLDED_ELEMENTS, KnownValues
 from ..tensor.weight_array import Blocks, LazyWeight, Packed
-from .plan import known, size
+from .plan import is_static, size
 
 
 def folded(
@@ -32,7 +32,7 @@ def folded(
     inputs = [value for value in node.inputs if value is not None]
     if any(value not in constants for value in inputs):
         return None
-    if any(not known(value.shape) or size(value.shape) > MAX_FOLDED_ELEMENTS for value in outputs):
+    if any(not is_static(value.shape) or size(value.shape) > MAX_FOLDED_ELEMENTS for value in outputs):
         return None
     if sum(constants[value].size for value in inputs) > MAX_FOLDED_ELEMENTS:
         return None

@@ -158,12 +158,12 @@ def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any
     lines += ["", "@range_kernel", f"def compute({PARAMETERS}):", f"    y = {POINTERS[str(result)]}(y)"]
     lines += [f"    x{k} = {POINTERS[str(operand.dtype)]}(inputs[{k}])" for k, operand in enumerate(operands)]
     lines += [f"    s{k} = strides[{k}]" for k in range(count) if layout[k] == "g"]
-    numbers = [
+    scalars = [
         (step.compute, f"a{index}_{position}")
         for index, step in enumerate(steps)
         for position in range(len(step.attributes))
     ]
-    for position, (dtype, name) in enumerate(numbers):
+    for position, (dtype, name) in enumerate(scalars):
         cast = "np.float32" if dtype == np.float32 else "np.float64" if dtype.kind == "f" else "np.int64"
         lines.append(f"    {name} = {cast}(number(attributes[{position}]))")
     if flat:

@@ -8,8 +8,8 @@
         y = step.output(0)
         return Launch(softmax_rows, step.parts(rows, 8 * x.count), x=x, y=y, rows=rows, count=length)
 
-Arrays are contiguous. Arguments are named as the kernel's parameters are (`arguments`): buffers, whose addresses it
-gets, ints and floats.
+Arrays are contiguous. Arguments have the names of the kernel's parameters (`kernel_arguments`): buffers, passed as
+addresses, ints and floats.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Step:
         bailout: an int64 flag that a kernel sets when it meets values that it does not compute, such as an index out
             of range. The run is then repeated in NumPy, which computes them or raises. The kernel must stay within its
             buffers all the same.
-        alone: whether only this step uses the memory of an input, so that an output may overwrite it.
+        may_overwrite: whether only this step uses the memory of an input, so that an output may overwrite it.
     """
 
     node: Node
@@ -207,7 +207,7 @@ class Step:
     outputs: dict[int, Buffer] = field(default_factory=dict)
     allocations: list[Allocation] = field(default_factory=list)
     bailout: Buffer = field(default_factory=lambda: bailout_flag())
-    alone: Callable[[Buffer], bool] = lambda buffer: False
+    may_overwrite: Callable[[Buffer], bool] = lambda buffer: False
 
     def output(self, index: int = 0) -> Buffer:
         """The buffer of a used output."""
@@ -217,7 +217,7 @@ class Step:
             self.outputs[index] = self._new(*result)
         return self.outputs[index]
 
-    def wanted(self, index: int) -> bool:
+    def is_used(self, index: int) -> bool:
         """Whether output `index` is used."""
         return index < len(self.results) and self.results[index] is not None
 
@@ -234,25 +234,25 @@ class Step:
             else _part(buffer, as_array(buffer.allocation.constant))
         )
 
-    def known(self, index: int) -> bool:
+    def is_constant(self, index: int) -> bool:
         """Whether an input is a constant; does not read it."""
         buffer = self.inputs[index] if index < len(self.inputs) else None
         return buffer is not None and buffer.allocation.constant is not None
 
-    def held(self, array: np.ndarray) -> Buffer:
-        """A constant buffer."""
+    def constant_buffer(self, array: np.ndarray) -> Buffer:
+        """A buffer that holds the elements of `array`."""
         plain = np.ascontiguousarray(array).reshape(array.shape)
         return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
 
     def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
         """A constant input in another layout, packed once per session."""
-        return self.held(self.derived(index, layout, pack))
+        return self.constant_buffer(self.derived_constant(index, layout, pack))
 
-    def narrowed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer | None:
+    def packed_16bit(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer | None:
         """As `packed`, for kernels that widen f16 or bf16 weights as they read them; None for other weights."""
         return None
 
-    def derived(self, index: int, kind: Any, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def derived_constant(self, index: int, kind: Any, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The result of `make` for a constant input, computed once per session; the input itself is not cached."""
         buffer = self.inputs[index]
         assert buffer is not None

@@ -45,7 +45,7 @@ def ordered(planner: Planner) -> Layout:
     return Layout(planner.plan, *_nested(planner, _output_slots(planner)))
 
 
-def laid_out(planner: Planner) -> Layout:
+def layout_of(planner: Planner) -> Layout:
     """The layout of a finished planner. Raises LimitError if a run would exceed the memory or time limit."""
     layout = ordered(planner)
     plan, items = layout.plan, layout.items
@@ -57,10 +57,12 @@ def laid_out(planner: Planner) -> Layout:
     if any(allocation is planner.bailout.allocation for allocation in arena):
         plan.bailout = planner.bailout
         plan.bailout.allocation.first, plan.bailout.allocation.last = 0, last
-    plan.arena, plan.least = place(arena), live_bytes(arena, last)
+    plan.arena, plan.min_arena = place(arena), live_bytes(arena, last)
     ends = _ends(items, kept, loops, last)
     plan.need = (
-        plan.arena + sum(aligned(_nbytes(plan, slot)) for slot in plan.made) + _held_by_python(planner, items, ends)
+        plan.arena
+        + sum(aligned(_nbytes(plan, slot)) for slot in plan.output_slots)
+        + _held_by_python(planner, items, ends)
     )
     plan.largest = _largest(planner, items, layout.nodes)
     plan.weights = sum(array.nbytes for array in planner.region.weights.values())
@@ -106,7 +108,7 @@ def _output_slots(planner: Planner) -> list[Item]:
             continue
         if location.offset == 0 and location.nbytes == location.allocation.nbytes:
             location.allocation.slot = planner.slot(location.dtype, location.shape)
-            plan.made.append(location.allocation.slot)
+            plan.output_slots.append(location.allocation.slot)
     parts = functools.partial(parts_for, planner.threads)
     return [fused(item, parts) if isinstance(item, Chain) else item for item in planner.chains]
 

@@ -68,7 +68,7 @@ class Branch:
     """Runs one of two lists of steps, depending on a condition."""
 
     condition: Buffer
-    taken: list[Any] = field(default_factory=list)
+    then: list[Any] = field(default_factory=list)
     other: list[Any] = field(default_factory=list)
     frees: list[int | Value] = field(default_factory=list)
 
@@ -81,18 +81,18 @@ class Loop:
         operator: operator name, for errors.
         cells: its counters, indexed by `COUNTER` to `AGAIN`.
         trips: location of the trip count, None for an unbounded loop; condition: whether to start, None for always.
-        again: whether another iteration follows before the next deadline check; limit: trip count if it is known.
-        whole: whether the body is one native segment that repeats without Python until its fuel is used up.
+        continues: whether another iteration follows before the next deadline check; limit: trip count if it is known.
+        is_native: whether the body is one native segment that repeats without Python until its fuel is used up.
     """
 
     operator: str
     cells: Buffer
     trips: Buffer | None
     condition: Buffer | None
-    again: Buffer
+    continues: Buffer
     limit: int | None = None
     body: list[Any] = field(default_factory=list)
-    whole: bool = False
+    is_native: bool = False
     frees: list[int | Value] = field(default_factory=list)
 
 
@@ -129,10 +129,11 @@ class Plan:
         objects: constants that kernels cannot address.
         inputs: slot or object of each input, None if the plan knows its value.
         outputs: location of each output.
-        made: slots of newly allocated outputs; inplace_slots: slots of in-place inputs.
+        output_slots: slots of newly allocated outputs; inplace_slots: slots of in-place inputs.
         rest: the region planned and run afterwards on the values in `live`, whose shapes depend on data.
         launches: launch and node of each instruction, None for jumps.
-        arena: bytes of the arena; least: lower bound, the most bytes that are live at once.
+        arena: bytes of the arena; min_arena: lower bound, the most bytes that are live at once.
+        pinned: arrays whose addresses are in `words`.
         need: bytes of a run without its `weights` bytes; largest: the node with the largest output.
         work: multiplications of a run; hardest: the node with the most.
     """
@@ -147,12 +148,12 @@ class Plan:
     slots: list[tuple[np.dtype[Any], tuple[int, ...]]] = field(default_factory=list)
     inputs: list[int | Value | None] = field(default_factory=list)
     outputs: list[Buffer | Value] = field(default_factory=list)
-    made: list[int] = field(default_factory=list)
+    output_slots: list[int] = field(default_factory=list)
     inplace_slots: list[int] = field(default_factory=list)
     arena: int = 0
-    least: int = 0
+    min_arena: int = 0
     objects: dict[Value, np.ndarray | Blocks | LazyWeight] = field(default_factory=dict)
-    held: list[np.ndarray] = field(default_factory=list)
+    pinned: list[np.ndarray] = field(default_factory=list)
     rest: Region[HostWeight] | None = None
     live: list[Buffer | Value] = field(default_factory=list)
     launches: list[tuple[Launch | None, Node | None]] = field(default_factory=list)
@@ -180,7 +181,7 @@ def plain(dtype: np.dtype[Any]) -> bool:
     return (dtype.kind in "fiub" and dtype.itemsize <= 8) or dtype.name == "bfloat16"
 
 
-def known(shape: Shape | None) -> bool:
+def is_static(shape: Shape | None) -> bool:
     """Whether all lengths are known."""
     return shape is not None and all(isinstance(length, int) for length in shape)
 

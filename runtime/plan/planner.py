@@ -27,7 +27,7 @@ from ..tensor.weight_array import Blocks, LazyWeight, as_array
 from .control_flow import CONTROLS, Unplanned
 from .input_signature import Signature, Specialized
 from .kernel_api import ACCEPTS_EMPTY, Allocation, Apply, Buffer, Chain, Launch, Step, View, bailout_flag, planner_of
-from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, known, plain, size
+from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, is_static, plain, size
 from .region_planner import RegionPlanner
 from .value_location import ValueLocations
 
@@ -95,7 +95,7 @@ class Planner(RegionPlanner[HostWeight]):
         if isinstance(feed, Signature):
             value.dtype, value.shape = dtype_of_numpy(feed.dtype), feed.shape
             slot = self.slot(feed.dtype, feed.shape)
-            self.locations[value] = Buffer(feed.dtype, feed.shape, self._slot_room(slot))
+            self.locations[value] = Buffer(feed.dtype, feed.shape, self._slot_allocation(slot))
             self.plan.inputs.append(slot)
             return
         if isinstance(feed, Specialized):
@@ -113,7 +113,7 @@ class Planner(RegionPlanner[HostWeight]):
         self.plan.slots.append((dtype, shape))
         return len(self.plan.slots) - 1
 
-    def _slot_room(self, slot: int) -> Allocation:
+    def _slot_allocation(self, slot: int) -> Allocation:
         dtype, shape = self.plan.slots[slot]
         return Allocation(math.prod(shape) * dtype.itemsize, slot=slot)
 
@@ -224,7 +224,7 @@ class Planner(RegionPlanner[HostWeight]):
             if not value.name or not self.uses[value]:
                 results.append(None)
                 continue
-            if value.container or not addressable(value.dtype) or not known(value.shape) or not size(value.shape):
+            if value.container or not addressable(value.dtype) or not is_static(value.shape) or not size(value.shape):
                 return False
             assert value.dtype is not None
             results.append((value.dtype.as_numpy(), ints(value.shape)))
@@ -233,7 +233,14 @@ class Planner(RegionPlanner[HostWeight]):
             check_memory(nbytes, 0, f"{described(node)} with {nbytes:,} bytes")
         attributes = {**node.op.defaults, **node.attributes}
         step = Step(
-            node, inputs, attributes, results, self.threads, self.region.packed, bailout=self.bailout, alone=self._spare
+            node,
+            inputs,
+            attributes,
+            results,
+            self.threads,
+            self.region.packed,
+            bailout=self.bailout,
+            may_overwrite=self._may_overwrite,
         )
         try:
             planned = planner(step)
@@ -255,7 +262,7 @@ class Planner(RegionPlanner[HostWeight]):
         self.scratch += [(allocation, position) for allocation in step.allocations if allocation not in made]
         return True
 
-    def _spare(self, buffer: Buffer) -> bool:
+    def _may_overwrite(self, buffer: Buffer) -> bool:
         """Whether an output may overwrite an input: arena memory that is free afterwards, or an in-place input."""
         if not buffer.allocation.writable:
             return self._free_after(buffer)
@@ -315,7 +322,7 @@ class Planner(RegionPlanner[HostWeight]):
 
     def _as_slot(self, value: Value) -> Buffer | None:
         """The slot buffer of a Python result whose dtype and shape are known."""
-        if value.container or not addressable(value.dtype) or not known(value.shape):
+        if value.container or not addressable(value.dtype) or not is_static(value.shape):
             return None
         assert value.dtype is not None
         step = self.python_steps.get(value)
@@ -323,7 +330,7 @@ class Planner(RegionPlanner[HostWeight]):
             return None
         slot = self.slot(value.dtype.as_numpy(), ints(value.shape))
         step.slots[step.node.outputs.index(value)] = slot
-        buffer = Buffer(value.dtype.as_numpy(), ints(value.shape), self._slot_room(slot))
+        buffer = Buffer(value.dtype.as_numpy(), ints(value.shape), self._slot_allocation(slot))
         self.locations[value] = buffer
         return buffer
 
@@ -383,6 +390,6 @@ class Planner(RegionPlanner[HostWeight]):
 
     def nbytes(self, value: Value) -> int:
         """Bytes of a value, 0 if unknown."""
-        if not value.name or value.dtype is None or not known(value.shape):
+        if not value.name or value.dtype is None or not is_static(value.shape):
             return 0
         return size(value.shape) * max(1, value.dtype.bits // 8)

@@ -15,7 +15,7 @@ from ..region.region import Region
 from ..tensor.dtype import STRING, DType
 from ..tensor.weight_array import Blocks, LazyWeight, Packed
 from .constant_folding import folded
-from .plan import dtype_of, known
+from .plan import dtype_of, is_static
 
 W = TypeVar("W", np.ndarray | Blocks | LazyWeight, np.ndarray | Blocks | Packed)
 
@@ -62,7 +62,7 @@ class RegionPlanner(Generic[W]):
             and value not in self.constants
             and not value.container
             and value.dtype is not STRING
-            and (value.dtype is None or not known(value.shape))
+            and (value.dtype is None or not is_static(value.shape))
             for value in values
         )
 

@@ -36,6 +36,6 @@ class ValueLocations(dict[Value, Buffer | Value]):
             self[value] = location
 
     def sole_occupant(self, allocation: Allocation) -> Value | None:
-        """The only value that lies in an allocation; None if there are none or several."""
+        """The only live value of an allocation; None unless exactly one lives."""
         occupants = self._occupants.get(allocation, {})
         return next(iter(occupants)) if len(occupants) == 1 else None

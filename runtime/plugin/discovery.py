@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .module_index import Entry
 
 ROOT = __name__.partition(".runtime")[0]
-"""Name of the package that all of this is part of."""
+"""Name of the root package."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Plugins:
     """The modules below a package that declare a constant.
 
     Attributes:
-        package: relative to the root of all, such as "formats".
-        constant: what each of them assigns, or defines as a function, at its top level.
-        indexed: whether the package is large, so that what its modules declare is read from the index.
+        package: relative to the root package, such as "formats".
+        constant: name that each module assigns, or defines as a function, at top level.
+        indexed: whether declarations are read from the module index, for large packages.
     """
 
     package: str
@@ -66,13 +66,14 @@ class Plugins:
         return self._constant(module)
 
     def mentioning(self, word: str) -> tuple[str, ...]:
-        """Names of the modules whose text has a word in quotes: where to look first for what is known by that name."""
+        """Names of the modules whose source contains a quoted word: the first candidates when a plug-in is looked up
+        by that word."""
         files, quoted = module_files(self.package), f'"{word}"'.encode()
         return tuple(_stem(module) for module in self._modules if quoted in _text(files[module]))
 
     @functools.cached_property
     def _modules(self) -> tuple[str, ...]:
-        """In alphabetical order."""
+        """The modules in alphabetical order."""
         return tuple(filter(self._declares, module_files(self.package)))
 
     def _named(self, name: str) -> str | None:
@@ -105,13 +106,13 @@ OPERAND_TYPES = Plugins(OPERATORS, "OPERAND_TYPES", indexed=True)
 
 
 def below(package: str, constant: str) -> Plugins:
-    """The plug-ins of a sub-package that is given by its ``__name__``."""
+    """The plug-ins of a sub-package with the module name ``__name__``."""
     return Plugins(package.removeprefix(f"{ROOT}."), constant)
 
 
 @functools.cache
 def index(package: str) -> dict[str, Entry]:
-    """What every module below a package declares and registers."""
+    """Declarations and registrations of every module below a package."""
     from .module_index import entries
 
     return entries(module_files(package))
@@ -119,8 +120,8 @@ def index(package: str) -> dict[str, Entry]:
 
 @functools.cache
 def module_files(package: str) -> dict[str, str]:
-    """The modules below a package, packages themselves left out, with their files, in alphabetical order; names are
-    relative to the root."""
+    """The modules below a package without `__init__.py`, with their files, in alphabetical order of their names
+    relative to the root package."""
     folder = os.path.join(sys.modules[ROOT].__path__[0], *package.split("."))
     return dict(sorted(_files(package, folder)))
 

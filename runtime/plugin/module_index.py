@@ -1,7 +1,6 @@
 """Module index: cached declarations and registrations of all modules, read without importing them.
 
-Parsing takes a millisecond for each module, so the index is kept in the user's cache, and only files that changed since
-are parsed again.
+Parsing takes a millisecond per module. The index is cached on disk; only changed files are parsed again.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     from .module_syntax import Described
 
 SYNTAX = os.path.join(os.path.dirname(__file__), "module_syntax.py")
-"""The file that says what entries are: an index that another version of it made is not used."""
+"""The source file that defines the entries; its digest is the version of the index."""
 Stamped = dict[str, tuple[tuple[int, int], "Described"]]
-"""By module: size and time of change of its file, and what that says."""
+"""By module: size and modification time of its file, and its entry."""
 
 
 class Call(NamedTuple):
@@ -42,11 +41,11 @@ class Call(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What one module does at its top level.
+    """Top-level declarations of a module.
 
     Attributes:
         constants: upper-case names that it assigns, or defines as functions.
-        calls: of functions of `runtime`, and of others of ours whose arguments are a string or names.
+        calls: calls of functions of `runtime`, and of other package functions whose arguments are strings or names.
     """
 
     constants: tuple[str, ...]
@@ -54,7 +53,7 @@ class Entry(NamedTuple):
 
 
 def entries(files: Mapping[str, str]) -> dict[str, Entry]:
-    """The entries of modules, which are given by their names relative to the root package, with their files."""
+    """The entries of modules, given by their names relative to the root package, with their files."""
     place = _place(files)
     kept = _kept(place)
     found: Stamped = {}
@@ -83,7 +82,7 @@ def _parsed(module: str, path: str) -> Described:
 
 
 def _place(files: Mapping[str, str]) -> Path | None:
-    """The file of the index of these modules, one for each copy of the package; None if it cannot be cached."""
+    """The path of the index for these modules, one per copy of the package; None if it cannot be cached."""
     if os.name != "posix" or not files:
         return None
     made_by = *sys.version_info[:2], *_stamp(SYNTAX)

@@ -10,7 +10,7 @@ Described = tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]
 
 
 def described(source: bytes, module: str) -> Described:
-    """What the source of a module says; the module's name is relative to the root package."""
+    """Declarations in a module's source; the module name is relative to the root package."""
     tree = ast.parse(source)
     imported = dict(_imported(tree.body, module.split(".")[:-1]))
     constants: list[str] = []
@@ -30,7 +30,7 @@ def described(source: bytes, module: str) -> Described:
 
 
 def _top(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the module is loaded, those in loops and conditions included."""
+    """Statements that run on import, including those in loops and conditions."""
     for statement in statements:
         yield statement
         if isinstance(statement, ast.For | ast.If | ast.Try | ast.With):
@@ -52,7 +52,7 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 
 def _expressions(statement: ast.stmt) -> list[ast.expr]:
-    """Decorators, what is assigned, and what stands alone."""
+    """Decorators, assigned expressions, and expression statements."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return statement.decorator_list
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) else None
@@ -60,8 +60,8 @@ def _expressions(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _applied(expression: ast.expr) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
-    """The functions that an expression calls, each on the result of the next, with their arguments; ``f`` for a bare
-    decorator."""
+    """The functions of an expression's call chain, each called on the result of the next, with their arguments;
+    ``f`` for a bare decorator."""
     if not isinstance(expression, ast.Call):
         yield expression, []
     while isinstance(expression, ast.Call):
@@ -70,7 +70,7 @@ def _applied(expression: ast.expr) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
 
 
 def _text(arguments: list[ast.expr]) -> str:
-    """The first argument, where it is a string that could be a name."""
+    """The first argument if it is a string that could be a name."""
     first = arguments[0] if arguments else None
     return (
         first.value
@@ -80,7 +80,7 @@ def _text(arguments: list[ast.expr]) -> str:
 
 
 def _imported(statements: Iterable[ast.stmt], package: list[str]) -> Iterator[tuple[str, str | None]]:
-    """Names, and where relative imports of a module of a package bring them from; None for what is not ours."""
+    """Imported names with their qualified origins; None for names from outside of the package."""
     for statement in statements:
         if isinstance(statement, ast.ImportFrom) and statement.level:
             words = [*package[: len(package) - statement.level + 1], *([statement.module] if statement.module else [])]
@@ -90,8 +90,7 @@ def _imported(statements: Iterable[ast.stmt], package: list[str]) -> Iterator[tu
 
 
 def _origins(arguments: list[ast.expr], imported: Mapping[str, str | None], module: str) -> Iterator[str]:
-    """Where arguments come from. What a table of the module holds, as in ``*TABLE``, may be anything that the module
-    imports from ours."""
+    """Qualified origins of arguments. For an unpacked table of the module, ``*TABLE``, all imports from the package."""
     for argument in arguments:
         origin = _origin(argument, imported, module)
         if isinstance(argument, ast.Starred) and (origin is None or origin.rpartition(".")[0] == module):
@@ -101,8 +100,8 @@ def _origins(arguments: list[ast.expr], imported: Mapping[str, str | None], modu
 
 
 def _origin(expression: ast.expr, imported: Mapping[str, str | None], module: str) -> str | None:
-    """Where a name, or an attribute of a module, comes from: the module itself where it is not imported. None for
-    anything else."""
+    """Qualified origin of a name or of a module's attribute; the module itself for its own names, None for other
+    expressions."""
     if isinstance(expression, ast.Starred):
         return _origin(expression.value, imported, module)
     if isinstance(expression, ast.Attribute):

@@ -18,7 +18,7 @@ from .llvm_vector import Code
 LANES = 16
 WORDS = ir.VectorType(ir.IntType(32), LANES)
 _SHORTS = ir.VectorType(ir.IntType(16), 2 * LANES)
-PATH = INTEGERS.taken()
+PATH = INTEGERS.selected()
 
 
 def dot(code: Code, path: str, sums: Any, columns: Any, spread: Any) -> Any:

@@ -46,26 +46,26 @@ def add_pairs(code: Code, start: Any, sums: Any) -> Any:
     return code.builder.add(start, made)
 
 
-def dot2_i16_vnni(code: Code, start: Any, numbers: Any, others: Any) -> Any:
+def dot2_i16_vnni(code: Code, start: Any, left: Any, right: Any) -> Any:
     """Sixteen sums of two products of i16, added to `start`: one instruction of AVX-512 VNNI."""
-    return _call_i16_pairs(code, "llvm.x86.avx512.vpdpwssd.512", start, numbers, others)
+    return _call_i16_pairs(code, "llvm.x86.avx512.vpdpwssd.512", start, left, right)
 
 
-def dot2_i16_avx_vnni(code: Code, start: Any, numbers: Any, others: Any) -> Any:
+def dot2_i16_avx_vnni(code: Code, start: Any, left: Any, right: Any) -> Any:
     """The same as two instructions of AVX-VNNI."""
     return _per_half(
-        code, lambda *parts: _call_i16_pairs(code, "llvm.x86.avx512.vpdpwssd.256", *parts), start, numbers, others
+        code, lambda *parts: _call_i16_pairs(code, "llvm.x86.avx512.vpdpwssd.256", *parts), start, left, right
     )
 
 
-def dot2_i16_avx2(code: Code, start: Any, numbers: Any, others: Any) -> Any:
+def dot2_i16_avx2(code: Code, start: Any, left: Any, right: Any) -> Any:
     """The same as four instructions of AVX2."""
     return code.builder.add(
-        start, _per_half(code, lambda *parts: _call_i16_pairs(code, "llvm.x86.avx2.pmadd.wd", *parts), numbers, others)
+        start, _per_half(code, lambda *parts: _call_i16_pairs(code, "llvm.x86.avx2.pmadd.wd", *parts), left, right)
     )
 
 
-def dot2_bf16(code: Code, start: Any, numbers: Any, others: Any) -> Any:
+def dot2_bf16(code: Code, start: Any, left: Any, right: Any) -> Any:
     """Sixteen f32, to each of which two products of bfloat16 are added, the second one first: one instruction of
     AVX512_BF16.
 
@@ -75,7 +75,7 @@ def dot2_bf16(code: Code, start: Any, numbers: Any, others: Any) -> Any:
     4.
     """
     pair = vector_type(BF16, 2 * LANES)
-    held = (code.builder.bitcast(each, pair) for each in (numbers, others))
+    held = (code.builder.bitcast(each, pair) for each in (left, right))
     return code.call("llvm.x86.avx512bf16.dpbf16ps.512", start.type, start, *held)
 
 

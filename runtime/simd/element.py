@@ -70,26 +70,26 @@ class Element:
 
     Attributes:
         pointer: makes a typed pointer of an address.
-        read, written: convert a stored element to the compute type, and back.
-        number: compute type.
-        total: type of long sums.
+        widen, narrow: convert a stored element to the compute type, and back.
+        compute_type: NumPy type that kernels compute in.
+        sum_type: NumPy type of long sums.
     """
 
     pointer: Any
-    read: Any
-    written: Any
-    number: Any
-    total: Any
+    widen: Any
+    narrow: Any
+    compute_type: Any
+    sum_type: Any
 
     @property
     def stored(self) -> bool:
         """Whether elements are stored in their compute type."""
-        return self.read is identity
+        return self.widen is identity
 
     @property
-    def pointer_to_numbers(self) -> Any:
+    def compute_pointer(self) -> Any:
         """Makes a pointer to elements of the compute type."""
-        return ELEMENTS[np.dtype(self.number).name].pointer
+        return ELEMENTS[np.dtype(self.compute_type).name].pointer
 
     @property
     def math(self) -> Any:

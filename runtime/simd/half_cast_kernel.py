@@ -21,13 +21,13 @@ EXPONENTS_APART = (127 - 15) << 23
 
 
 @inlined
-def _bits(singles: Any, halves: Any, at: int, kind: int) -> Any:
+def _bits(words32: Any, words16: Any, at: int, kind: int) -> Any:
     """Sixteen elements as the bits of float32."""
     if kind == F16_CODE:
-        return bits(load_f16_exact(halves, at))
+        return bits(load_f16_exact(words16, at))
     if kind == BF16_CODE:
-        return load(halves, at) << 16
-    return load(singles, at)
+        return load(words16, at) << 16
+    return load(words32, at)
 
 
 @inlined
@@ -51,13 +51,13 @@ def _to_bf16(pattern: Any) -> Any:
 
 
 @inlined
-def _put(singles: Any, halves: Any, at: int, kind: int, pattern: Any) -> None:
+def _put(words32: Any, words16: Any, at: int, kind: int, pattern: Any) -> None:
     if kind == F16_CODE:
-        store(halves, at, _to_f16(pattern))
+        store(words16, at, _to_f16(pattern))
     elif kind == BF16_CODE:
-        store(halves, at, _to_bf16(pattern))
+        store(words16, at, _to_bf16(pattern))
     else:
-        store(singles, at, pattern)
+        store(words32, at, pattern)
 
 
 @range_kernel(_nrt=False)
@@ -65,19 +65,19 @@ def cast(
     source: Address, target: Address, count: int, source_kind: int, target_kind: int, part: int, parts: int
 ) -> None:
     """Cast `count` elements between dtypes: `F32_CODE`, `F16_CODE` or `BF16_CODE`."""
-    singles, halves = flat(np.int32, source, count), flat(np.uint16, source, count)
-    cast_singles, cast_halves = flat(np.int32, target, count), flat(np.uint16, target, count)
+    words32, words16 = flat(np.int32, source, count), flat(np.uint16, source, count)
+    cast_words32, cast_words16 = flat(np.int32, target, count), flat(np.uint16, target, count)
     whole = count // LANES * LANES
     for at in range(0, whole, LANES):
-        _put(cast_singles, cast_halves, at, target_kind, _bits(singles, halves, at, source_kind))
+        _put(cast_words32, cast_words16, at, target_kind, _bits(words32, words16, at, source_kind))
     if whole < count:
-        last_singles, last_halves = stack_array(np.int32, 1), stack_array(np.uint16, 1)
+        last_words32, last_words16 = stack_array(np.int32, 1), stack_array(np.uint16, 1)
         for i in range(LANES):
-            last_singles[i] = singles[whole + i] if source_kind == F32_CODE and whole + i < count else 0
-            last_halves[i] = halves[whole + i] if source_kind != F32_CODE and whole + i < count else 0
-        _put(last_singles, last_halves, 0, target_kind, _bits(last_singles, last_halves, 0, source_kind))
+            last_words32[i] = words32[whole + i] if source_kind == F32_CODE and whole + i < count else 0
+            last_words16[i] = words16[whole + i] if source_kind != F32_CODE and whole + i < count else 0
+        _put(last_words32, last_words16, 0, target_kind, _bits(last_words32, last_words16, 0, source_kind))
         for i in range(count - whole):
             if target_kind == F32_CODE:
-                cast_singles[whole + i] = last_singles[i]
+                cast_words32[whole + i] = last_words32[i]
             else:
-                cast_halves[whole + i] = last_halves[i]
+                cast_words16[whole + i] = last_words16[i]

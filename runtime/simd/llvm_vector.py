@@ -43,7 +43,7 @@ def vector_type(element: Any, lanes: int = LANES) -> Any:
 
 
 class Vector:
-    """Sixteen f32 or i32 numbers, or truth values; operators take other vectors and Python numbers."""
+    """Sixteen f32 or i32 lanes, or a mask; operators take other vectors and Python numbers."""
 
     def __init__(self, code: Code, value: Any) -> None:
         self.code = code
@@ -152,11 +152,11 @@ class Code:
     def prefetch(self, address: Any, offset: int = 0, writing: bool = False) -> None:
         """Have a line brought into the caches, all of them where it will be written; any address will do."""
         place = self.at(address, offset)
-        numbers = [ir.Constant(I32, number) for number in ((1, 3, 1) if writing else (0, 2, 1))]
+        entries = [ir.Constant(I32, number) for number in ((1, 3, 1) if writing else (0, 2, 1))]
         module = self.builder.module
         kind = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
         self.builder.call(
-            module.globals.get("llvm.prefetch.p0") or ir.Function(module, kind, "llvm.prefetch.p0"), [place, *numbers]
+            module.globals.get("llvm.prefetch.p0") or ir.Function(module, kind, "llvm.prefetch.p0"), [place, *entries]
         )
 
     def floats(self, address: Any, offset: int = 0) -> Vector:
@@ -174,13 +174,13 @@ class Code:
         one = self.builder.insert_element(undefined, value, ir.Constant(I32, 0))
         return Vector(self, self.builder.shuffle_vector(one, undefined, ir.Constant(vector_type(I32), [0] * LANES)))
 
-    def floats_of(self, numbers: Sequence[float]) -> Vector:
+    def floats_of(self, entries: Sequence[float]) -> Vector:
         """Sixteen f32 that are known."""
-        return Vector(self, ir.Constant(vector_type(F32), [float(number) for number in numbers]))
+        return Vector(self, ir.Constant(vector_type(F32), [float(number) for number in entries]))
 
-    def ints_of(self, numbers: Sequence[int]) -> Vector:
+    def ints_of(self, entries: Sequence[int]) -> Vector:
         """Sixteen i32 that are known."""
-        return Vector(self, ir.Constant(vector_type(I32), list(numbers)))
+        return Vector(self, ir.Constant(vector_type(I32), list(entries)))
 
     def from_half(self, patterns: Any) -> Any:
         """Half-precision bit patterns, i16 or a vector of them, as f32."""
@@ -222,20 +222,20 @@ class Code:
             return a * b + c
         return Vector(self, self.call(f"llvm.fma.v{LANES}f32", vector_type(F32), a.value, b.value, c.value))
 
-    def table(self, indices: Vector, numbers: Sequence[float]) -> Vector:
-        """Entries of sixteen known numbers; only the lowest four bits of an index count."""
+    def table(self, indices: Vector, entries: Sequence[float]) -> Vector:
+        """Look up lanes in a table of sixteen constants; only the lowest four bits of an index count."""
         if "avx512f" in features():
             return Vector(
                 self,
                 self.call(
-                    "llvm.x86.avx512.permvar.sf.512", vector_type(F32), self.floats_of(numbers).value, indices.value
+                    "llvm.x86.avx512.permvar.sf.512", vector_type(F32), self.floats_of(entries).value, indices.value
                 ),
             )
         low = indices & 15
-        step = numbers[1] - numbers[0]
-        if all(number == numbers[0] + step * index for index, number in enumerate(numbers)):
-            return low.as_float() * step + numbers[0]
-        place = self.constant([float(number) for number in numbers], F32)
+        step = entries[1] - entries[0]
+        if all(number == entries[0] + step * index for index, number in enumerate(entries)):
+            return low.as_float() * step + entries[0]
+        place = self.constant([float(number) for number in entries], F32)
         made = ir.Constant(vector_type(F32), ir.Undefined)
         for lane in range(LANES):
             index = self.builder.zext(self.builder.extract_element(low.value, ir.Constant(I32, lane)), I64)
@@ -243,12 +243,12 @@ class Code:
             made = self.builder.insert_element(made, entry, ir.Constant(I32, lane))
         return Vector(self, made)
 
-    def constant(self, numbers: Sequence[float], kind: Any) -> Any:
+    def constant(self, entries: Sequence[float], kind: Any) -> Any:
         """The address of a table that is part of the kernel."""
         module = self.builder.module
-        shape = ir.ArrayType(kind, len(numbers))
-        held = ir.Constant(shape, list(numbers))
-        name = f"table.{zlib.crc32(repr((str(kind), list(numbers))).encode()):x}"
+        shape = ir.ArrayType(kind, len(entries))
+        held = ir.Constant(shape, list(entries))
+        name = f"table.{zlib.crc32(repr((str(kind), list(entries))).encode()):x}"
         place = module.globals.get(name)
         if place is None:
             place = ir.GlobalVariable(module, shape, name)
@@ -301,7 +301,7 @@ class Code:
 
 
 class Bytes:
-    """Unsigned bytes, 64 or fewer, for products of whole numbers."""
+    """Unsigned bytes, 64 or fewer, for integer dot products."""
 
     def __init__(self, code: Code, value: Any) -> None:
         self.code = code
@@ -347,8 +347,8 @@ class Bytes:
         chosen = build.bitcast(mask, vector_type(I1, self.count))
         return Bytes(self.code, build.select(chosen, self.value, ir.Constant(self.value.type, [0] * self.count)))
 
-    def table(self, numbers: Sequence[int]) -> Bytes:
-        """Entries of sixteen known bytes; indices are below 16."""
+    def table(self, entries: Sequence[int]) -> Bytes:
+        """Look up bytes in a table of sixteen constants; indices are below 16."""
         build = self.code.builder
         if self.count == 64 and "avx512bw" not in features():
             order = [
@@ -356,11 +356,11 @@ class Bytes:
                 for start, count in ((0, 32), (32, 32), (0, 64))
             ]
             parts = [
-                Bytes(self.code, build.shuffle_vector(self.value, self.value, part)).table(numbers).value
+                Bytes(self.code, build.shuffle_vector(self.value, self.value, part)).table(entries).value
                 for part in order[:2]
             ]
             return Bytes(self.code, build.shuffle_vector(*parts, order[2]))
-        held = ir.Constant(self.value.type, [*numbers] * (self.count // 16))
+        held = ir.Constant(self.value.type, [*entries] * (self.count // 16))
         name = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}[
             self.count
         ]

@@ -21,7 +21,7 @@ F32_CODE, F16_CODE, BF16_CODE = 0, 1, 2
 """Codes of storage dtypes."""
 DTYPE_CODES = {"float32": F32_CODE, "float16": F16_CODE, "bfloat16": BF16_CODE}
 
-_FLOATS, _HALVES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.HalfType()))
+_FLOATS, _F16S = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.HalfType()))
 _WORDS, _SHORTS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (32, 16))
 
 
@@ -145,7 +145,7 @@ zip_high = _shuffled(
 def load_f16(typing: Any, address: Any) -> Any:
     """Sixteen f16."""
     return kinds.F32(types.int64), lambda context, builder, sig, args: builder.fpext(
-        _loaded(builder, args[0], _HALVES), _FLOATS
+        _loaded(builder, args[0], _F16S), _FLOATS
     )
 
 
@@ -176,7 +176,7 @@ def store_f16(typing: Any, address: Any, vector: Any) -> Any:
     """Write sixteen f16, rounded to nearest even."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _stored(builder, args[0], builder.fptrunc(args[1], _HALVES))
+        _stored(builder, args[0], builder.fptrunc(args[1], _F16S))
         return context.get_dummy_value()
 
     return types.void(types.int64, kinds.F32), lower

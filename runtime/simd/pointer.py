@@ -34,7 +34,7 @@ def flat(typing: Any, dtype: Any, address: Any, count: Any) -> Any:
 
 
 @intrinsic
-def _converted(typing: Any, halves: Any, index: Any) -> Any:
+def _converted(typing: Any, patterns: Any, index: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = ir.VectorType(ir.HalfType(), LANES)
         data = context.make_array(sig.args[0])(context, builder, args[0]).data
@@ -42,13 +42,13 @@ def _converted(typing: Any, halves: Any, index: Any) -> Any:
         value.align = 2
         return builder.fpext(value, ir.VectorType(ir.FloatType(), LANES))
 
-    return kinds.F32(halves, types.intp), lower
+    return kinds.F32(patterns, types.intp), lower
 
 
 @inlined
-def load_f16_exact(halves: Any, index: Any) -> Any:
+def load_f16_exact(patterns: Any, index: Any) -> Any:
     """As `load_f16`; NaN keeps its payload."""
-    pattern = load(halves, index)
+    pattern = load(patterns, index)
     magnitude = (pattern & 0x7FFF) << 13
     scaled = bits(from_bits(magnitude) * 2.0**112)
     return from_bits(select(magnitude >= 0x0F800000, magnitude | 0x7F800000, scaled) | ((pattern & 0x8000) << 16))

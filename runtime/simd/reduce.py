@@ -15,49 +15,49 @@ BLOCK = 4096
 
 
 @functools.cache
-def along(read: Any, number: Any, total: Any, start: Any, prepared: Any, combine: Any) -> Any:
+def along(widen: Any, compute_type: Any, sum_type: Any, start: Any, prepared: Any, combine: Any) -> Any:
     """Makes a reduction of `count` consecutive elements: ``(x, base, count, shift, lanes)``, `lanes` being an array of
-    `LANES` numbers.
+    `LANES` elements.
 
     Args:
-        read, number, total: of an `Element`.
-        start: what `combine` leaves as it is.
-        prepared: of a number and the shift, before numbers are combined.
+        widen, compute_type, sum_type: of an `Element`.
+        start: the neutral element of `combine`.
+        prepared: applied to an element and the shift, before elements are combined.
     """
 
     @inlined
     def reduced(x: Any, base: Any, count: Any, shift: Any, lanes: Any) -> Any:
-        found = total(start)
+        found = sum_type(start)
         at = base
         end = base + count
         while at < end:
             stop = min(end, at + BLOCK)
             for k in range(16):
-                lanes[k] = number(start)
+                lanes[k] = compute_type(start)
             if stop - at >= LANES:
                 for k in range(16, LANES):
-                    lanes[k] = number(start)
+                    lanes[k] = compute_type(start)
                 whole = at + (stop - at) // LANES * LANES
                 for j in range(at, whole, LANES):
                     for k in range(LANES):
-                        lanes[k] = number(combine(lanes[k], prepared(read(x[j + k]), shift)))
+                        lanes[k] = compute_type(combine(lanes[k], prepared(widen(x[j + k]), shift)))
                 at = whole
                 for k in range(32):
-                    lanes[k] = number(combine(lanes[k], lanes[k + 32]))
+                    lanes[k] = compute_type(combine(lanes[k], lanes[k + 32]))
                 for k in range(16):
-                    lanes[k] = number(combine(lanes[k], lanes[k + 16]))
+                    lanes[k] = compute_type(combine(lanes[k], lanes[k + 16]))
             whole = at + (stop - at) // 16 * 16
             for j in range(at, whole, 16):
                 for k in range(16):
-                    lanes[k] = number(combine(lanes[k], prepared(read(x[j + k]), shift)))
+                    lanes[k] = compute_type(combine(lanes[k], prepared(widen(x[j + k]), shift)))
             for k in range(stop - whole):
-                lanes[k] = number(combine(lanes[k], prepared(read(x[whole + k]), shift)))
+                lanes[k] = compute_type(combine(lanes[k], prepared(widen(x[whole + k]), shift)))
             for k in range(8):
-                lanes[k] = number(combine(lanes[k], lanes[k + 8]))
+                lanes[k] = compute_type(combine(lanes[k], lanes[k + 8]))
             for k in range(4):
-                lanes[k] = number(combine(lanes[k], lanes[k + 4]))
+                lanes[k] = compute_type(combine(lanes[k], lanes[k + 4]))
             folded = combine(combine(lanes[0], lanes[1]), combine(lanes[2], lanes[3]))
-            found = total(combine(found, total(folded)))
+            found = sum_type(combine(found, sum_type(folded)))
             at = stop
         return found
 
@@ -65,8 +65,8 @@ def along(read: Any, number: Any, total: Any, start: Any, prepared: Any, combine
 
 
 def along_element(kind: Element, start: Any, prepared: Any, combine: Any) -> Any:
-    """`along` for a dtype."""
-    return along(kind.read, kind.number, kind.total, start, prepared, combine)
+    """`along` for the element access `kind` of a dtype."""
+    return along(kind.widen, kind.compute_type, kind.sum_type, start, prepared, combine)
 
 
 @inlined

@@ -16,18 +16,18 @@ from numba.extending import lower_builtin, lower_cast, models, register_model
 
 from ..jit.isa import VECTOR_LANES as LANES
 
-NUMBERS = {types.float32: ir.FloatType(), types.int32: ir.IntType(32), types.boolean: ir.IntType(1)}
+SCALAR_TYPES = {types.float32: ir.FloatType(), types.int32: ir.IntType(32), types.boolean: ir.IntType(1)}
 
 
 class Vector(types.Type):
-    """`LANES` numbers of one scalar type."""
+    """`LANES` elements of one scalar type."""
 
     def __init__(self, element: types.Type) -> None:
         self.element = element
         super().__init__(name=f"{element}x{LANES}")
 
     def can_convert_from(self, context: Any, other: types.Type) -> Any:
-        """Numbers fill all lanes."""
+        """A scalar is broadcast to all lanes."""
         return Conversion.safe if isinstance(other, types.Number) else None
 
 
@@ -42,7 +42,7 @@ class _Model(models.PrimitiveModel):
 
 def llvm(kind: Vector) -> ir.VectorType:
     """LLVM's type of a vector."""
-    return ir.VectorType(NUMBERS[kind.element], LANES)
+    return ir.VectorType(SCALAR_TYPES[kind.element], LANES)
 
 
 @lower_cast(types.Number, Vector)
@@ -57,7 +57,7 @@ def _splat(builder: Any, value: Any, kind: Vector) -> Any:
 
 
 def _operator(function: Any, kinds: dict[Vector, Callable[[Any, Any, Any], Any]], result: Vector | None = None) -> None:
-    """Type and lower a binary operator for these vectors, numbers on either side included."""
+    """Type and lower a binary operator for these vectors; either operand may be a scalar."""
 
     class Typing(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:

@@ -36,7 +36,7 @@ def _address(context: Any, builder: Any, sig: Any, args: Any, pointee: Any) -> A
 def load(typing: Any, array: Any, index: Any) -> Any:
     """Sixteen neighbours of a flat float32, int32, uint16, uint8 or int8 array from element `index`."""
     kind = kinds.F32 if array.dtype == types.float32 else kinds.I32
-    narrow = None if array.dtype in kinds.NUMBERS else ir.VectorType(ir.IntType(array.dtype.bitwidth), LANES)
+    narrow = None if array.dtype in kinds.SCALAR_TYPES else ir.VectorType(ir.IntType(array.dtype.bitwidth), LANES)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = builder.load(_address(context, builder, sig, args, narrow or kinds.llvm(kind)))
@@ -115,7 +115,7 @@ def gather(typing: Any, array: Any, indices: Any) -> Any:
 
 @intrinsic
 def select(typing: Any, mask: Any, yes: Any, no: Any) -> Any:
-    """`yes` in the lanes where `mask` is set, else `no`; with a plain truth value one of two numbers."""
+    """`yes` in the lanes where `mask` is set, else `no`; with a scalar mask, one of two scalars."""
     kind = yes if isinstance(yes, kinds.Vector) else no if isinstance(no, kinds.Vector) else typing.unify_types(yes, no)
     if mask == kinds.MASK and not isinstance(kind, kinds.Vector):
         kind = kinds.I32 if isinstance(kind, types.Integer) else kinds.F32

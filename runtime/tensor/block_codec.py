@@ -1,8 +1,8 @@
 """Block codecs: encoders and decoders of quantized block types.
 
-A codec is found by existence: modules of `ops` that have some declare a tuple `CODECS`. Decoders are plain numpy, so
-that reading quantized files never loads Numba, but for large amounts of the most used types there are compiled ones
-too. Encoders are compiled kernels. Modules with kernels are only imported where the machine code is not on the disk.
+Modules of `ops` that declare a tuple `CODECS` are found without importing them. Decoders are NumPy functions, so that
+reading quantized files does not load Numba; common types also have compiled decoders for large tensors. Encoders are
+compiled kernels, whose modules are imported only if their machine code is not cached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
-from ..jit.code_cache import Stored
+from ..jit.code_cache import CachedKernel
 from ..plugin.discovery import BLOCK_CODECS
 from .dtype import DTYPES, F32, BlockType
 from .element_packing import nbytes
@@ -27,52 +27,54 @@ if TYPE_CHECKING:
     import numpy as np
 
 KINDS = {"f32": 0, "f16": 1, "bf16": 2}
-"""Types that encoders read, and what these are called in their arguments."""
+"""Element types that encoders read, by the code of the kernel argument."""
 
 COMPILED_FROM = 1 << 27
-"""Elements decoded by one process from which on it pays to load Numba for it."""
+"""Elements decoded by one process from which on loading Numba pays."""
 
 SLICE = 1 << 18
-"""Elements that one call of a decoder gets, so that its temporaries stay in cache."""
+"""Elements per decoder call, so that temporaries stay in the CPU cache."""
 
 
 class Encoder:
     """An encoder of blocks.
 
     Args:
-        plain, weighted: kernels without importance and with it.
-        lattice: gives the arrays of the lattice that the kernels look into.
+        plain, weighted: kernels without and with importance.
+        lattice: returns the arrays of the lattice that the kernels search.
 
     Attributes:
-        slice: elements that one call gets, so that the machine it runs on is used well.
+        slice: elements per call that use the machine well.
     """
 
     slice = SLICE
 
-    def __init__(self, plain: Stored, weighted: Stored, lattice: Callable[[], tuple[np.ndarray, ...]]) -> None:
+    def __init__(
+        self, plain: CachedKernel, weighted: CachedKernel, lattice: Callable[[], tuple[np.ndarray, ...]]
+    ) -> None:
         self.kernels = (plain, weighted)
         self.lattice = lattice
 
     @property
-    def stored(self) -> bool:
-        """Whether the kernels have been compiled on this machine."""
-        return all(kernel.stored for kernel in self.kernels)
+    def is_cached(self) -> bool:
+        """Whether the machine code of both kernels is cached."""
+        return all(kernel.is_cached for kernel in self.kernels)
 
     def load(self) -> None:
-        """Compile the kernels if they have not been."""
+        """Compile the kernels if their code is not cached."""
         for kernel in self.kernels:
             kernel.load()
         self.lattice()
 
     def run(self, source: int, kind: int, shape: tuple[int, int], importance: int, out: int) -> float:
-        """Encode rows by address, without the GIL; the largest magnitude among them, infinite or NaN where not all
-        values are finite.
+        """Encode rows by address, without the GIL. Returns the largest magnitude; infinite or NaN if a value is not
+        finite.
 
         Args:
-            source: of `shape` (rows, columns) values of a kind of `KINDS`, in one run; columns are a multiple of the
-                block length.
-            importance: of float32 for each column, 0 for none.
-            out: where the blocks go.
+            source: contiguous rows of `shape` (rows, columns), of an element type in `KINDS`; columns are a
+                multiple of the block length.
+            importance: address of f32 [columns], 0 for none.
+            out: address of the blocks.
         """
         kernel = self.kernels[importance != 0]
         lattice = self.lattice()  # held until the kernel is done: two threads that ask first make arrays of their own
@@ -96,20 +98,20 @@ class Encoder:
 class Decoder:
     """A compiled decoder."""
 
-    def __init__(self, kernel: Stored) -> None:
+    def __init__(self, kernel: CachedKernel) -> None:
         self.kernel = kernel
 
     def __call__(self, blocks: np.ndarray, values: np.ndarray) -> None:
-        """Fill flat float32 `values` from as many blocks, flat uint8; both are contiguous."""
+        """Decode blocks, uint8 and flat, into flat float32 `values`; both are contiguous."""
         self.kernel(blocks.ctypes.data, values.ctypes.data, values.size)
 
 
 class Scaled(NamedTuple):
-    """Blocks as what they decode to: ``scales * codes - minima``.
+    """Decoded blocks in the form ``scales * codes - minima``.
 
     Attributes:
         codes: int8 [blocks, groups, elements].
-        scales: f32 [blocks, groups]; minima: likewise, None where all are 0.
+        scales: f32 [blocks, groups]; minima: likewise, None if all are 0.
     """
 
     codes: np.ndarray
@@ -117,7 +119,7 @@ class Scaled(NamedTuple):
     minima: np.ndarray | None = None
 
     def values(self) -> np.ndarray:
-        """f32 [blocks, elements of a block]."""
+        """The elements, f32 [blocks, elements of a block]."""
         found = self.codes * self.scales[..., None]
         if self.minima is not None:
             found -= self.minima[..., None]
@@ -152,7 +154,7 @@ class Codec:
 
 @functools.cache
 def codecs() -> dict[BlockType, Codec]:
-    """The codec of every block type that has one."""
+    """The codec of each block type that has one."""
     return {codec.dtype: codec for module in BLOCK_CODECS.all() for codec in module}
 
 
@@ -168,7 +170,7 @@ def codec_of(dtype: BlockType) -> Codec:
 
 
 def block_type(name: str) -> BlockType:
-    """The block type with that name."""
+    """The block type of that name."""
     dtype = DTYPES[name]
     assert isinstance(dtype, BlockType), f"{name} is not a block type"
     return dtype
@@ -176,12 +178,12 @@ def block_type(name: str) -> BlockType:
 
 @dataclass
 class _Tally:
-    """Elements that this process has decoded."""
+    """Count of the elements that this process has decoded."""
 
     elements: int = 0
 
     def compiled_pays(self, count: int) -> bool:
-        """Whether `count` more are better decoded by compiled code."""
+        """Whether decoding `count` more elements is worth loading the compiled decoder."""
         self.elements += count
         return self.elements >= COMPILED_FROM or "numba" in sys.modules
 
@@ -190,7 +192,7 @@ _TALLY = _Tally()
 
 
 def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
-    """The values of whole blocks as a flat float32 array; NaN and infinite scales give what IEEE arithmetic gives."""
+    """Decode whole blocks to a flat float32 array; NaN and infinite scales follow IEEE arithmetic."""
     import numpy
 
     size, length = codec.dtype.block_nbytes, codec.dtype.block
@@ -202,7 +204,7 @@ def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
     if (
         codec.decoder is not None
         and values.size >= SLICE
-        and (codec.decoder.kernel.stored or _TALLY.compiled_pays(values.size))
+        and (codec.decoder.kernel.is_cached or _TALLY.compiled_pays(values.size))
     ):
         codec.decoder(blocks.reshape(-1), values.reshape(-1))
         return values.reshape(-1)
@@ -214,7 +216,7 @@ def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
 
 
 def decoded_storage(storage: Storage, codec: Codec, shape: tuple[int, ...]) -> Derived:
-    """The values of blocks as the bytes of float32, decoded when they are read, and only those asked for."""
+    """Lazily decoded blocks: f32 bytes, of which only the requested rows are decoded."""
     size, run = codec.dtype.block_nbytes, codec.dtype.block * F32.block_nbytes
     total = nbytes(F32, shape)
     assert total is not None

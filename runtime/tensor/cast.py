@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..base.errors import UnsupportedError
-from ..jit.code_cache import Stored
+from ..jit.code_cache import CachedKernel
 from .dtype import BF16, F16, F32, BlockType, DType
 from .element_packing import nbytes, pack, unpack
 from .storage import Derived, Storage
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMPILED_FROM = 1 << 14
 """Elements from which on compiled code casts them, where there is some or Numba is loaded."""
-_COMPILED = Stored(f"{__package__.rpartition('.')[0]}.simd.half_cast_kernel", "cast")
+_COMPILED = CachedKernel(f"{__package__.rpartition('.')[0]}.simd.half_cast_kernel", "cast")
 _KINDS = {F32: 0, F16: 1, BF16: 2}
 """What the compiled cast calls them."""
 
@@ -89,7 +89,7 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
         if values.size >= COMPILED_FROM
         else None
     )
-    if source is not None and dtype in _KINDS and source != dtype and (_COMPILED.stored or "numba" in sys.modules):
+    if source is not None and dtype in _KINDS and source != dtype and (_COMPILED.is_cached or "numba" in sys.modules):
         values, result = numpy.ascontiguousarray(values), numpy.empty(values.shape, wanted)
         _COMPILED(values.ctypes.data, result.ctypes.data, values.size, _KINDS[source], _KINDS[dtype])
         return result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..jit.code_cache import Stored
+from ..jit.code_cache import CachedKernel
 
-KERNEL = Stored(f"{__package__.rpartition('.')[0]}.simd.checksum_kernel", "checksum")
+KERNEL = CachedKernel(f"{__package__.rpartition('.')[0]}.simd.checksum_kernel", "checksum")
 
 
 def checksum(data: bytes | memoryview) -> int:

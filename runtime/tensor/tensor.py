@@ -90,7 +90,7 @@ class Tensor:
         return f"Tensor({self.dtype.name}, {list(self.shape)})"
 
     def __getitem__(self, index: Index) -> Tensor:
-        """A part by integers, slices of any step and ``...``, still unread; see `indexing.part`."""
+        """A part by integers, slices of any step and ``...``, still unread; see `basic_indexing.part`."""
         from .basic_indexing import part
 
         found = part(self, index)

@@ -1,4 +1,4 @@
-"""A few small valid files of every format, made by the library that the format comes from; by hand where there is none.
+"""A few small valid files of every format, made by the library that the format comes from; else by hand.
 
 `SAMPLES[format name]` maps a sample's id to a function that gets an empty folder and returns the file in it to open.
 """

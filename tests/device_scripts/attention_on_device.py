@@ -8,16 +8,16 @@ from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.plan.plan import dtype_of
 from candle_convert.runtime.session import Session
 
-HALF, BRAIN, F32 = np.float16, ml_dtypes.bfloat16, np.float32
+F16, BF16, F32 = np.float16, ml_dtypes.bfloat16, np.float32
 CASES = {
     # dtype, query heads, key heads, queries, keys, size, width, attributes, mask, what a kernel is called
-    "prompt": (HALF, 2, 2, 18, 18, 8, 8, {"is_causal": 1}, None, "attention on tensor cores"),
-    "shared heads": (HALF, 4, 2, 9, 21, 16, 24, {}, None, "attention on tensor cores"),
-    "odd sizes": (BRAIN, 2, 1, 5, 7, 7, 5, {"softcap": 2.0}, None, "attention on tensor cores"),
-    "mask": (HALF, 2, 1, 4, 19, 8, 8, {"is_causal": 1}, "bool", "attention on tensor cores"),
-    "bias": (HALF, 1, 1, 17, 9, 24, 8, {}, "float", "attention on tensor cores"),
+    "prompt": (F16, 2, 2, 18, 18, 8, 8, {"is_causal": 1}, None, "attention on tensor cores"),
+    "shared heads": (F16, 4, 2, 9, 21, 16, 24, {}, None, "attention on tensor cores"),
+    "odd sizes": (BF16, 2, 1, 5, 7, 7, 5, {"softcap": 2.0}, None, "attention on tensor cores"),
+    "mask": (F16, 2, 1, 4, 19, 8, 8, {"is_causal": 1}, "bool", "attention on tensor cores"),
+    "bias": (F16, 1, 1, 17, 9, 24, 8, {}, "float", "attention on tensor cores"),
     "one query": (F32, 4, 2, 1, 23, 6, 5, {}, None, "parts of attention joined"),
-    "few queries": (HALF, 2, 2, 2, 23, 6, 5, {"is_causal": 1}, "bool", "parts of attention joined"),
+    "few queries": (F16, 2, 2, 2, 23, 6, 5, {"is_causal": 1}, "bool", "parts of attention joined"),
 }
 
 
@@ -43,7 +43,7 @@ def attention(dtype, heads, groups, queries, keys, size, width, attributes, mask
     )
     titles = [step.kernel.title for step in session.program.plans[-1].steps if isinstance(step, Launch)]
     assert any(title.startswith(wanted) for title in titles), titles
-    bound = {HALF: 2e-3, BRAIN: 2e-2, F32: 1e-5}[dtype]
+    bound = {F16: 2e-3, BF16: 2e-2, F32: 1e-5}[dtype]
     np.testing.assert_allclose(found, expected, rtol=bound, atol=bound)
 
 

@@ -67,7 +67,7 @@ def of_floats(batch, length, room, dtype, scales):
 CACHES = [floats(16, 2), floats(16, 2)]
 NONE = [None, None]
 SHARED = {"num_heads": 4, "kv_num_heads": 2}
-TURNED = {**SHARED, "do_rotary": 1}
+ROTARY = {**SHARED, "do_rotary": 1}
 SLIDING = {**SHARED, "sliding_window_cache": 1, "local_window_size": 3}
 GROUPED = {
     "sinks of a prompt": ([*first(2, 3), *NONE, None, None, floats(4)], SHARED),
@@ -82,8 +82,8 @@ GROUPED = {
     ),
     "bias": ([*grown(2, 2, 9, (6, 4), 7), *NONE, None, floats(1, 4, 2, 7)], SHARED),
     "bias for each": ([*first(2, 3), *NONE, None, floats(2, 1, 3, 3)], {**SHARED, "softcap": 3.0}),
-    "positions": ([*grown(2, 2, 9, (6, 4), 7), *CACHES, np.array([[3, 9], [0, 1]])], TURNED),
-    "positions of a prompt": ([*first(2, 3), *CACHES, np.array([[4]])], TURNED),
+    "positions": ([*grown(2, 2, 9, (6, 4), 7), *CACHES, np.array([[3, 9], [0, 1]])], ROTARY),
+    "positions of a prompt": ([*first(2, 3), *CACHES, np.array([[4]])], ROTARY),
     **{
         f"{dtype} of {bits} bits": (
             coded(2, 2, 7, dtype, bits, scales),
@@ -104,7 +104,7 @@ GROUPED = {
     },
     "norms": (
         [*grown(2, 2, 9, (6, 4), 7), *CACHES, *[None] * 5, floats(4), floats(4)],
-        {**TURNED, "qk_norm_epsilon": 0.1},
+        {**ROTARY, "qk_norm_epsilon": 0.1},
     ),
     "norms of a prompt": (
         [*first(2, 3, np.float16), *NONE, *[None] * 5, floats(4, dtype=np.float16), floats(4, dtype=np.float16)],
@@ -199,6 +199,6 @@ if __name__ == "__main__":
         "GroupQueryAttention",
         *GROUPED["bias"],
         3,
-        lambda array: DeviceArray.taken(cuda.to_device(array)),
+        lambda array: DeviceArray.wrap(cuda.to_device(array)),
     )
     print(len(GROUPED) + len(PACKED))

@@ -73,7 +73,7 @@ def main():
     session.run(None, fed(3))
     assert recorder.since() == made, "another shape is another plan"
 
-    arrays = [DeviceArray.taken(cuda.to_device(fed(2)["late"])) for _ in range(2)]
+    arrays = [DeviceArray.wrap(cuda.to_device(fed(2)["late"])) for _ in range(2)]
     given = [{"x": fed(2)["x"], "late": array} for array in arrays]
     for place, calls in ((0, []), (0, made), (1, []), (1, made[1:]), (0, ["launch"]), (1, ["launch"])):
         session.run(None, given[place])

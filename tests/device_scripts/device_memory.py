@@ -60,7 +60,7 @@ def memory_comes_back():
     print("memory comes back")
 
 
-def lent_arrays_keep_their_memory():
+def in_place_inputs_keep_their_memory():
     """A state that is written in place from run to run stays the caller's when the array that was fed is gone."""
     graph = Graph()
     fed = [Value("past", F32, (1, 1, 4, 2)), Value("new", F32, (1, 1, 1, 2)), Value("at", I64, (1,))]
@@ -112,7 +112,7 @@ def arrays_are_exchanged():
         theirs = torch.from_dlpack(ours)
         assert theirs.data_ptr() == ours.address
         assert theirs.float().cpu().numpy().tolist() == numbers.astype(np.float32).tolist()
-        back = DeviceArray.taken(Strange(theirs))
+        back = DeviceArray.wrap(Strange(theirs))
         assert back.address == ours.address
         assert back.numpy().tolist() == numbers.tolist()
         del ours
@@ -120,16 +120,16 @@ def arrays_are_exchanged():
         assert back.numpy().tolist() == numbers.tolist(), "who takes it keeps it"
     transposed = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4).transpose(0, 2)
     transposed = transposed if SIMULATED else transposed.cuda()
-    assert DeviceArray.taken(Strange(transposed)).numpy().tolist() == transposed.tolist()
+    assert DeviceArray.wrap(Strange(transposed)).numpy().tolist() == transposed.tolist()
     host = np.arange(8, dtype=np.float32).reshape(2, 4)
     source = host if SIMULATED else torch.from_numpy(host).cuda()
-    assert DeviceArray.taken(Interface(source)).numpy().tolist() == host.tolist()
-    assert DeviceArray.taken(Interface(source[:, ::2])).numpy().tolist() == host[:, ::2].tolist()
-    odd = DeviceArray.taken(Interface(source.reshape(-1)[1:]))
+    assert DeviceArray.wrap(Interface(source)).numpy().tolist() == host.tolist()
+    assert DeviceArray.wrap(Interface(source[:, ::2])).numpy().tolist() == host[:, ::2].tolist()
+    odd = DeviceArray.wrap(Interface(source.reshape(-1)[1:]))
     assert odd.numpy().tolist() == host.reshape(-1)[1:].tolist()
     assert odd.address % 16 == 0, "kernels read sixteen bytes at a time"
     ours = uploaded(host, share)
-    assert DeviceArray.taken(ours).address == ours.address
+    assert DeviceArray.wrap(ours).address == ours.address
     try:
         ours.__dlpack__(dl_device=(99, 0))
     except BufferError:
@@ -139,5 +139,5 @@ def arrays_are_exchanged():
 with tempfile.TemporaryDirectory() as name:
     weights_are_there_once(Path(name))
 memory_comes_back()
-lent_arrays_keep_their_memory()
+in_place_inputs_keep_their_memory()
 arrays_are_exchanged()

@@ -157,7 +157,7 @@ def gather(graph, feeds, found):
     region = Region(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), {})
     program = Program(region, PoolShare(pool_of(0)))
     values = [(feeds.get(value.name), decides) for value, decides in zip(graph.inputs, program.decides, strict=True)]
-    plan = Planner(region, [describe_feed(*pair) for pair in values]).made()
+    plan = Planner(region, [describe_feed(*pair) for pair in values]).make_plan()
     for step in plan.steps:
         if isinstance(step, Launch):
             key = signature(step.arguments)

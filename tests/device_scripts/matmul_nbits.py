@@ -13,7 +13,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.tests.device_scripts.cached_attention_on_device import compared
 from candle_convert.tests.device_scripts.graph_cases import host_steps
 
-F32, HALF, BRAIN = np.float32, np.float16, ml_dtypes.bfloat16
+F32, F16, BF16 = np.float32, np.float16, ml_dtypes.bfloat16
 ROWS, INTEGERS, TILES, CORES, FOLD = (
     "floats by rows of",
     "integers by",
@@ -27,7 +27,7 @@ PRODUCTS = [
     (3, 64, 5, 32, 4, None, {"bias": True}, ROWS),
     (2, 70, 3, 32, 8, "packed", {}, ROWS),
     (1, 33, 4, 16, 2, "floats", {}, ROWS),
-    (2, 64, 3, 64, 4, "packed", {"dtype": HALF, "bias": True}, ROWS),
+    (2, 64, 3, 64, 4, "packed", {"dtype": F16, "bias": True}, ROWS),
     (4, 96, 3, 32, 8, None, {}, ROWS),
     (2, 20, 3, 8, 4, "packed", {}, FOLD),
     (2, 40, 3, 16, 5, "packed", {}, FOLD),
@@ -36,10 +36,10 @@ PRODUCTS = [
     (7, 50, 5, 16, 4, "packed", {"bias": True}, TILES),
     (6, 70, 5, 32, 8, None, {}, TILES),
     (5, 64, 4, 32, 2, "floats", {}, TILES),
-    (9, 40, 10, 16, 4, "packed", {"dtype": HALF}, CORES),
-    (9, 40, 7, 32, 8, "packed", {"dtype": HALF}, CORES),
-    (5, 45, 6, 32, 4, None, {"dtype": HALF}, CORES),
-    (5, 64, 6, 32, 2, "floats", {"dtype": BRAIN, "bias": True}, CORES),
+    (9, 40, 10, 16, 4, "packed", {"dtype": F16}, CORES),
+    (9, 40, 7, 32, 8, "packed", {"dtype": F16}, CORES),
+    (5, 45, 6, 32, 4, None, {"dtype": F16}, CORES),
+    (5, 64, 6, 32, 2, "floats", {"dtype": BF16, "bias": True}, CORES),
     (6, 70, 5, 32, 4, "packed", {"level": 4}, INTEGERS),
     (5, 96, 3, 16, 8, None, {"level": 4}, INTEGERS),
     (2, 64, 3, 32, 4, None, {"level": 4}, ROWS),
@@ -91,7 +91,7 @@ def products():
             if isinstance(item, Buffer) and item.allocation.constant is None
         ]
         assert all(item.count != columns * size * -(-depth // size) for item in buffers), case
-        bound = 3e-2 if wanted is INTEGERS else {F32: 1e-4, HALF: 4e-3, BRAIN: 4e-2}[more.get("dtype", F32)]
+        bound = 3e-2 if wanted is INTEGERS else {F32: 1e-4, F16: 4e-3, BF16: 4e-2}[more.get("dtype", F32)]
         np.testing.assert_allclose(y, expected, rtol=bound, atol=bound * np.abs(expected).max(), err_msg=str(case))
 
 
@@ -112,7 +112,7 @@ def rows():
         given = [
             small,
             np.array([2, -1, 9]),
-            rng.random(shape).astype(HALF),
+            rng.random(shape).astype(F16),
             rng.integers(-8, 8, shape).astype(ml_dtypes.int4),
         ]
         compared(

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 from candle_convert.tests.device_scripts.cached_attention_on_device import compared, floats
 
-NAN, BRAIN = np.nan, ml_dtypes.bfloat16
+NAN, BF16 = np.nan, ml_dtypes.bfloat16
 BOXES = np.array([[[0, 0, 1, 1], [0, NAN, 1, 1.1], [0, 0.1, 1, 1.1], [NAN, 0, 1, 1], [0, 0, 1, 1]]], np.float32)
 SCORES = np.array([[[0.9, 0.8, NAN, 0.6, 0.5], [0.1, 0.2, 0.3, NAN, 0.7]]], np.float32)
 LIMITS = [np.array([9]), np.array([0.5], np.float32)]
@@ -14,7 +14,7 @@ CASES = [
     # operator, domain, inputs, attributes, outputs
     ("Shrink", "", [np.arange(-9, 9, dtype=np.int32)], {"lambd": 3.5, "bias": 1.5}, 1),
     ("Shrink", "", [np.arange(-9, 9)], {"lambd": 5.0}, 1),
-    ("Range", "", [np.array(item, BRAIN) for item in (1, 4, 0.3)], {}, 1),
+    ("Range", "", [np.array(item, BF16) for item in (1, 4, 0.3)], {}, 1),
     ("NonMaxSuppression", "", [BOXES, SCORES, *LIMITS], {}, 1),
     ("NonMaxSuppression", "", [BOXES, SCORES, *LIMITS], {"center_point_box": 1}, 1),
     ("NonMaxSuppression", "", [BOXES, SCORES, *LIMITS, np.array([0.2], np.float32)], {}, 1),

@@ -45,13 +45,13 @@ NAMES = {
 
 
 def descriptors():
-    found, waiting = {}, [onnx.ModelProto.DESCRIPTOR]
-    while waiting:
-        message = waiting.pop()
+    found, pending = {}, [onnx.ModelProto.DESCRIPTOR]
+    while pending:
+        message = pending.pop()
         name = message.full_name.removeprefix("onnx.")
         if name not in found:
             found[name] = message
-            waiting += [field.message_type for field in message.fields if field.message_type is not None]
+            pending += [field.message_type for field in message.fields if field.message_type is not None]
     return found
 
 

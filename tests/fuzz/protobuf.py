@@ -36,13 +36,13 @@ Place = tuple[Any, FieldDescriptor]
 def places(message: Any) -> list[Place]:
     """Every message inside one, itself included, with each field that is set."""
     found = []
-    waiting = [message]
-    while waiting:
-        inner = waiting.pop()
+    pending = [message]
+    while pending:
+        inner = pending.pop()
         for field, value in inner.ListFields():
             found.append((inner, field))
             if field.message_type is not None:
-                waiting += value if field.is_repeated else [value]
+                pending += value if field.is_repeated else [value]
     return found
 
 

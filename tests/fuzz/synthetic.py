@@ -11,8 +11,8 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
-from candle_convert.runtime.contract.architecture import GGUF, HF, TEXT_GENERATION, Config, sizes, slots
-from candle_convert.runtime.contract.weight_binding import architectures, configured, described, unbind
+from candle_convert.runtime.contract.architecture import GGUF, HF, TEXT_GENERATION, Config, sizes, weight_slots
+from candle_convert.runtime.contract.weight_binding import architectures, config_from, config_keys, unbind
 from candle_convert.runtime.tensor.tensor import Tensor
 from candle_convert.tests.builders.tiny_llama import COUNT, TOKENS, written
 
@@ -114,11 +114,11 @@ def synthetic(name: str, names: str) -> Synthetic | None:
     if names == GGUF and not architecture.gguf:
         return None
     said = {"model_type": architecture.model_types[0], **BASE, **OWN.get(name, {})}
-    config = configured(architecture, HF, said)
+    config = config_from(architecture, HF, said)
     weights = _weights(architecture, config)
     if names == HF:
         return Synthetic(said, unbind(architecture, config, weights, HF))
-    metadata = described(architecture, GGUF, config)
+    metadata = config_keys(architecture, GGUF, config)
     metadata = {key: _typed(value) for key, value in metadata.items() if value is not None}
     return Synthetic(
         {"general.architecture": architecture.gguf[0], **metadata, **_tokens()},
@@ -128,10 +128,10 @@ def synthetic(name: str, names: str) -> Synthetic | None:
 
 def _weights(architecture: object, config: Config) -> dict[str, Tensor]:
     random, made = np.random.default_rng(0), {}
-    for row, _, name in slots(architecture, config):
-        if row.made is not None and (tensor := row.made(config)) is not None:
+    for row, _, name in weight_slots(architecture, config):
+        if row.compute is not None and (tensor := row.compute(config)) is not None:
             made[name] = tensor
-        if row.shape is None or row.made is not None or (row.optional and not name.startswith("head.weight")):
+        if row.shape is None or row.compute is not None or (row.optional and not name.startswith("head.weight")):
             continue
         for length in row.shape:
             if isinstance(length, str):

@@ -110,7 +110,7 @@ def blank(example):
 
 
 WRONG = {
-    ("ArgMax", empty): ("onnxruntime", "picks an element along an axis that has none; the reference evaluator refuses"),
+    ("ArgMax", empty): ("onnxruntime", "picks an element along an empty axis; the reference evaluator refuses"),
     ("ArgMin", empty): ("onnxruntime", "as ArgMax"),
     ("ReduceMean", empty): ("onnxruntime", "says 0 where NumPy and PyTorch say NaN; the standard leaves it open"),
     ("DFT", empty): ("onnxruntime", "transforms signals of no samples"),
@@ -205,8 +205,8 @@ LENIENT = {
 
 
 def widened(example):
-    """The example with f16, bf16 and f64 data as f32, which onnxruntime always has kernels for; None where there is
-    none."""
+    """The example with f16, bf16 and f64 data as f32, which onnxruntime always has kernels for; None if it
+    has no such data."""
 
     def wide(item):
         return item.astype(np.float32) if isinstance(item, np.ndarray) and item.dtype in WIDE else item

@@ -119,17 +119,17 @@ def converted(model, names):
     """The same model from files with other names."""
     from candle_convert.convert.load.native_model import Model
     from candle_convert.runtime.contract.architecture import GGUF
-    from candle_convert.runtime.contract.weight_binding import bind, configured, described, recognise, unbind
+    from candle_convert.runtime.contract.weight_binding import bind, config_from, config_keys, find_architecture, unbind
 
-    said = described(model.architecture, names, model.config)
+    said = config_keys(model.architecture, names, model.config)
     said |= (
         {"general.architecture": model.architecture.gguf[0]}
         if names == GGUF
         else {"model_type": model.architecture.model_types[0]}
     )
-    architecture = recognise(names, said)
+    architecture = find_architecture(names, said)
     assert architecture is model.architecture
-    config = configured(architecture, names, said)
+    config = config_from(architecture, names, said)
     weights = bind(architecture, config, unbind(model.architecture, model.config, model.weights, names), names)
     return Model(architecture, names, config, weights, model.source)
 

@@ -75,7 +75,7 @@ def random_inputs(graph: Graph) -> Iterator[dict[str, Any]]:
     """The inputs of `RUNS` runs that the graph accepts, the same every time.
 
     Raises:
-        Error: there are none.
+        Error: without inputs.
     """
     session = Session(graph)
     for side in SIDES:

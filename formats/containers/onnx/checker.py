@@ -15,7 +15,7 @@ from ....runtime.ir.shape_inference import Facts
 from ....runtime.tensor.file import Source
 from .opset_lowering import CannotError, forms, history
 from .reader import NEWEST, read_graph
-from .type_check import body_inputs, contradictions, said_types, wrong_ranks
+from .type_check import body_inputs, contradictions, declared_types, wrong_ranks
 from .writer import ir_of_opsets
 
 NAMED = 5
@@ -27,7 +27,7 @@ def findings(source: Source) -> Iterator[Finding]:
     """All findings of `check` beyond errors that reading raises."""
     graph = read_graph(source)
     yield from _as_written(graph)
-    said = said_types(graph)
+    declared = declared_types(graph)
     try:
         upgrade(graph)
         inline(graph)
@@ -43,11 +43,11 @@ def findings(source: Source) -> Iterator[Finding]:
             f"the file says shape {shape}, the nodes compute {value.shape}",
             member=value.name,
         )
-    yield from contradictions(graph, said)
+    yield from contradictions(graph, declared)
     for node, why in facts.mistyped.items():
         yield Finding("E-ONNX-TYPE", "error", f"{node.label}: {why}", member=node.name or None)
     yield from wrong_ranks(graph)
-    yield from body_inputs(graph, said)
+    yield from body_inputs(graph, declared)
     for inner, node in _everything(graph):
         if node not in facts.mistyped and history(node.op.name, node.op.domain):
             try:
@@ -106,7 +106,7 @@ def _everything(graph: Graph) -> Iterator[tuple[Graph, Node]]:
 def dangers(source: Source) -> Iterator[Finding]:
     """Findings of `scan`: operators that run code on the host, and external files."""
     graph = read_graph(source)
-    for path in graph.beside:
+    for path in graph.external_files:
         yield Finding("W-SCAN-BESIDE", "info", f"its tensors are also in {path}")
     for node in nodes_below(graph):
         if node.op.name in HOST_CODE:

@@ -291,8 +291,8 @@ def lower(graph: Graph, opset: int | None = None) -> None:
     `DEFAULT_OPSET` on.
 
     Raises:
-        UnsupportedError: nodes cannot be written for the opset, or there is none for all of them; all of them are
-            named.
+        UnsupportedError: nodes cannot be written for the opset, or no opset has all of them; the message names every
+            such node.
     """
     if opset is not None and not MIN_OPSET <= opset <= NEWEST[""]:
         raise UnsupportedError(

@@ -309,7 +309,7 @@ def looks_like(source: Source) -> bool:
 
 
 def leading(data: bytes) -> tuple[int, int]:
-    """The varint at the start of `data` and its length; length 0 if there is none."""
+    """The varint at the start of `data` and its length; length 0 if it is incomplete."""
     value = 0
     for index, byte in enumerate(data[:10]):
         value |= (byte & 0x7F) << 7 * index

@@ -123,7 +123,7 @@ class _Reader:
             self.body(function, body)
         self.fill(graph, message["graph"])
         graph.training = [self.training(item, graph) for item in message.get("training_info", [])]
-        graph.beside = self.files.paths
+        graph.external_files = self.files.paths
         return graph
 
     def opsets(self, message: Message, what: str, *, old: bool = False) -> dict[str, int]:

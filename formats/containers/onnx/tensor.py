@@ -158,7 +158,7 @@ def tensor_of(message: Message, files: Files) -> Tensor:
     dtype = BY_ONNX.get(number)
     if dtype is None:
         if not number:
-            raise _refused(message, files, "lacks a data type")
+            raise _tensor_error(message, files, "lacks a data type")
         raise UnsupportedError(
             "E-ONNX-DTYPE",
             files.source.path,
@@ -177,7 +177,7 @@ def tensor_of(message: Message, files: Files) -> Tensor:
         if any(item.nbytes if isinstance(item, Span) else True for item in message.get(name, ()))
     ]
     if len(given) > 1:
-        raise _refused(message, files, f"has its values twice, in {' and '.join(given)}")
+        raise _tensor_error(message, files, f"has its values twice, in {' and '.join(given)}")
     if dtype == STRING:
         return _texts(message, shape, files)
     spans = message.get(given[0], []) if given else []
@@ -186,7 +186,7 @@ def tensor_of(message: Message, files: Files) -> Tensor:
     if not given or given == ["raw_data"]:
         have = spans[0].nbytes if spans else 0
         if have != size:
-            raise _refused(
+            raise _tensor_error(
                 message,
                 files,
                 f"of {dtype.name} {list(shape)} has the wrong number of bytes",
@@ -196,7 +196,7 @@ def tensor_of(message: Message, files: Files) -> Tensor:
         return Tensor(dtype, shape, files.span(spans[0]) if spans else Held(b""))
     wanted = TYPED.get(dtype.name, "int32_data")
     if given != [wanted]:
-        raise _refused(message, files, f"of {dtype.name} has its values in {given[0]}", expected=wanted)
+        raise _tensor_error(message, files, f"of {dtype.name} has its values in {given[0]}", expected=wanted)
     return Tensor(dtype, shape, _typed(message, spans, wanted, dtype, size, files))
 
 
@@ -204,11 +204,11 @@ def shape_of(message: Message, files: Files) -> tuple[int, ...]:
     """The dims of a tensor or sparse tensor."""
     dims = message.get("dims", [])
     if len(dims) > MAX_DIMS or any(dim < 0 for dim in dims) or math.prod(dim or 1 for dim in dims) >= MAX_ELEMENTS:
-        raise _refused(message, files, f"has the impossible shape {str(dims)[:80]}")
+        raise _tensor_error(message, files, f"has the impossible shape {str(dims)[:80]}")
     return tuple(dims)
 
 
-def _refused(message: Message, files: Files, why: str, **sides: Any) -> FormatError:
+def _tensor_error(message: Message, files: Files, why: str, **sides: Any) -> FormatError:
     return FormatError("E-ONNX-TENSOR", files.source.path, f"tensor {message.name()!r} {why}", at=message.at, **sides)
 
 
@@ -217,7 +217,7 @@ def _texts(message: Message, shape: tuple[int, ...], files: Files) -> Text:
 
     texts = message.get("string_data", [])
     if len(texts) != math.prod(shape) or message.get("raw_data"):
-        raise _refused(
+        raise _tensor_error(
             message,
             files,
             f"of strings {list(shape)} has the wrong number of strings",
@@ -235,7 +235,7 @@ def _typed(message: Message, spans: list[Span], name: str, dtype: DType, size: i
     entries = size if dtype.bits < 8 else math.prod(message.get("dims", []))
     fits = have == size if ELEMENT_WIRE[name] else entries <= have <= 10 * entries
     if not fits:
-        raise _refused(
+        raise _tensor_error(
             message, files, f"of {dtype.name} {message.get('dims', [])} does not have that many values in {name}"
         )
     if ELEMENT_WIRE[name] and len(spans) == 1:
@@ -247,7 +247,7 @@ def _typed(message: Message, spans: list[Span], name: str, dtype: DType, size: i
             width = max(1, dtype.bits // 8)
             values = varints(data, entries)
             if values is None:
-                raise _refused(message, files, f"does not have {entries:,} values in {name}")
+                raise _tensor_error(message, files, f"does not have {entries:,} values in {name}")
             if dtype.kind == "bool":
                 values = (values != 0).astype("<u8")
             data = values.view("u1").reshape(-1, 8)[:, :width].tobytes()
@@ -281,10 +281,10 @@ def _external(message: Message, dtype: DType, shape: tuple[int, ...], files: Fil
     for entry in message.get("external_data", []):
         key = entry.get("key", "")
         if key not in EXTERNAL_KEYS or key in entries:
-            raise _refused(message, files, f"has the unknown or repeated key {key[:40]!r} in external_data")
+            raise _tensor_error(message, files, f"has the unknown or repeated key {key[:40]!r} in external_data")
         entries[key] = entry.get("value", "")
     if dtype == STRING or any(name in message for name in DATA_FIELDS):
-        raise _refused(
+        raise _tensor_error(
             message, files, "has its values in another file and cannot have them there, or has them here too"
         )
     offset, size = _number(message, entries, "offset", files), nbytes(dtype, shape)
@@ -292,9 +292,9 @@ def _external(message: Message, dtype: DType, shape: tuple[int, ...], files: Fil
     length = _number(message, entries, "length", files) if "length" in entries else size
     if length != size:
         why = f"of {dtype.name} {list(shape)} has the wrong length in external_data"
-        raise _refused(message, files, why, expected=f"{size:,}", found=f"{length:,}")
+        raise _tensor_error(message, files, why, expected=f"{size:,}", found=f"{length:,}")
     if not entries.get("location"):
-        raise _refused(message, files, "does not name the file of its values")
+        raise _tensor_error(message, files, "does not name the file of its values")
     source = files.beside(entries["location"], message.at)
     if offset + size > source.size:
         raise FormatError(
@@ -310,7 +310,7 @@ def _external(message: Message, dtype: DType, shape: tuple[int, ...], files: Fil
 def _number(message: Message, entries: dict[str, str], key: str, files: Files) -> int:
     text = entries.get(key, "0")
     if not NUMBER.fullmatch(text):
-        raise _refused(
+        raise _tensor_error(
             message, files, f"has the {key} {text[:40]!r} in external_data, which is not a non-negative integer"
         )
     return int(text)
@@ -322,7 +322,7 @@ def sparse_of(message: Message, files: Files) -> tuple[str, Tensor]:
     import numpy
 
     if "values" not in message or "indices" not in message:
-        raise _refused(message, files, "is sparse and lacks its values or indices")
+        raise _tensor_error(message, files, "is sparse and lacks its values or indices")
     parts = [message["values"], message["indices"]]
     name, shape = parts[0].name(), shape_of(message, files)
     values, indices = (tensor_of(part, files) for part in parts)
@@ -331,14 +331,16 @@ def sparse_of(message: Message, files: Files) -> tuple[str, Tensor]:
         or indices.dtype != I64
         or indices.shape not in ((values.count,), (values.count, len(shape)))
     ):
-        raise _refused(parts[0], files, "is sparse and its indices do not match its values")
+        raise _tensor_error(parts[0], files, "is sparse and its indices do not match its values")
     files.source.budget.charge(indices.nbytes, f"the indices of {name!r}", at=message.at)
     places = indices.numpy()
     if places.ndim == 2 and ((places < 0) | (places >= shape)).any():
-        raise _refused(parts[0], files, "is sparse and has indices out of its shape")
+        raise _tensor_error(parts[0], files, "is sparse and has indices out of its shape")
     places = positions(places, shape)
     if places.size and (places.min() < 0 or places.max() >= math.prod(shape) or (places[1:] <= places[:-1]).any()):
-        raise _refused(parts[0], files, "is sparse and has indices that are out of its shape, repeated or out of order")
+        raise _tensor_error(
+            parts[0], files, "is sparse and has indices that are out of its shape, repeated or out of order"
+        )
     if not isinstance(values, Text):
         return name, Sparse(values, indices, shape)
     files.source.budget.charge(math.prod(shape) * STRING_COST, f"the strings of {name!r}", at=message.at)

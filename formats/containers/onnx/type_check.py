@@ -9,27 +9,27 @@ from ....runtime.ir.graph import Function, Graph, Value
 from ....runtime.passes.pattern.replace_nodes import graphs
 from .opset_lowering import type_name
 
-Said = Mapping[Value, str]
+DeclaredTypes = Mapping[Value, str]
 CODE = "E-ONNX-TYPE"
 
 
-def said_types(graph: Graph) -> dict[Value, str]:
+def declared_types(graph: Graph) -> dict[Value, str]:
     """Declared types of values, as operator definitions name them."""
     values = {value for inner in graphs(graph) for value in (*inner.values.values(), *inner.outputs)}
     mentioned = [value for value in values if value.carried is not None and "type" in value.carried]
     return {value: name for value in mentioned if (name := type_name(value)) is not None}
 
 
-def contradictions(graph: Graph, said: Said) -> Iterator[Finding]:
+def contradictions(graph: Graph, declared: DeclaredTypes) -> Iterator[Finding]:
     """Values whose inferred types differ from the declared ones, in node order.
 
     Args:
-        said: the types in the file, noted before the graph was inferred.
+        declared: the types in the file, noted before the graph was inferred.
     """
     for inner in graphs(graph):
         for node in inner.nodes:
             for value in node.outputs:
-                found, expected = type_name(value), said.get(value)
+                found, expected = type_name(value), declared.get(value)
                 if expected is not None and found is not None and _held(found) != _held(expected):
                     why = f"the file says {expected}, the {node.op.name} node computes {found}"
                     yield Finding(CODE, "error", why, member=value.name or None)
@@ -89,7 +89,7 @@ def wrong_ranks(graph: Graph) -> Iterator[Finding]:
                     yield Finding("E-ONNX-RANK", "error", why, member=node.name or value.name)
 
 
-def body_inputs(graph: Graph, said: Said) -> Iterator[Finding]:
+def body_inputs(graph: Graph, declared: DeclaredTypes) -> Iterator[Finding]:
     """Loop body inputs whose types differ from those passed."""
     for inner in graphs(graph):
         for node in inner.nodes:
@@ -98,7 +98,7 @@ def body_inputs(graph: Graph, said: Said) -> Iterator[Finding]:
             start, body = STATES[node.op.name], node.subgraphs[0]
             for given, value in zip(node.inputs[start:], body.inputs[start:], strict=False):
                 found = None if given is None else type_name(given)
-                expected = said.get(value)
+                expected = declared.get(value)
                 if given is not None and found is not None and expected is not None and _held(found) != _held(expected):
                     sides = f"its body takes {value.name!r} as {expected}, and {given.name!r} is {found}"
                     why = f"{node.op.name} node: {sides}"

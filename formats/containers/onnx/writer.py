@@ -297,7 +297,8 @@ def _attribute_types(node: Node) -> dict[str, int]:
     from .opset_lowering import history
 
     schemas = history(node.op.name, node.op.domain)
-    found = {name: item.type.value for schema in schemas for name, item in schema.attributes.items()}  # type: ignore[attr-defined]
+    attributes = [item for schema in schemas for item in schema.attributes.items()]
+    found = {name: item.type.value for name, item in attributes}  # type: ignore[attr-defined]
     return {
         name: kind for name, kind in found.items() if name in node.attributes and _suits(node.attributes[name], kind)
     }

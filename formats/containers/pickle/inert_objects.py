@@ -1,4 +1,4 @@
-"""Inert objects: what a pickle holds in place of imports, calls and external references."""
+"""Inert objects: placeholders for the imports, calls and external references of a pickle."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from .special_split import Fragment
 from .vocabulary import ROLES, Vocabulary
 
 MARKER = re.compile(
-    r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn)>|\[(?:CLS|SEP|MASK|PAD)\]"
+    r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn)>"
+    r"|\[(?:CLS|SEP|MASK|PAD)\]"
 )
 """Pattern of special tokens as models write them."""
 

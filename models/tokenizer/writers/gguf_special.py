@@ -28,8 +28,8 @@ ADDED = ("bos", "eos", "sep")
 
 
 @dataclass
-class Said:
-    """What is known so far.
+class SpecialTokens:
+    """Special tokens found so far.
 
     Attributes:
         texts: text of the token with a role.
@@ -61,7 +61,7 @@ def special_keys(
         rows: tokens that there are; ids beyond are left out. None where that does not matter.
         extra: ids of roles that are taken where the files do not say them.
     """
-    said = Said(
+    said = SpecialTokens(
         {role: text for role in (*ROLES, "eot", "eom") if (text := token_text(config.get(f"{role}_token"))) is not None}
     )
     if library:
@@ -118,7 +118,7 @@ def _processors(value: Any) -> Iterator[Mapping[str, Any]]:
     yield from (part for part in parts if isinstance(part, Mapping))
 
 
-def _note(said: Said, processor: Mapping[str, Any]) -> None:
+def _note(said: SpecialTokens, processor: Mapping[str, Any]) -> None:
     """What a post-processor adds to a text."""
     kind = processor.get("type")
     if kind == "ByteLevel":
@@ -146,7 +146,7 @@ def _id(value: Any) -> str | None:
 
 
 def _note_template(
-    said: Said, single: list[tuple[str | None, str | None]], pair: list[tuple[str | None, str | None]]
+    said: SpecialTokens, single: list[tuple[str | None, str | None]], pair: list[tuple[str | None, str | None]]
 ) -> None:
     first, last = (single[0][0], single[-1][0]) if len(single) > 1 else (None, None)
     if first is not None:
@@ -165,7 +165,7 @@ def _note_template(
         _note_separator(said, pair[start:stop], last)
 
 
-def _demote(said: Said) -> None:
+def _demote(said: SpecialTokens) -> None:
     """The token that ended texts ends turns, or messages, when a template ends texts with another."""
     role = next((role for role in ("eot", "eom") if role not in said.roles), None)
     if role is not None and "eos" in said.texts:
@@ -173,7 +173,7 @@ def _demote(said: Said) -> None:
         said.texts[role] = said.texts["eos"]
 
 
-def _note_separator(said: Said, pair: list[tuple[str | None, str | None]], last: str | None) -> None:
+def _note_separator(said: SpecialTokens, pair: list[tuple[str | None, str | None]], last: str | None) -> None:
     """Whether there is a separator between two texts."""
     if len(pair) < 3 or pair[0][1] != "A" or pair[-1][1] != "B":
         return

@@ -25,14 +25,16 @@ def behind(step: Step, starts: Buffer, length: int, launches: list[Launch | Chai
     """Places [batch, length] from `starts` on, one for each of the batch."""
     made = step.temporary(INT64, (starts.count, length))
     launches.append(
-        elementwise_chain(add, [starts.view((starts.count, 1)), step.held(np.arange(length))], made, compute=INT64)
+        elementwise_chain(
+            add, [starts.view((starts.count, 1)), step.constant_buffer(np.arange(length))], made, compute=INT64
+        )
     )
     return made
 
 
 def emptied(step: Step, made: Buffer) -> Chain:
     """Zeros, also where nothing is written: what is hidden must not be other than a number."""
-    return elementwise_chain(_zero, [step.held(np.zeros(1, np.float32))], made)
+    return elementwise_chain(_zero, [step.constant_buffer(np.zeros(1, np.float32))], made)
 
 
 def cached(
@@ -49,12 +51,12 @@ def cached(
     n, groups, length, size = new.shape
     room = max(longest, past.shape[2]) if past is not None else longest
     dtype = past.dtype if past is not None else new.buffer.dtype
-    if past is not None and past.shape[2] == room and step.spare(past):
+    if past is not None and past.shape[2] == room and step.may_overwrite(past):
         made = step.outputs[index] = past
     else:
         made = (
             step.output(index)
-            if step.wanted(index)
+            if step.is_used(index)
             else step.temporary(dtype, (n, groups, room, past.shape[3] if past is not None else size))
         )
         if room > (past.shape[2] if past is not None else length):
@@ -68,7 +70,7 @@ def written(
     step: Step, made: Buffer, new: Heads, places: Buffer, launches: list[Launch | Chain], form: Coding | None
 ) -> Heads:
     """Write new rows [batch, heads, length, size] where `places` [batch, length] say; all rows as numbers."""
-    why = f"a sequence of {step.node.op.name} is longer than its cache"
+    why = f"a sequence of {step.node.op.name} exceeds the capacity of its cache"
     lookup = Lookup(places, (new.shape[2], 0, 1, 0), made.shape[3], made.shape[2], flag=step.flag(why))
     if form is not None:
         launches.append(form.written(new, made, lookup))

@@ -11,7 +11,7 @@ from ....runtime.tensor.dtype import F32, F64
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .heads import added
 
 ROTARY_BASE = 10000.0
@@ -21,7 +21,7 @@ def _infer(node: Inference) -> None:
     what = node.node.op.name
     x, weight, past = node.shape(0), node.shape(1), node.shape(4 if what == "Attention" else 8)
     if x is not None and len(x) != 3:
-        node.refuse(f"the input has shape {x}, not (batch, length, size)")
+        node.fail(f"the input has shape {x}, not (batch, length, size)")
     dtype = node.dtype(0 if what == "Attention" else 3)
     sizes, heads = node.attributes.get("qkv_hidden_sizes"), node.attributes["num_heads"]
     merged = weight[1] if weight is not None and len(weight) > 1 else None
@@ -66,7 +66,7 @@ def self_attention(
     present."""
     ends = [sum(sizes[: count + 1]) for count in range(3)]
     if ends[2] != projected.lengths[2] or sizes[0] != sizes[1]:
-        raise refuse(options.what, f"sizes {sizes} do not fit a projection to {projected.lengths[2]}")
+        raise shape_error(options.what, f"sizes {sizes} do not fit a projection to {projected.lengths[2]}")
     q, k, v = (projected.part(2, end - size, end) for end, size in zip(ends, sizes, strict=True))
     if options.rotary_dim:
         q, k = _rotated(q, k, past, filled, options)
@@ -149,7 +149,9 @@ def attention(
     """[batch, length, value size] from [batch, length, size], and keys and values [2, batch, heads, past + length, head
     size]."""
     if x.axes != 3 or weights.axes != 2:
-        raise refuse("Attention", f"an input of shape {x.value.shape} and weights {weights.value.shape} do not fit")
+        raise shape_error(
+            "Attention", f"an input of shape {x.value.shape} and weights {weights.value.shape} do not fit"
+        )
     projected = x.call("MatMul", weights)
     sizes = list(qkv_hidden_sizes or [weights.lengths[1] // 3] * 3)
     filled = past_sequence_length if past_present_share_buffer and past is not None else None

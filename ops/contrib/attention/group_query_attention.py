@@ -16,7 +16,7 @@ from ...norm.layer_norm import rms_normalized
 from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.precision import widened_but_codes
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .kv_cache_codec import Codec, codec, rotate_by_position
 from .rotary_embedding import joined, split
 
@@ -27,7 +27,7 @@ def _infer(node: Inference) -> None:
     q, past, total = node.shape(0), node.shape(3), node.data(6)
     heads, groups = node.attributes["num_heads"], node.attributes["kv_num_heads"]
     if q is not None and len(q) != 3:
-        node.refuse(f"queries have shape {q}, not (batch, length, size)")
+        node.fail(f"queries have shape {q}, not (batch, length, size)")
     if q is None:
         node.set(0, node.dtype(0), None)
         return
@@ -163,7 +163,7 @@ def group_query_attention(
         or totals.max(initial=0) > longest
         or (past_key is None and not first)
     ):
-        raise refuse(WHAT, f"{totals.tolist()} keys of at most {longest} do not fit {batch} x {length} new ones")
+        raise shape_error(WHAT, f"{totals.tolist()} keys of at most {longest} do not fit {batch} x {length} new ones")
     if q_norm_weight is not None and k_norm_weight is not None:
         q, k = (
             rms_normalized(part, gain, qk_norm_epsilon)[0] for part, gain in ((q, q_norm_weight), (k, k_norm_weight))
@@ -216,13 +216,13 @@ def heads_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Queries, keys and values in heads, from one tensor or three."""
     if heads < 1 or groups < 1 or heads % groups:
-        raise refuse(what, f"{heads} query heads do not share {groups} key heads")
+        raise shape_error(what, f"{heads} query heads do not share {groups} key heads")
     if key is None or value is None:
         q, k, v = np.split(split(query, heads + 2 * groups, 0, what), [heads, heads + groups], axis=1)
         return q, k, v
     parts = split(query, heads, 0, what), split(key, groups, 0, what), split(value, groups, 0, what)
     if not parts[0].shape[2:] == parts[1].shape[2:] == parts[2].shape[2:]:
-        raise refuse(what, f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit together")
+        raise shape_error(what, f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit together")
     return parts
 
 
@@ -247,7 +247,7 @@ class _Cache:
             past.ndim == 4 and past.shape[:2] == new.shape[:2] and form.size(past.shape[3]) >= new.shape[3]
         )
         if not fits or (window and (past is None or past.shape[2] < window)):
-            raise refuse(WHAT, f"a cache of shape {None if past is None else past.shape} does not fit {new.shape}")
+            raise shape_error(WHAT, f"a cache of shape {None if past is None else past.shape} does not fit {new.shape}")
 
     def empty(self, longest: int) -> np.ndarray:
         """The present, with the past in it."""
@@ -272,7 +272,7 @@ class _Cache:
         count = self.resident(start) if self.window else start
         fresh = self.form.encoded(self.new[index])
         if self.past is not None and count > self.past.shape[2]:
-            raise refuse(WHAT, f"{count} positions of the past where the cache holds {self.past.shape[2]}")
+            raise shape_error(WHAT, f"{count} positions of the past where the cache holds {self.past.shape[2]}")
         before = fresh[:, :0] if self.past is None else self.past[index][:, :count]
         stored = np.concatenate([before, fresh], 1)
         kept = stored[:, stored.shape[1] - self.resident(start + fresh.shape[1]) :] if self.window else stored

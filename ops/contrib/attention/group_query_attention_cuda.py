@@ -65,8 +65,8 @@ def group_query_on_device(step: Step) -> Planned:
     given = step.attributes
     totals = step.constant(6)
     if totals is None:
-        return "how many keys there are is computed while it runs"
-    query, key, value = step.input(0), step.given(1), step.given(2)
+        return "the number of keys is not a constant"
+    query, key, value = step.input(0), step.optional_input(1), step.optional_input(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
     if key is None or value is None:
         q, k, v = packed(query, heads, groups)
@@ -75,29 +75,29 @@ def group_query_on_device(step: Step) -> Planned:
     n, _, length, size = q.shape
     longest = int(totals.reshape(-1)[0])
     first = longest == length
-    if not fits(size, size) or query.dtype.name == "float64" or (not first and step.given(3) is None):
-        return "heads of this size are for the CPU"
+    if not fits(size, size) or query.dtype.name == "float64" or (not first and step.optional_input(3) is None):
+        return "this head size is supported on the CPU only"
     forms: list[Coding | None] = []
     for index, name in enumerate(("k_quant_type", "v_quant_type")):
-        form = coding(step, step.given(3 + index), step.given(12 + index), given[name], size)
+        form = coding(step, step.optional_input(3 + index), step.optional_input(12 + index), given[name], size)
         if isinstance(form, str):
             return form
         forms.append(form)
-    positions, bias, sink = (step.given(index) for index in (9, 10, 11))
+    positions, bias, sink = (step.optional_input(index) for index in (9, 10, 11))
     if bias is not None and (len(bias.shape) != 4 or bias.shape[0] not in (1, n) or bias.shape[1] not in (1, heads)):
-        return "its bias does not fit"
+        return "unsupported bias shape"
     if sink is None and given["smooth_softmax"] == 1:
-        sink = step.held(np.zeros(heads, np.float32))
-    asked = CAPTURED.get(given["qk_output"]) if step.wanted(3) else None
+        sink = step.constant_buffer(np.zeros(heads, np.float32))
+    asked = CAPTURED.get(given["qk_output"]) if step.is_used(3) else None
     if asked is not None and (sink is not None or given["sliding_window_cache"]):
-        return "scores beside sinks, or of a cache that slides, are for the CPU"
-    pasts, window = (step.given(3), step.given(4)), given["local_window_size"]
+        return "score outputs with sinks or a sliding-window cache are supported on the CPU only"
+    pasts, window = (step.optional_input(3), step.optional_input(4)), given["local_window_size"]
     capacity = _capacity(pasts, window, n) if given["sliding_window_cache"] else 0
     if capacity is None:
-        return "its cache does not fit its window"
-    gains = [step.given(index) for index in (14, 15)]
+        return "the cache capacity does not match the window"
+    gains = [step.optional_input(index) for index in (14, 15)]
     if any(gain is not None and gain.count != size for gain in gains):
-        return "its norms do not fit"
+        return "unsupported shape of the norm weights"
     launches: list[Launch | Chain] = []
     last = step.input(5).view((n,))
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
@@ -132,7 +132,7 @@ def group_query_on_device(step: Step) -> Planned:
             for at, (past, part, form) in enumerate(triples)
         )
     sight = Sight(starts, bool(given["causal"]), window - 1 if window > 0 else -1, -1, counts, bias, sink)
-    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
+    y = step.output() if step.is_used(0) else step.temporary(query.dtype, (n, length, heads * size))
     scale = given["scale"] or 1 / max(1, size) ** 0.5
     if asked is not None:
         sight.captures[asked] = step.temporary(query.dtype, (n, heads, length, keys.shape[2]))
@@ -151,7 +151,7 @@ def _capacity(pasts: tuple[Buffer | None, Buffer | None], window: int, batch: in
 
 def _scores(step: Step, found: Buffer, counts: Buffer) -> Launch:
     """Scores as an output: of the keys that count, zeros behind them."""
-    y, along = step.output(3), step.held(np.arange(found.shape[3]))
+    y, along = step.output(3), step.constant_buffer(np.arange(found.shape[3]))
     apply = chain_step(_counted, [found, along, counts], y.dtype, compute=F32)
     return elementwise_launch(
         [apply],

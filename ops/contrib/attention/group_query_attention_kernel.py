@@ -129,7 +129,7 @@ def plan_group_query(step: Step) -> Planned:
     plain = (
         all(attributes[name] == wanted for name, wanted in PLAIN.items())
         and not any(given[12:16])
-        and not step.wanted(3)
+        and not step.is_used(3)
     )
     heads, groups = attributes["num_heads"], attributes["kv_num_heads"]
     if (
@@ -139,7 +139,7 @@ def plan_group_query(step: Step) -> Planned:
         or lengths.dtype != I32
         or not plain
         or heads % groups
-        or not step.wanted(0)
+        or not step.is_used(0)
     ):
         return None
     found = _parts(query, key, value, heads, groups)
@@ -194,7 +194,7 @@ def plan_group_query(step: Step) -> Planned:
     )
     window = attributes["local_window_size"]
     if sink is None and attributes["smooth_softmax"] == 1:
-        sink = step.held(np.zeros(heads, np.float32))
+        sink = step.constant_buffer(np.zeros(heads, np.float32))
     scores = ScoreOptions(
         attributes["scale"] or max(size, 1) ** -0.5,
         attributes["softcap"],
@@ -230,11 +230,11 @@ def _present(
     ):
         return None
     dtype = new.buffer.dtype
-    if step.wanted(index):
+    if step.is_used(index):
         result = step.results[index]
         if result is None or result[1] != shape or result[0] != dtype:
             return None
-        if past is not None and past.shape == shape and step.alone(past):
+        if past is not None and past.shape == shape and step.may_overwrite(past):
             step.outputs[index] = past
         whole = step.output(index)
     else:

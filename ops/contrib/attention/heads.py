@@ -9,7 +9,7 @@ import numpy as np
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import Scoring, Sight, attend
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .rotary_embedding import joined
 
 
@@ -44,7 +44,9 @@ def hidden_by(mask: np.ndarray, batch: int, queries: int, keys: int, fill: float
     elif mask.ndim == 4 and mask.shape[:2] == (batch, 1) and min(mask.shape[2:]) >= keys:
         seen = mask[:, :, keys - queries : keys, :keys] > 0
     else:
-        raise refuse(what, f"a mask of shape {mask.shape} does not fit {batch} x {queries} queries and {keys} keys")
+        raise shape_error(
+            what, f"a mask of shape {mask.shape} does not fit {batch} x {queries} queries and {keys} keys"
+        )
     made: np.ndarray = np.where(seen, np.float32(0), np.float32(fill))
     return made
 
@@ -63,7 +65,7 @@ def attended(
     """[batch, heads, length, size] to [batch, length, heads x size]: softmax over the keys of scaled products plus
     `bias`; captured scores."""
     if q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3] or k.shape[:3] != v.shape[:3]:
-        raise refuse(what, f"queries {q.shape}, keys {k.shape} and values {v.shape} do not fit together")
+        raise shape_error(what, f"queries {q.shape}, keys {k.shape} and values {v.shape} do not fit together")
     sight = Sight(np.array([k.shape[2] - q.shape[2]]), causal=causal)
     y, scores = attend(
         q,
@@ -87,12 +89,12 @@ def with_past(new: np.ndarray, past: np.ndarray | None, count: int | None, what:
     if past is None:
         return new, new
     if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
-        raise refuse(what, f"a past of shape {past.shape} does not fit {new.shape}")
+        raise shape_error(what, f"a past of shape {past.shape} does not fit {new.shape}")
     if count is None:
         whole = np.concatenate([past, new], 2)
         return whole, whole
     if not 0 <= count <= past.shape[2] - new.shape[2]:
-        raise refuse(what, f"{count} + {new.shape[2]} positions do not fit into a buffer of shape {past.shape}")
+        raise shape_error(what, f"{count} + {new.shape[2]} positions do not fit into a buffer of shape {past.shape}")
     buffer = np.array(past)
     buffer[:, :, count : count + new.shape[2]] = new
     return buffer[:, :, : count + new.shape[2]], buffer

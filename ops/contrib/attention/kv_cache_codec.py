@@ -8,7 +8,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ...rules.bit_packing import unpacked
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .rotary_embedding import rotate
 
 
@@ -63,7 +63,7 @@ def codec(dtype: np.dtype[Any] | None, scale: np.ndarray | None, kind: str, bits
     if dtype is None or kind in ("", "NONE") or scale is None:
         return Codec(None if dtype is None or (dtype.kind == "f" and dtype.itemsize > 1) else dtype, None, 0)
     if kind not in ("PER_TENSOR", "PER_CHANNEL"):
-        raise refuse("attention", f"a cache quantized as {kind!r}")
+        raise shape_error("attention", f"a cache quantized as {kind!r}")
     spread = scale.astype(np.float32)
     return Codec(dtype, spread.reshape(()) if spread.size == 1 else spread.reshape(spread.shape[-3:]), bits or 8)
 
@@ -73,5 +73,5 @@ def rotate_by_position(
 ) -> np.ndarray:
     """[batch, heads, length, size] rotated by positions [batch, length]."""
     if cos is None or sin is None:
-        raise refuse(what, "do_rotary needs cos_cache and sin_cache")
+        raise shape_error(what, "do_rotary needs cos_cache and sin_cache")
     return rotate(x, cos, sin, positions, interleaved)

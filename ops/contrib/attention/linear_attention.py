@@ -14,7 +14,7 @@ from ...attention.causal_conv import causal_conv
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 
 
 def _infer_attention(node: Inference) -> None:
@@ -73,7 +73,7 @@ def linear_attention(
     heads, groups = q_num_heads, kv_num_heads
     if query.axes != 3 or min(heads, groups) < 1 or query.lengths[2] % heads or (groups > heads and groups % heads):
         what = f"queries of shape {query.value.shape}, {heads} query heads and {groups} key heads"
-        raise refuse("LinearAttention", f"{what} do not fit together")
+        raise shape_error("LinearAttention", f"{what} do not fit together")
     batch, length, width = query.lengths
     depth = width // heads
     if groups > heads:
@@ -180,7 +180,7 @@ def causal_conv_with_state(
         or ndim not in (1, 2, 3)
         or (channels_last and ndim > 1)
     ):
-        raise refuse(
+        raise shape_error(
             what, f"activation {activation!r}, dilation {dilation}, {ndim} axes, channels_last {channels_last}"
         )
 
@@ -196,7 +196,7 @@ def causal_conv_with_state(
 
     inner, past = channels_first(x) if channels_last else x, past_state
     if inner.axes != ndim + 2:
-        raise refuse(what, f"an input of shape {x.value.shape} has {ndim} spatial axes")
+        raise shape_error(what, f"an input of shape {x.value.shape} has {ndim} spatial axes")
     if past is not None and state_window:
         past = past.entry(0, past.lengths[0] - 1)
     past = channels_first(past) if past is not None and channels_last else past

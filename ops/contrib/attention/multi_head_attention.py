@@ -10,7 +10,7 @@ from ....runtime.ir.shape_inference import Inference, Shape
 from ...attention.scaled_dot_product import PROBABILITIES
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .heads import added, attended, combined, hidden_by, with_past
 from .rotary_embedding import split
 
@@ -22,7 +22,7 @@ def _infer(node: Inference) -> None:
         node.set(0, node.dtype(0), None)
         return
     if len(q) not in (3, 5):
-        node.refuse(f"queries have shape {q}, not (batch, length, size) or (batch, length, heads, 3, size)")
+        node.fail(f"queries have shape {q}, not (batch, length, size) or (batch, length, heads, 3, size)")
     width, head, length = _widths(q, k, v, heads)
     node.set(0, node.dtype(0), (q[0], q[1], width))
     keys = (
@@ -116,7 +116,7 @@ def multi_head_attention(
     """
     what = "MultiHeadAttention"
     if cache_indirection is not None:
-        raise refuse(what, "beams that share a past (cache_indirection) are not supported")
+        raise shape_error(what, "beams that share a past (cache_indirection) are not supported")
     q, k, v, new = parted(query, key, value, bias, num_heads, what)
     filled = (
         int(past_sequence_length.reshape(-1)[0]) if past_sequence_length is not None and past_key is not None else None
@@ -149,11 +149,11 @@ def parted(
     if query.ndim == 5:
         q, k, v = (query[:, :, :, part].transpose(0, 2, 1, 3) for part in range(3))
     elif key is None:
-        raise refuse(what, f"queries of shape {query.shape} have no keys")
+        raise shape_error(what, f"queries of shape {query.shape} have no keys")
     elif key.ndim == 5:
         q, k, v = split(query, heads, 0, what), *(key[:, :, :, part].transpose(0, 2, 1, 3) for part in range(2))
     elif value is None:
-        raise refuse(what, f"keys of shape {key.shape} have no values")
+        raise shape_error(what, f"keys of shape {key.shape} have no values")
     elif key.ndim == 4:
         wanted = query if bias is None else query + bias[: query.shape[2]]
         return split(wanted, heads, 0, what), key, value, False
@@ -162,7 +162,7 @@ def parted(
     if bias is not None:
         ends = np.cumsum([part.shape[1] * part.shape[3] for part in (q, k, v)])
         if bias.shape != (ends[2],):
-            raise refuse(what, f"a bias of shape {bias.shape} where ({ends[2]},) is needed")
+            raise shape_error(what, f"a bias of shape {bias.shape} where ({ends[2]},) is needed")
         q, k, v = (
             part + piece.reshape(1, part.shape[1], 1, part.shape[3])
             for part, piece in zip((q, k, v), np.split(bias, ends[:2]), strict=True)

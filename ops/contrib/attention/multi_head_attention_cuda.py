@@ -47,7 +47,7 @@ def _packed(whole: Buffer) -> list[Heads]:
 
 def _shifted_parts(step: Step, parts: list[Heads], fresh: bool, launches: list[Launch | Chain]) -> list[Heads]:
     """Queries, and keys and values that are `fresh`, with their biases."""
-    bias, start = step.given(3), 0
+    bias, start = step.optional_input(3), 0
     if bias is None:
         return parts
     made = []
@@ -82,7 +82,7 @@ def masked(
 ) -> Buffer | None:
     """What `heads.hidden_by` makes of a mask, `bias` added to it; None where the mask does not fit."""
     shape, rows, fill = mask.shape, 1, step.attributes["mask_filter_value"]
-    places = step.held(np.arange(keys))
+    places = step.constant_buffer(np.arange(keys))
     along = Operand(places, (0, 0, 0, 1))
     function: Any = _visible
     if len(shape) == 1 and shape[0] in (batch, 2 * batch, 3 * batch + 2):
@@ -124,7 +124,9 @@ def _in_buffers(
         return None
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
     for made, more in ((starts, 0), (counts, length)):
-        launches.append(elementwise_chain(_plus, [filled.view((1,)), step.held(np.array(more))], made, compute=INT64))
+        launches.append(
+            elementwise_chain(_plus, [filled.view((1,)), step.constant_buffer(np.array(more))], made, compute=INT64)
+        )
     places = behind(step, starts, length, launches)
     new[:] = [
         cached(step, past, part, places, 1 + at, 0, launches)
@@ -144,42 +146,42 @@ def _covered(room: int, mask: Buffer, bias: Buffer | None) -> int:
 def multi_head_on_device(step: Step) -> Planned:
     """Queries, keys and values in three tensors or packed in one or two, or keys and values in heads."""
     heads, causal = step.attributes["num_heads"], bool(step.attributes["unidirectional"])
-    query, key, mask, hidden = step.input(0), step.given(1), step.given(4), step.given(5)
-    if step.given(9) is not None:
-        return "beams that share a past run nowhere"
-    parts = _parts(query, key, step.given(2), heads)
+    query, key, mask, hidden = step.input(0), step.optional_input(1), step.optional_input(4), step.optional_input(5)
+    if step.optional_input(9) is not None:
+        return "beam search with a shared past is not supported"
+    parts = _parts(query, key, step.optional_input(2), heads)
     if parts is None:
-        return "its inputs do not fit together"
+        return "the shapes of its inputs contradict each other"
     launches: list[Launch | Chain] = []
     fresh = key is None or len(key.shape) != 4
     q, *pair = _shifted_parts(step, parts, fresh, launches)
-    pasts = [step.given(6 + at) if fresh else None for at in range(2)]
-    filled = step.given(8) if pasts[0] is not None else None
+    pasts = [step.optional_input(6 + at) if fresh else None for at in range(2)]
+    filled = step.optional_input(8) if pasts[0] is not None else None
     if filled is None:
-        presents = [step.output(at) if step.wanted(at) else None for at in (1, 2)]
+        presents = [step.output(at) if step.is_used(at) else None for at in (1, 2)]
         pair = [
             joined(step, past, part, present, launches)
             for past, part, present in zip(pasts, pair, presents, strict=True)
         ]
-        sight = Sight(step.held(np.array([pair[0].shape[2] - q.shape[2]])))
+        sight = Sight(step.constant_buffer(np.array([pair[0].shape[2] - q.shape[2]])))
     else:
-        if step.wanted(3) or (mask is not None and len(mask.shape) == 4):
+        if step.is_used(3) or (mask is not None and len(mask.shape) == 4):
             return (
                 "how many keys a shared buffer holds is not known where weights are asked for or a mask has all places"
             )
         found = _in_buffers(step, pasts, pair, filled, launches)
         if found is None:
-            return "its past does not fit"
+            return "unsupported shape of the past"
         sight = found
     k, v = pair
     if mask is not None:
         covered = k.shape[2] if filled is None else _covered(k.shape[2], mask, hidden)
         hidden = masked(step, mask, q.shape[0], q.shape[2], covered, hidden, launches)
         if hidden is None:
-            return "its mask does not fit"
+            return "unsupported mask shape"
     sight.causal, sight.mask = causal, hidden
-    if step.wanted(3):
+    if step.is_used(3):
         sight.captures[3] = step.output(3)
-    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (*query.shape[:2], heads * v.shape[3]))
+    y = step.output() if step.is_used(0) else step.temporary(query.dtype, (*query.shape[:2], heads * v.shape[3]))
     scale = step.attributes["scale"] or 1 / max(1, q.shape[3]) ** 0.5
     return [*launches, *attended(step, q, k, v, in_heads(y, heads), Scoring(scale, wide(query.dtype)), sight)]

@@ -120,7 +120,7 @@ def plan_multi_head(step: Step) -> Planned:
     NumPy."""
     given = [*step.inputs, *[None] * (10 - len(step.inputs))]
     attributes = step.attributes
-    if step.wanted(3) or given[8] is not None or given[9] is not None or not step.wanted(0):
+    if step.is_used(3) or given[8] is not None or given[9] is not None or not step.is_used(0):
         return None
     parted = _parted(step, given, attributes["num_heads"])
     if parted is None:
@@ -160,7 +160,7 @@ def plan_attention(step: Step) -> Planned:
     if (
         x is None
         or weights is None
-        or not step.known(1)
+        or not step.is_constant(1)
         or x.dtype != F32
         or len(x.shape) != 3
         or weights.shape[:1] != x.shape[2:]
@@ -184,7 +184,7 @@ def plan_quantized_attention(step: Step) -> Planned:
     given: list[Buffer | None] = [*step.inputs, *[None] * (9 - len(step.inputs))]
     x, scale, mask, zero, past = given[0], given[3], given[5], given[6], given[8]
     weights, projection = step.inputs[1], step.constant(2)
-    if x is None or weights is None or not step.known(1) or len(x.shape) != 3:
+    if x is None or weights is None or not step.is_constant(1) or len(x.shape) != 3:
         return None
     if projection is None or projection.dtype != F32 or scale is None or scale.dtype != F32:
         return None
@@ -201,12 +201,12 @@ def _attended(
     """Attention of queries, keys and values that stand beside each other in [batch, rows, sum of sizes]."""
     attributes, (batch, rows, wide) = step.attributes, made.shape
     heads, alike = attributes["num_heads"], sizes[0] == sizes[1] == sizes[2]
-    if attributes["do_rotary"] or attributes["past_present_share_buffer"] or not step.wanted(0):
+    if attributes["do_rotary"] or attributes["past_present_share_buffer"] or not step.is_used(0):
         return None
     if (
         sum(sizes) != wide
         or any(item % heads for item in sizes)
-        or ((past is not None or step.wanted(1)) and not alike)
+        or ((past is not None or step.is_used(1)) and not alike)
     ):
         return None
     parts = [
@@ -235,7 +235,7 @@ def _attended(
 
 def _halves(step: Step, parts: list[Heads], past: Buffer | None) -> tuple[list[Heads], list[Launch]] | None:
     """Keys and values with the past before them, which stand together in [2, batch, heads, rows, size]."""
-    if past is None and not step.wanted(1):
+    if past is None and not step.is_used(1):
         return parts, []
     batch, heads, rows, size = parts[0].shape
     before = 0 if past is None else past.shape[3]
@@ -243,9 +243,9 @@ def _halves(step: Step, parts: list[Heads], past: Buffer | None) -> tuple[list[H
         return None
     shape = (batch, heads, before + rows, size)
     count = int(np.prod(shape))
-    if step.wanted(1) and step.results[1] != (F32, (2, *shape)):
+    if step.is_used(1) and step.results[1] != (F32, (2, *shape)):
         return None
-    whole = step.output(1) if step.wanted(1) else step.scratch(8 * count).view((2, *shape), dtype=F32)
+    whole = step.output(1) if step.is_used(1) else step.scratch(8 * count).view((2, *shape), dtype=F32)
     found, launches = [], []
     for index, part in enumerate(parts):
         place = whole.view(shape, index * count)

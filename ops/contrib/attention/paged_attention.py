@@ -12,7 +12,7 @@ from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import Scoring, Sight, attend
 from ...norm.layer_norm import rms_normalized
 from ...rules.contrib_domain import DOMAIN
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .kv_cache_codec import rotate_by_position
 
 WHAT = "PagedAttention"
@@ -135,13 +135,13 @@ def paged_attention(
         or min(counts) < 1
         or num_heads % groups
     ):
-        raise refuse(
+        raise shape_error(
             WHAT,
             f"caches of shapes {key_cache.shape} and {value_cache.shape} for {groups} key heads and {num_heads} query "
             "heads",
         )
     if any(part is None or part.shape != (len(query), count * size) for part, count in zip(parts, counts, strict=True)):
-        raise refuse(WHAT, f"queries of shape {query.shape} do not fit {num_heads} heads of {size}")
+        raise shape_error(WHAT, f"queries of shape {query.shape} do not fit {num_heads} heads of {size}")
     q, k, v = (
         np.asarray(part, np.float32).reshape(len(query), count, size)
         for part, count in zip(parts, counts, strict=True)
@@ -167,7 +167,9 @@ def paged_attention(
             )
         written = slots[past:] if slot_mapping is None else slot_mapping[rows]
         if written.shape != (stop - start,) or written.max(initial=-1) >= keys.shape[0] * keys.shape[1]:
-            raise refuse(WHAT, f"slot_mapping of shape {written.shape} does not name slots for {stop - start} tokens")
+            raise shape_error(
+                WHAT, f"slot_mapping of shape {written.shape} does not name slots for {stop - start} tokens"
+            )
         for cache, fresh in ((keys, rotated[1][0].transpose(1, 0, 2)), (values, v[rows])):
             cache.reshape(-1, *cache.shape[2:])[written[written >= 0]] = fresh[written >= 0].astype(cache.dtype)
         held = tuple(
@@ -190,7 +192,7 @@ def _sequences(ends: np.ndarray, pasts: np.ndarray, tokens: int) -> list[tuple[i
         or (np.diff(ends) < 0).any()
         or (pasts < 0).any()
     ):
-        raise refuse(
+        raise shape_error(
             WHAT,
             f"sequences that end at {ends.tolist()[:8]} with pasts {pasts.tolist()[:8]} do not fit {tokens} tokens",
         )
@@ -202,6 +204,6 @@ def _slots(pages: np.ndarray, count: int, cache: np.ndarray) -> np.ndarray:
     size = cache.shape[1]
     used = pages[: -(-count // max(size, 1))]
     if len(used) * size < count or (used.size and not 0 <= used.min() <= used.max() < len(cache)):
-        raise refuse(WHAT, f"{count} positions do not fit pages {pages.tolist()[:8]} of {len(cache)} of {size}")
+        raise shape_error(WHAT, f"{count} positions do not fit pages {pages.tolist()[:8]} of {len(cache)} of {size}")
     slots: np.ndarray = (used[:, None].astype(np.int64) * size + np.arange(size)).reshape(-1)[:count]
     return slots

@@ -49,8 +49,8 @@ class _Tokens:
     def __init__(self, step: Step, count: int, launches: list[Launch | Chain]) -> None:
         self.step, self.count, self.launches = step, count, launches
         self.ends, self.pasts, self.table = (step.input(index) for index in (5, 6, 7))
-        self.flag = step.flag(f"sequences, pasts or pages of {step.node.op.name} do not fit its tokens and caches")
-        batch, tokens = self.pasts.count, step.held(np.arange(count))
+        self.flag = step.flag(f"sequences, pasts or pages of {step.node.op.name} contradict its tokens and caches")
+        batch, tokens = self.pasts.count, step.constant_buffer(np.arange(count))
         self.sequences, self.places, self.lengths = (step.temporary(INT64, (count,)) for _ in range(3))
         ended, here = Fold("total", _before, add, dtype=INT64), Operand(tokens, (1, 0))
         result = Result(_total, Operand(self.sequences, (1, 0)), per_row=True)
@@ -74,7 +74,8 @@ class _Tokens:
         return Operand(buffer, (0,), offset, (lookup,))
 
     def _zipped(self, function: object, operands: list[Operand], target: Buffer, *numbers: float) -> None:
-        apply = chain_step(function, [operand.buffer for operand in operands], INT64, *numbers, compute=INT64)  # type: ignore[arg-type]
+        buffers = [operand.buffer for operand in operands]
+        apply = chain_step(function, buffers, INT64, *numbers, compute=INT64)  # type: ignore[arg-type]
         self.launches.append(elementwise_launch([apply], (self.count,), operands, over(target, target.shape)))
 
     def slots(self, size: int) -> Buffer:
@@ -96,23 +97,23 @@ class _Tokens:
 def paged_on_device(step: Step) -> Planned:
     """Caches of 16 or 32 bits in separate pages."""
     given = step.attributes
-    value_cache = step.given(4)
+    value_cache = step.optional_input(4)
     if (
         given["kv_cache_layout"] != "SEPARATE"
         or value_cache is None
         or {given["k_quant_type"], given["v_quant_type"]} != {"NONE"}
     ):
-        return "quantized and latent caches are not computed anywhere"
-    if any(step.given(index) is not None for index in range(11, 17)) or given["rotary_offset"]:
-        return "sinks, norms and rotary offsets are for the CPU"
+        return "quantized and latent caches are not supported"
+    if any(step.optional_input(index) is not None for index in range(11, 17)) or given["rotary_offset"]:
+        return "sinks, norms and rotary offsets are supported on the CPU only"
     query, keys, values = step.input(0), step.input(3), value_cache
     heads, groups, size, page = given["num_heads"], given["kv_num_heads"], keys.shape[3], keys.shape[1]
     count = query.shape[0]
     if not fits(size, size) or keys.shape != values.shape or keys.shape[2] != groups or heads % groups:
-        return "its shapes do not fit"
+        return "the shapes of its inputs contradict each other"
     launches: list[Launch | Chain] = []
     flat = query.view((1, *query.shape))
-    key, value = step.given(1), step.given(2)
+    key, value = step.optional_input(1), step.optional_input(2)
     if key is None or value is None:
         q, k, v = packed(flat, heads, groups)
     else:
@@ -124,10 +125,10 @@ def paged_on_device(step: Step) -> Planned:
     tokens = _Tokens(step, count, launches)
     if given["do_rotary"]:
         q, k = (_rotated(step, part, tokens.places, launches) for part in (q, k))
-    slots = step.given(10) if step.given(10) is not None else tokens.slots(page)
+    slots = step.optional_input(10) if step.optional_input(10) is not None else tokens.slots(page)
     assert slots is not None
     held = [_written(step, 3 + index, part, slots, launches) for index, part in enumerate((k, v))]
-    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (count, heads * size))
+    y = step.output() if step.is_used(0) else step.temporary(query.dtype, (count, heads * size))
     asked = Heads(q.buffer, (count, heads, 1, size), (q.strides[2], q.strides[1], q.strides[2], q.strides[3]))
     result = Heads(y, (count, heads, 1, size), (heads * size, size, heads * size, 1))
     caches = [Heads(buffer, (1, groups, keys.shape[0] * page, size), (0, size, groups * size, 1)) for buffer in held]
@@ -160,10 +161,10 @@ def _written(step: Step, index: int, new: Heads, slots: Buffer, launches: list[L
     """A cache with the new keys or values, in place where nothing else needs it; tokens without a slot are left out."""
     past = step.input(index)
     output = index - 2
-    if step.spare(past):
+    if step.may_overwrite(past):
         made = step.outputs[output] = past
     else:
-        made = step.output(output) if step.wanted(output) else step.temporary(past.dtype, past.shape)
+        made = step.output(output) if step.is_used(output) else step.temporary(past.dtype, past.shape)
         launches.append(copy_launch(past.shape, over(past, past.shape), over(made, made.shape)))
     pages, page, groups, size = past.shape
     lookup = Lookup(slots, (0, 0, 1, 0), groups * size, pages * page, wraps=False)

@@ -88,7 +88,7 @@ class Coding:
             return in_heads(found, None), elementwise_launch(
                 [last], found.shape, [Operand(made, made.strides), self._along()], in_heads(found, None).operand
             )
-        places = step.held(np.arange(2))
+        places = step.constant_buffer(np.arange(2))
         heads, along = self.strides
         operands = [
             Operand(made, (*made.strides, 0)),
@@ -107,7 +107,7 @@ def coding(step: Step, past: Buffer | None, scale: Buffer | None, kind: str, siz
     """How a cache is coded; None for one of plain numbers, a text for one that the CPU keeps."""
     if past is None or scale is None or kind in ("", "NONE"):
         plain = past is None or past.dtype.kind == "f" or past.dtype.name in ("bfloat16", *SMALL)
-        return None if plain else "caches without a scale are for the CPU"
+        return None if plain else "caches without a scale are supported on the CPU only"
     bits = step.attributes["kv_cache_bit_width"] or 8
     known = past.dtype in (np.int8, np.uint8) or (past.dtype.name in SMALL and bits == 8)
     if (
@@ -116,12 +116,12 @@ def coding(step: Step, past: Buffer | None, scale: Buffer | None, kind: str, siz
         or bits not in (4, 8)
         or (bits == 4 and (past.dtype != np.uint8 or size % 2))
     ):
-        return "a cache in this form is for the CPU"
+        return "this cache format is supported on the CPU only"
     if past.shape[3] * (2 if bits == 4 else 1) != size:
-        return "its cache does not fit"
+        return "unsupported cache shape"
     if scale.count == 1:
         return Coding(scale, (0, 0), bits)
     heads, rows, along = (1, 1, 1, *scale.shape)[-3:]
     if scale.count != heads * along or rows != 1 or heads not in (1, past.shape[1]) or along not in (1, size):
-        return "the scales of its cache do not fit"
+        return "unsupported shape of the cache scales"
     return Coding(scale, (0 if heads == 1 else along, 0 if along == 1 else 1), bits)

@@ -13,7 +13,7 @@ from ...attention.rotary_embedding import rotary_embedding as standard
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.shape_rules import refuse, same_as_input
+from ...rules.shape_rules import same_as_input, shape_error
 
 
 def rotate(
@@ -77,7 +77,7 @@ def rotary_embedding(
         positions = position_ids.reshaped(*tokens)
     else:
         why = f"positions of shape {position_ids.value.shape} for {tokens[0]} x {tokens[1]} tokens"
-        raise refuse("RotaryEmbedding", why)
+        raise shape_error("RotaryEmbedding", why)
     heads = 0 if len(shape) == 4 else num_heads or shape[2] // max(2 * half, 1)
     return x.call(
         "RotaryEmbedding",
@@ -134,7 +134,7 @@ def multimodal_rotary_embedding(
     half = cos_cache.lengths[1]
     if position_ids.axes != 3 or len(mrope_section) != 3 or sum(mrope_section) != half or min(mrope_section) < 0:
         what = f"positions {position_ids.value.shape}, sections {mrope_section} and caches {cos_cache.value.shape}"
-        raise refuse("MRotaryEmbedding", f"{what} do not fit {x.value.shape}")
+        raise shape_error("MRotaryEmbedding", f"{what} do not fit {x.value.shape}")
     stream = np.repeat(np.arange(3), mrope_section)
     if mrope_layout:
         stream = np.zeros(half, np.int64)

@@ -55,9 +55,9 @@ class Sliding:
         made = step.temporary(past.dtype, (n, groups, self.capacity + length, past.shape[3]))
         launches += [emptied(step, made), copy_launch(past.shape, over(past, past.shape), Operand(made, made.strides))]
         found = written(step, made, new, behind(step, self.counts, length, launches), launches, form)
-        if step.wanted(index):
+        if step.is_used(index):
             table = step.temporary(INT64, (n, self.capacity))
-            places = step.held(np.arange(self.capacity))
+            places = step.constant_buffer(np.arange(self.capacity))
             launches.append(
                 elementwise_chain(
                     _from_end, [places, self.kept.view((n, 1)), self.totals.view((n, 1))], table, compute=INT64
@@ -78,7 +78,7 @@ class Sliding:
         """A bias of all positions for those of the run."""
         n, keys = self.counts.count, self.capacity + length
         table, made = step.temporary(INT64, (n, keys)), step.temporary(bias.dtype, (n, *bias.shape[1:3], keys))
-        places = step.held(np.arange(keys))
+        places = step.constant_buffer(np.arange(keys))
         launches.append(
             elementwise_chain(
                 _before, [places, self.starts.view((n, 1)), self.counts.view((n, 1))], table, compute=INT64
@@ -96,8 +96,8 @@ def sliding(step: Step, starts: Buffer, length: int, capacity: int, launches: li
     counts, ends, totals, kept = (step.temporary(INT64, starts.shape) for _ in range(4))
     launches += [
         elementwise_chain(_resident, [starts], counts, capacity, run, compute=INT64),
-        elementwise_chain(add, [starts, step.held(np.array(length))], ends, compute=INT64),
-        elementwise_chain(add, [counts, step.held(np.array(length))], totals, compute=INT64),
+        elementwise_chain(add, [starts, step.constant_buffer(np.array(length))], ends, compute=INT64),
+        elementwise_chain(add, [counts, step.constant_buffer(np.array(length))], totals, compute=INT64),
         elementwise_chain(_resident, [ends], kept, capacity, run, compute=INT64),
     ]
     return Sliding(capacity, starts, counts, totals, kept)

@@ -12,7 +12,7 @@ from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import Scoring, Sight, attend
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .group_query_attention import heads_of
 from .kv_cache_codec import rotate_by_position
 from .rotary_embedding import joined
@@ -96,7 +96,9 @@ def sparse_attention(
         or past_key.shape != past_value.shape
         or past_key.shape[3] != k.shape[3]
     ):
-        raise refuse(WHAT, f"{totals.tolist()} keys do not fit caches of shape {past_key.shape} and {length} new ones")
+        raise shape_error(
+            WHAT, f"{totals.tolist()} keys do not fit caches of shape {past_key.shape} and {length} new ones"
+        )
     if do_rotary:
         q, k = (
             rotate_by_position(
@@ -113,7 +115,7 @@ def sparse_attention(
     for index, start in enumerate(starts.tolist()):
         stop = start + length
         if stop > seen.shape[1]:
-            raise refuse(WHAT, f"{stop} keys where the pattern is for {seen.shape[1]}")
+            raise shape_error(WHAT, f"{stop} keys where the pattern is for {seen.shape[1]}")
         keys[index, :, start:stop], values[index, :, start:stop] = k[index], v[index]
         mask = seen[np.arange(num_heads) % len(seen), start:stop, :stop][None]
         held = keys[index : index + 1, :, :stop], values[index : index + 1, :, :stop]
@@ -134,6 +136,6 @@ def _pattern(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
             or ends[-1] > len(places)
             or (used.size and not 0 <= used.min() <= used.max() < count)
         ):
-            raise refuse(WHAT, f"layout {layout} of the pattern names blocks that do not exist")
+            raise shape_error(WHAT, f"layout {layout} of the pattern names blocks that do not exist")
         seen[layout, np.repeat(np.arange(count), np.diff(ends)), used] = True
     return seen

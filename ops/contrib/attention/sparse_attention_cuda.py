@@ -15,7 +15,7 @@ from .append_kv_cache_cuda import behind, cached
 from .group_query_attention_cuda import F32, INT64, packed
 from .sparse_attention import sparse_attention
 
-WHY = "SparseAttention: its lengths or its pattern do not fit its caches"
+WHY = "SparseAttention: its lengths or its sparsity pattern contradict its caches"
 CHECKED = """
     first = np.int64(totals[i]) - length
     if np.int64(longest[0]) == length:
@@ -55,7 +55,13 @@ SEEN = """
 @cuda(sparse_attention)
 def sparse_on_device(step: Step) -> Planned:
     """Heads whose layouts are all one share what they see."""
-    given, query, key, value, past = step.attributes, step.input(0), step.given(1), step.given(2), step.input(3)
+    given, query, key, value, past = (
+        step.attributes,
+        step.input(0),
+        step.optional_input(1),
+        step.optional_input(2),
+        step.input(3),
+    )
     heads, groups, block = given["num_heads"], given["kv_num_heads"], given["sparse_block_size"]
     if key is None or value is None:
         q, k, v = packed(query, heads, groups)
@@ -71,7 +77,7 @@ def sparse_on_device(step: Step) -> Planned:
         or block < 1
         or length > room
     ):
-        return "its caches do not fit its keys"
+        return "the cache shapes do not match the keys"
     starts, counts = step.temporary(INT64, (n,)), step.temporary(INT64, (n,))
     named: dict[str, Argument] = {"length": length, "room": room, "blocks": blocks, "block": block, "starts": starts}
     wrong = step.flag(WHY)
@@ -105,10 +111,10 @@ def sparse_on_device(step: Step) -> Planned:
     if given["do_rotary"]:
         q, k = (_rotated(step, part, places, launches) for part in (q, k))
     keys, values = (
-        cached(step, step.given(3 + index), part, places, 1 + index, room, launches)
+        cached(step, step.optional_input(3 + index), part, places, 1 + index, room, launches)
         for index, part in enumerate((k, v))
     )
-    y = step.output() if step.wanted(0) else step.temporary(query.dtype, (n, length, heads * size))
+    y = step.output() if step.is_used(0) else step.temporary(query.dtype, (n, length, heads * size))
     work = query.dtype if query.dtype == np.float64 else F32
     sight = Sight(starts, causal=True, length=counts, mask=seen)
     scoring = Scoring(given["scale"] or 1 / max(1, size) ** 0.5, work)

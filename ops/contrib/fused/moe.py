@@ -15,7 +15,7 @@ from ...nn.softmax import softmax
 from ...rules.bit_packing import row_nbytes, unpacked
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
-from ...rules.shape_rules import refuse, same_as_input
+from ...rules.shape_rules import same_as_input, shape_error
 
 Weight = Callable[[int], np.ndarray]
 """The weight [out, in] of an expert."""
@@ -54,13 +54,13 @@ class Gate:
         one."""
         if self.name != "swiglu":
             if self.name not in PLAIN:
-                raise refuse("MoE", f"activation {self.name!r} is not known")
+                raise shape_error("MoE", f"activation {self.name!r} is not known")
             y = PLAIN[self.name](x)
             return y if other is None else y * other
         if self.fusion:
             x, other = (x[:, ::2], x[:, 1::2]) if self.fusion == 1 else np.split(x, 2, axis=1)
         if other is None:
-            raise refuse("MoE", "a SwiGLU that is not fused needs a third layer")
+            raise shape_error("MoE", "a SwiGLU that is not fused needs a third layer")
         if self.limit is not None:
             x, other = np.minimum(x, self.limit), np.clip(other, -self.limit, self.limit)
         return x * sigmoid_of(x.dtype.type(self.alpha) * x) * (other + x.dtype.type(self.beta))
@@ -80,7 +80,7 @@ def mixed(
     or with `mixing`."""
     tokens = x.reshape(-1, x.shape[-1])
     if scores.ndim != 2 or len(scores) != len(tokens) or not 1 <= k <= scores.shape[1]:
-        raise refuse("MoE", f"router scores of shape {scores.shape} for {len(tokens)} tokens and {k} experts each")
+        raise shape_error("MoE", f"router scores of shape {scores.shape} for {len(tokens)} tokens and {k} experts each")
     assert softmax.compute is not None
     chosen = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     shares = np.take_along_axis(softmax.compute(scores, axis=1) if mixing is None else mixing, chosen, 1)
@@ -241,7 +241,7 @@ def qmoe(
 
     def layer(data: np.ndarray, scales: np.ndarray | None, zeros: np.ndarray | None, bits: int) -> Weight:
         if scales is None:
-            raise refuse("QMoE", "weights without scales")
+            raise shape_error("QMoE", "weights without scales")
         return _dequantized(data, scales, zeros, bits or expert_weight_bits)
 
     layers = (
@@ -267,7 +267,7 @@ def _dequantized(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None,
     count = data.shape[2] * 8 // bits
     blocks = 1 if scales.ndim == 2 else scales.shape[2]
     if scales.shape[:2] != data.shape[:2] or bits not in (2, 4, 8) or not blocks or count % blocks:
-        raise refuse(
+        raise shape_error(
             "QMoE", f"weights of shape {data.shape}, {bits} bits and scales of shape {scales.shape} do not fit together"
         )
 

@@ -79,13 +79,13 @@ def _mixed(form: Form, layers: tuple[Layer, Layer, Layer | None], mixing: Term |
 
 
 def _experts(form: Form) -> None:
-    third = form.given(6)
+    third = form.optional_input(6)
     _mixed(
         form,
         (
-            (form.input(2), form.given(3)),
-            (form.input(4), form.given(5)),
-            None if third is None else (third, form.given(7)),
+            (form.input(2), form.optional_input(3)),
+            (form.input(4), form.optional_input(5)),
+            None if third is None else (third, form.optional_input(7)),
         ),
         None,
     )
@@ -93,7 +93,7 @@ def _experts(form: Form) -> None:
 
 def _real(form: Form, index: int, zero: int, bits: int) -> Term:
     """Weights of integers as numbers."""
-    codes, scales, zeros = form.input(index), form.given(index + 1), form.given(zero)
+    codes, scales, zeros = form.input(index), form.optional_input(index + 1), form.optional_input(zero)
     if scales is None or bits not in (2, 4, 8):
         raise Undecomposable("weights without scales, or of other than 2, 4 or 8 bits")
     whole = unpacked(form, codes, bits).cast(F32)
@@ -120,13 +120,15 @@ def _experts_of_integers(form: Form) -> None:
         )
     bits = [given[f"fc{number}_expert_weight_bits"] or given["expert_weight_bits"] for number in (1, 2, 3)]
     layers = [
-        None if form.given(index) is None else (_real(form, index, 11 + place, bits[place]), form.given(index + 2))
+        None
+        if form.optional_input(index) is None
+        else (_real(form, index, 11 + place, bits[place]), form.optional_input(index + 2))
         for place, index in enumerate((2, 5, 8))
     ]
     first, second, third = layers
     assert first is not None
     assert second is not None
-    _mixed(form, (first, second, third), form.given(14))
+    _mixed(form, (first, second, third), form.optional_input(14))
 
 
 decomposed(moe)(forms(_experts))

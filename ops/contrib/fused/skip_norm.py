@@ -14,7 +14,7 @@ from ...norm.layer_norm import first_axis, rms_normalized
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.shape_rules import broadcast, refuse, same_as_input
+from ...rules.shape_rules import broadcast, same_as_input, shape_error
 
 
 def _infer_simplified(node: Inference) -> None:
@@ -60,7 +60,7 @@ def _summed(x: Term, *others: Term | None) -> Term:
     for other in others:
         if other is not None:
             if broadcast(x.value.shape, other.value.shape) != x.value.shape:
-                raise refuse(
+                raise shape_error(
                     "SkipLayerNormalization", f"a residual of {other.value.shape} does not fit {x.value.shape}"
                 )
             total = total + other
@@ -279,7 +279,7 @@ def gated_rms_norm(x: Term, scale: Term, gate: Term, *, activation: str = "silu"
         or shape[-1] % size
     ):
         why = f"{activation!r} of a gate {gate.value.shape}, an input {shape}, a scale of {size}"
-        raise refuse("GatedRMSNorm", why)
+        raise shape_error("GatedRMSNorm", why)
     runs = x.reshaped(*[0] * (x.axes - 1), -1, size)
     y = runs.call("RMSNormalization", scale.reshaped(-1), axis=-1, epsilon=epsilon).like(x)
     opened = gate.call("Sigmoid")

@@ -20,7 +20,7 @@ def plan_skip(step: Step) -> Planned:
     centred = step.node.op is skip_layer_normalization
     x, residual, scale = given[:3]
     shift, bias = (given[3], given[4]) if centred else (None, given[3])
-    if x is None or residual is None or scale is None or not step.wanted(0) or (not centred and step.wanted(1)):
+    if x is None or residual is None or scale is None or not step.is_used(0) or (not centred and step.is_used(1)):
         return None
     tail = residual.shape[
         next((axis for axis, length in enumerate(residual.shape) if length != 1), len(residual.shape)) :

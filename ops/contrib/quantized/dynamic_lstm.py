@@ -23,7 +23,7 @@ from ...recurrent.recurrent import (
 )
 from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .dynamic_matmul import dynamic_quantize_matmul
 from .rational_activation import rational_sigmoid, rational_tanh
 
@@ -116,7 +116,7 @@ def dynamic_quantize_lstm(
     )
     count, hidden = len(w), r.shape[1]
     if p is not None and p.shape != (count, 3 * hidden):
-        raise refuse("DynamicQuantizeLSTM", f"peepholes of shape {p.shape} where {(count, 3 * hidden)} is needed")
+        raise shape_error("DynamicQuantizeLSTM", f"peepholes of shape {p.shape} where {(count, 3 * hidden)} is needed")
     names = list(activations or ["Sigmoid", "Tanh", "Tanh"] * count)
     applied = functions(names, activation_alpha, activation_beta, 3 * count, "DynamicQuantizeLSTM")
     applied = [RATIONAL.get(name.lower(), function) for name, function in zip(names, applied, strict=False)]

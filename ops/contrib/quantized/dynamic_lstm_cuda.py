@@ -23,7 +23,7 @@ class _Direction:
         self.x = form.input(0)
         self.length, self.batch, _ = self.x.lengths
         self.hidden = form.input(2).lengths[1]
-        ends = form.given(4)
+        ends = form.optional_input(4)
         self.ends = None if ends is None else ends.cast(I64)
         self.applied = activations_of(form.node, ["Sigmoid", "Tanh", "Tanh"], DIRECTIONS[form.attributes["direction"]])[
             3 * at : 3 * at + 3
@@ -31,7 +31,7 @@ class _Direction:
 
     def own(self, index: int) -> Term | None:
         """An input's part for this direction."""
-        found = self.form.given(index)
+        found = self.form.optional_input(index)
         return None if found is None else found.part(0, self.at, self.at + 1).call("Squeeze", self.form.constant([0]))
 
     def product(self, a: Term, index: int, scale: int) -> Term:

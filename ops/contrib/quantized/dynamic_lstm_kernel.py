@@ -238,7 +238,7 @@ def _weights(
     matrices, scales, zeros = step.inputs[index], step.constant(scale), step.constant(zero)
     if (
         matrices is None
-        or not step.known(index)
+        or not step.is_constant(index)
         or scales is None
         or zeros is None
         or matrices.shape != shape
@@ -248,7 +248,7 @@ def _weights(
     count, columns = shape[0], shape[2]
     if scales.shape != zeros.shape or scales.size not in (count, count * columns) or scales.dtype != F32:
         return None
-    sums = step.derived(index, "sums", lambda array: array.sum(1, dtype=np.int64))
+    sums = step.derived_constant(index, "sums", lambda array: array.sum(1, dtype=np.int64))
     rows = zip(sums, scales.reshape(count, -1), zeros.reshape(count, -1), strict=True)
     return [(own, for_columns(factor, columns, 1.0), for_columns(zero, columns, 0.0)) for own, factor, zero in rows]
 
@@ -291,7 +291,7 @@ def plan_dynamic_lstm(step: Step) -> Planned:
     width, wide = -(-hidden // LANES) * LANES, -(-hidden // 4) * 4
     room = batch * (8 * width + wide + 4 * LANES + 8 + 4 * (columns + LANES) + 4 * PANEL) + 4 * PANEL + 64
     parts = step.parts(count, times * batch * count * columns * hidden / 32)
-    ends = [step.output(index) if step.wanted(index) else 0 for index in range(3)]
+    ends = [step.output(index) if step.is_used(index) else 0 for index in range(3)]
     return [
         *launches,
         Launch(
@@ -305,21 +305,21 @@ def plan_dynamic_lstm(step: Step) -> Planned:
             coupled=step.attributes["input_forget"],
             added=added,
             weights=panels,
-            column_zeros=step.held(np.stack([zeros for zeros, _ in terms])),
-            column_terms=step.held(np.stack([term for _, term in terms])),
-            scales=step.held(np.stack([scales for _, scales, _ in states]).astype(np.float32)),
+            column_zeros=step.constant_buffer(np.stack([zeros for zeros, _ in terms])),
+            column_terms=step.constant_buffer(np.stack([term for _, term in terms])),
+            scales=step.constant_buffer(np.stack([scales for _, scales, _ in states]).astype(np.float32)),
             y=ends[0],
             h_first=firsts[0] or 0,
             c_first=firsts[1] or 0,
             h_last=ends[1],
             c_last=ends[2],
             lengths=0 if lengths is None else lengths,
-            peepholes=0 if p is None else step.held(padded_rows(p)),
-            tables=step.held(table),
+            peepholes=0 if p is None else step.constant_buffer(padded_rows(p)),
+            tables=step.constant_buffer(table),
             limit=step.attributes["clip"] or np.inf,
             scratch=step.scratch(parts * room),
             bailout=step.bailout,
-            biases=step.held(np.pad(b[:, :columns] + b[:, columns:], ((0, 0), (0, LANES)))),
+            biases=step.constant_buffer(np.pad(b[:, :columns] + b[:, columns:], ((0, 0), (0, LANES)))),
         ),
     ]
 

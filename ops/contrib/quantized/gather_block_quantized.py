@@ -10,14 +10,14 @@ from ....runtime.tensor.dtype import of_numpy
 from ...rules.bit_packing import unpacked
 from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 
 WHAT = "GatherBlockQuantized"
 
 
 def _infer(node: Inference) -> None:
     if node.attributes["block_size"] < 1 or not 1 <= node.attributes["bits"] <= 8:
-        node.refuse(f"blocks of {node.attributes['block_size']} numbers of {node.attributes['bits']} bits")
+        node.fail(f"blocks of {node.attributes['block_size']} numbers of {node.attributes['bits']} bits")
     data, indices, dtype = node.shape(0), node.shape(1), node.dtype(0)
     if data is None or indices is None or dtype is None:
         node.set(0, node.dtype(2), None)
@@ -55,18 +55,18 @@ def gather_block_quantized(
     the last axis each."""
     kind, rank = of_numpy(data.dtype), data.ndim
     if not (-rank <= gather_axis < rank and -rank <= quantize_axis < rank) or scales.ndim != rank:
-        raise refuse(
+        raise shape_error(
             WHAT, f"data of shape {data.shape}, scales of shape {scales.shape}, axes {gather_axis} and {quantize_axis}"
         )
     axis, along = gather_axis % rank, quantize_axis % rank
     packed = kind.name == "u8" and bits < 8
     if packed and (bits not in (2, 4) or axis != 0 or axis == along):
-        raise refuse(WHAT, f"data of {bits} bits, looked up along axis {axis}, quantized along {along}")
+        raise shape_error(WHAT, f"data of {bits} bits, looked up along axis {axis}, quantized along {along}")
     chosen = np.where(indices < 0, indices + data.shape[axis], indices)
     missing = (chosen < 0) | (chosen >= data.shape[axis])
     chosen = np.where(missing, 0, chosen)
     if not data.shape[axis] and chosen.size:
-        raise refuse(WHAT, "data has no rows")
+        raise shape_error(WHAT, "data has no rows")
     shape = list(data.shape)
     shape[-1] *= 8 // bits if packed else 1
     length, size = shape[along], block_size or shape[along]
@@ -75,7 +75,7 @@ def gather_block_quantized(
     if any(
         have not in (need, 1 if kind.kind == "float" else need) for have, need in zip(scales.shape, wanted, strict=True)
     ):
-        raise refuse(WHAT, f"scales of shape {scales.shape} where {tuple(wanted)} is needed")
+        raise shape_error(WHAT, f"scales of shape {scales.shape} where {tuple(wanted)} is needed")
     allowed((*shape[:axis], *indices.shape, *shape[axis + 1 :]), 4, WHAT)
 
     def looked_up(table: np.ndarray) -> np.ndarray:
@@ -114,5 +114,5 @@ def _zeros(zero_points: np.ndarray | None, kind: str, bits: int, packed: bool, s
         return np.full(shape, 1 << (bits - 1) if kind == "u8" else 0, np.float32)
     whole = unpacked(zero_points, bits, shape[-1]) if packed else zero_points
     if whole.shape != tuple(shape):
-        raise refuse(WHAT, f"zero points of shape {zero_points.shape} where {tuple(shape)} are needed")
+        raise shape_error(WHAT, f"zero points of shape {zero_points.shape} where {tuple(shape)} are needed")
     return whole.astype(np.float32)

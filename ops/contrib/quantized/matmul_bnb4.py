@@ -9,7 +9,7 @@ from ....runtime.ir.shape_inference import Inference
 from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.precision import widened
-from ...rules.shape_rules import refuse
+from ...rules.shape_rules import shape_error
 from .matmul_nbits import fits, last_length
 
 FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
@@ -64,7 +64,7 @@ def matmul_bnb4(
     """``a @ W.T`` (``a @ W`` without `transB`) for W [N, K], two elements in a byte, the first in its high half; a
     scale for each block."""
     if quant_type not in (0, 1) or min(K, N, block_size) < 1 or a.shape[-1:] != ((K if transB else N),):
-        raise refuse(
+        raise shape_error(
             "MatMulBnb4", f"an input of shape {a.shape}, K={K}, N={N}, block_size={block_size}, quant_type={quant_type}"
         )
     allowed((N, K), 4, "MatMulBnb4")

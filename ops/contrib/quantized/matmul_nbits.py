@@ -20,7 +20,7 @@ def last_length(node: Inference, length: int) -> None:
     """Output 0 is input 0 with another last axis."""
     x = node.shape(0)
     if x is not None and not x:
-        node.refuse("the first input is a scalar")
+        node.fail("the first input is a scalar")
     node.set(0, node.dtype(0), None if x is None else (*x[:-1], length))
 
 
@@ -28,9 +28,9 @@ def _infer(node: Inference) -> None:
     x, inner = node.shape(0), node.attributes["K"]
     counts = {name: node.attributes[name] for name in ("K", "N", "block_size", "bits")}
     if min(counts.values()) < 1 or counts["bits"] > 8:
-        node.refuse(f"{', '.join(f'{name} {count}' for name, count in counts.items())}: not a matrix in blocks")
+        node.fail(f"{', '.join(f'{name} {count}' for name, count in counts.items())}: not a matrix in blocks")
     if x and isinstance(x[-1], int) and x[-1] != inner:
-        node.refuse(f"the input has {x[-1]} columns, the weight {inner}")
+        node.fail(f"the input has {x[-1]} columns, the weight {inner}")
     last_length(node, node.attributes["N"])
 
 
@@ -76,8 +76,8 @@ def matmul_nbits(
 ) -> np.ndarray:
     """``a @ W.T + bias`` from [..., K] and W [N, K] in bytes [N, blocks, block bytes].
 
-    `scales` are [N, blocks], `zero_points` the same as numbers, or packed [N, bytes]; 2 ** (bits - 1) where there are
-    none. `g_idx` gives the block whose scale each column has. `accuracy_level` 4 allows rows of 8 bits, which are not
+    `scales` are [N, blocks], `zero_points` the same as numbers, or packed [N, bytes]; 2 ** (bits - 1) if absent.
+    `g_idx` gives the block whose scale each column has. `accuracy_level` 4 allows rows of 8 bits, which are not
     made here: the native product does, as onnxruntime.
     """
     blocks = -(-K // block_size)

@@ -40,19 +40,19 @@ ROUNDED = 4
 def matmul_nbits_on_device(step: Step) -> Planned:
     """A product with the codes as they are. Many rows of halves meet numbers rounded to halves, many of f32 are rounded
     to 8 bits where the accuracy level allows it."""
-    given, a, bias, y = step.attributes, step.input(0), step.given(5), step.output()
+    given, a, bias, y = step.attributes, step.input(0), step.optional_input(5), step.output()
     depth, columns = given["K"], given["N"]
     w = _weight(step)
     if isinstance(w, str):
         return w
     if bias is not None and bias.count != columns:
-        return "its bias does not fit"
+        return "unsupported bias shape"
     launches: list[Launch | Chain] = []
     rows, wide = a.count // depth, w.shape[1]
     x, few = a.view((rows, depth)), rows <= FEW
     if wide != depth or (few and x.dtype != F32):
         made = step.temporary(F32 if few else x.dtype, (rows, wide))
-        table = step.held(np.where(np.arange(wide) < depth, np.arange(wide), -1))
+        table = step.constant_buffer(np.where(np.arange(wide) < depth, np.arange(wide), -1))
         launches.append(
             copy_launch(
                 made.shape,
@@ -75,22 +75,22 @@ def matmul_nbits_on_device(step: Step) -> Planned:
 
 def _weight(step: Step) -> QuantizedBuffer | str:
     """The weight [N, whole groups], a text where only the CPU knows what to do."""
-    given, codes, scales, zeros = step.attributes, step.input(1), step.input(2), step.given(3)
+    given, codes, scales, zeros = step.attributes, step.input(1), step.input(2), step.optional_input(3)
     bits, depth, columns, size = (given[name] for name in ("bits", "K", "N", "block_size"))
     groups = -(-depth // size)
     counts = codes.count == columns * groups * row_nbytes(size, bits) and scales.count == columns * groups
     if zeros is not None:
         counts = counts and zeros.count == columns * (row_nbytes(groups, bits) if zeros.dtype == np.uint8 else groups)
     if not counts or codes.dtype != np.uint8 or given["weight_prepacked"] or codes.offset % WORD:
-        return "its weight does not fit"
+        return "unsupported weight shape"
     order = None
-    if step.given(4) is not None:
+    if step.optional_input(4) is not None:
         found = step.constant(4)
         if found is None:
-            return "the groups of its columns are computed while it runs"
+            return "the group indices are not a constant"
         if found.size != depth or found.min() < 0 or found.max() >= groups:
-            return "the groups of its columns do not fit"
-        order = step.held(np.pad(found.reshape(-1).astype(np.int32), (0, groups * size - depth)))
+            return "unsupported shape of the group indices"
+        order = step.constant_buffer(np.pad(found.reshape(-1).astype(np.int32), (0, groups * size - depth)))
     return grouped(codes, columns, GroupForm(bits, size, groups, scales, zeros, order))
 
 
@@ -124,7 +124,7 @@ def gather_blocks_on_device(step: Step) -> Planned:
         step.input(0),
         step.input(1),
         step.input(2),
-        step.given(3),
+        step.optional_input(3),
         step.output(),
     )
     rank, bits = len(data.shape), given["bits"]
@@ -133,20 +133,20 @@ def gather_blocks_on_device(step: Step) -> Planned:
     )
     plain = data.dtype != np.uint8 or bits == 8
     if min(axis, along) < 0 or len(scales.shape) != rank or not (plain or (bits in (2, 4) and axis == 0 != along)):
-        return "its axes do not fit"
+        return "unsupported axes"
     codes = data if plain else _unpacked(data, bits)
     points = zeros if zeros is None or plain else _unpacked(zeros, bits)
     size = given["block_size"] or codes.shape[along]
     wanted = [-(-length // size) if place == along else length for place, length in enumerate(codes.shape)]
     spread = of_numpy(data.dtype).kind == "float"
     if any(have not in (need, 1 if spread else need) for have, need in zip(scales.shape, wanted, strict=True)):
-        return "its scales do not fit"
+        return "unsupported shape of the scales"
     if zeros is not None and zeros.shape != (*wanted[:-1], wanted[-1] if plain else row_nbytes(wanted[-1], bits)):
-        return "its zero points do not fit"
+        return "unsupported shape of the zero points"
     rows = step.temporary(np.int64, ids.shape)
     launches: list[Launch | Chain] = [elementwise_chain(_wrapped, [ids], rows, codes.shape[axis], compute=rows.dtype)]
     tables = [(axis, rows, codes.shape[axis])]
-    groups = [*tables, (along, step.held(np.arange(codes.shape[along]) // size), wanted[along])]
+    groups = [*tables, (along, step.constant_buffer(np.arange(codes.shape[along]) // size), wanted[along])]
     if axis == along:
         groups = [(axis, step.temporary(np.int64, ids.shape), wanted[axis])]
         launches.append(elementwise_chain(_group, [rows], groups[0][1], size, compute=rows.dtype))

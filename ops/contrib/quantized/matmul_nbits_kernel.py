@@ -19,7 +19,7 @@ from ...kernels.gemm.microkernel_f32 import ROWS as TILE_ROWS
 from ...kernels.gemm.microkernel_f32 import column_of_tiles
 from ...kernels.gemm.microkernel_nbits import HEIGHTS, microkernel, pack_panels, panel_decoder
 from ...kernels.gemm.register_tile import PANEL
-from ...kernels.half_via_f32 import of_halves
+from ...kernels.half_via_f32 import via_f32
 from ...rules.bit_packing import row_nbytes, unpacked
 from .matmul_nbits import matmul_nbits, zero_points_of
 
@@ -277,7 +277,7 @@ def _from_middle(points: np.ndarray, columns: int, blocks: int, bits: int) -> np
 
 
 @native(matmul_nbits)
-@of_halves
+@via_f32
 def plan_matmul_nbits(step: Step) -> Planned:
     """Constant weights with whole zero points, blocks of 16 and its multiples; `g_idx` where it names each block
     equally often."""
@@ -292,7 +292,7 @@ def plan_matmul_nbits(step: Step) -> Planned:
     if (
         codes is None
         or scales is None
-        or not (step.known(1) and step.known(2))
+        or not (step.is_constant(1) and step.is_constant(2))
         or scales.dtype != F32
         or scales.count != columns * blocks
     ):
@@ -301,9 +301,9 @@ def plan_matmul_nbits(step: Step) -> Planned:
         return None
     if bias is not None and (held is None or held.size != columns):
         return None
-    offsets, offset_step = step.held(np.zeros(PANEL, np.int8)), 0
+    offsets, offset_step = step.constant_buffer(np.zeros(PANEL, np.int8)), 0
     if zeros is not None:
-        if not step.known(3) or zeros.dtype != np.uint8 or zeros.count != columns * row_nbytes(blocks, bits):
+        if not step.is_constant(3) or zeros.dtype != np.uint8 or zeros.count != columns * row_nbytes(blocks, bits):
             return None
         offsets, offset_step = step.packed(3, "panels", lambda array: _from_middle(array, columns, blocks, bits)), PANEL
     kept, launches = kept_bits(bits), []
@@ -324,12 +324,12 @@ def plan_matmul_nbits(step: Step) -> Planned:
                 x=a,
                 rows=rows,
                 depth=depth,
-                order_at=step.held(order),
+                order_at=step.constant_buffer(order),
                 y=gathered,
             )
         )
         a = gathered
-    packed = BlockWeight(weight, factors, offsets, offset_step, blocks, size // 4, step.held(start))
+    packed = BlockWeight(weight, factors, offsets, offset_step, blocks, size // 4, step.constant_buffer(start))
     return [*launches, *_launches(step, a, packed, depth, columns, size, kept)]
 
 
@@ -359,7 +359,7 @@ def _launches(
             )
         )
         source = padded or a
-    factors: Any = step.held(np.zeros(1, np.float32))
+    factors: Any = step.constant_buffer(np.zeros(1, np.float32))
     if integers:
         factors, codes = step.scratch(4 * rows * blocks), step.scratch(rows * wide)
         rounding = step.parts(rows * blocks, a.count / 4)

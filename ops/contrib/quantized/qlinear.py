@@ -12,7 +12,7 @@ from ....runtime.tensor.dtype import F32, F64
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed, evaluated
 from ...rules.expression import Term
-from ...rules.shape_rules import broadcast, refuse, same_as_input
+from ...rules.shape_rules import broadcast, same_as_input, shape_error
 from ...rules.sliding_window import window
 
 ONE_OFF = Tolerance(0, 1)
@@ -195,7 +195,7 @@ def _concat(node: Inference) -> None:
 def qlinear_concat(y_scale: Term, y_zero: Term, *inputs: Term, axis: int) -> Term:
     """The real values one after another along an axis; inputs are tensor, scale and zero point in turn."""
     if not inputs or len(inputs) % 3:
-        raise refuse("QLinearConcat", f"{len(inputs)} inputs are not tensors, scales and zero points")
+        raise shape_error("QLinearConcat", f"{len(inputs)} inputs are not tensors, scales and zero points")
     parts = [
         requantized(dequantized(x, scale, zero), y_scale, y_zero, y_zero)
         for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)

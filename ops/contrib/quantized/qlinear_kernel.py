@@ -213,7 +213,14 @@ def _table(dtype: np.dtype[Any], function: Callable[[np.ndarray], np.ndarray]) -
 def _lookup(step: Step, x: Buffer, table: np.ndarray, y: Buffer, rows: int, length: int, row: int) -> Launch:
     parts = step.parts(rows * -(-length // PIECE), x.count)
     return Launch(
-        looked_up, parts, source=x, table_at=step.held(table), target=y, rows=rows, length=length, target_row=row
+        looked_up,
+        parts,
+        source=x,
+        table_at=step.constant_buffer(table),
+        target=y,
+        rows=rows,
+        length=length,
+        target_row=row,
     )
 
 
@@ -252,7 +259,10 @@ def plan_concat(step: Step) -> Planned:
         ):
             return None
         own = [item for item in held if item is not None]
-        table = _table(x.dtype, lambda codes, own=own: stored(real(codes, *own), scale, zero, zero))  # type: ignore[misc]
+        table = _table(
+            x.dtype,
+            lambda codes, own=own: stored(real(codes, *own), scale, zero, zero),  # type: ignore[misc]
+        )
         length = math.prod(x.shape[axis:])
         launches.append(_lookup(step, x, table, y.view((rows * row - start,), start), rows, length, row))
         start += length

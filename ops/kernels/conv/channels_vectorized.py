@@ -314,7 +314,7 @@ def plan_channels_vectorized(problem: Problem) -> ConvPlan | None:
     if known is not None:
         bias[: problem.groups] = known
     room = step.scratch(parts * VECTOR * _scratch_vectors(wide, read, rows, out_width))
-    held = step.held(bias)
+    held = step.constant_buffer(bias)
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
         arguments = problem.arguments(problem.x, weights, result, held, rows, room, epilogue)

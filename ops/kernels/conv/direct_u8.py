@@ -256,7 +256,7 @@ def launch_direct(
         source_at=source,
         weights_at=weights,
         target=y,
-        offsets=step.held(offsets),
+        offsets=step.constant_buffer(offsets),
         images=images,
         groups=groups,
         outputs=outputs,

@@ -156,10 +156,10 @@ def plan_implicit_gemm(problem: Problem) -> ConvPlan | None:
     step, groups = problem.step, problem.groups
     windows = indirection(problem)
     layout = ("panels", groups, windows.channels), lambda array: pack_weights(windows.reorder(array), groups)
-    weights = step.narrowed(1, *layout) or step.packed(1, *layout)
+    weights = step.packed_16bit(1, *layout) or step.packed(1, *layout)
     kind = DTYPE_CODES[weights.dtype.name]
     bias = problem.padded_bias()
-    offsets, taps = step.held(windows.offsets), step.held(windows.taps)
+    offsets, taps = step.constant_buffer(windows.offsets), step.constant_buffer(windows.taps)
     units = problem.images * groups * -(-problem.outputs // PANEL)
     slices = slice_count(units, problem.positions, step.threads)
     parts = problem.parts(units * slices, problem.work)

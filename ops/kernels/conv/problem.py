@@ -139,12 +139,12 @@ class Problem:
     @property
     def constant(self) -> bool:
         """Whether kernels and biases are constants."""
-        return self.step.known(1) and (self.bias is None or self.step.known(2))
+        return self.step.is_constant(1) and (self.bias is None or self.step.is_constant(2))
 
     @property
     def zeros(self) -> Buffer:
         """A vector of `PANEL` zeros."""
-        return self.step.held(np.zeros(PANEL, np.float32))
+        return self.step.constant_buffer(np.zeros(PANEL, np.float32))
 
     def padded_bias(self) -> Buffer:
         """Zero-padded biases [groups, panels x PANEL]; needs constant biases."""
@@ -152,7 +152,7 @@ class Problem:
         bias = self.step.constant(2) if self.bias is not None else None
         if bias is not None:
             made[:, : self.outputs] = bias.reshape(self.groups, self.outputs)
-        return self.step.held(made)
+        return self.step.constant_buffer(made)
 
     def arguments(
         self,

@@ -395,7 +395,7 @@ def choose_transform(w: Buffer, geometry: Sequence[int], groups: int) -> TileTra
 def _weights(problem: Problem, transform: TileTransform, total: int) -> tuple[Buffer, list[Launch], int]:
     """Kernels, launches that transform 16-bit kernels ahead, and bytes per panel if they are transformed on use."""
     step, panels, nbytes = problem.step, -(-problem.outputs // PANEL), 4 * PANEL * transform.points * problem.channels
-    narrow = step.narrowed(1, "winograd kernels", pack_kernels)
+    narrow = step.packed_16bit(1, "winograd kernels", pack_kernels)
     if narrow is None:
         return step.packed(1, ("winograd", transform.edge), transform.pack_weights), [], 0
     if total <= MAX_TILES:

@@ -108,8 +108,8 @@ def gemm_variant(name: str, variant: str) -> GemmVariant:
 def rounding_variant(name: str) -> str | None:
     """The variant for rounded activations on this processor, None if there is none for a storage type."""
     kind = weight_kind(name)
-    taken = None if kind is None else KINDS[kind].taken()
-    return None if taken is None or find_variant(name, taken) is None else taken
+    variant = None if kind is None else KINDS[kind].selected()
+    return None if variant is None or find_variant(name, variant) is None else variant
 
 
 def available(name: str) -> bool:
@@ -124,4 +124,4 @@ def float_variant(length: int) -> str:
 
 def gemv_products(name: str, rounded: bool) -> Products:
     """How a few rows are multiplied with a storage type on this processor; `rounded`: to 8 bits."""
-    return GEMV[BLOCKS.taken()][rounded] if name in codes() else FloatProducts
+    return GEMV[BLOCKS.selected()][rounded] if name in codes() else FloatProducts

@@ -2,7 +2,7 @@
 
 A vector has two elements of each of sixteen weight rows. Two kinds of numbers are multiplied:
 
-Whole numbers: each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact
+Integers: each run of 32 elements of a weight is a scale, a power of two, times integers of 16 bits. They are exact
 for elements above a sixteenth of the run's greatest one; smaller ones are off by at most its 2^-16th. Activations are
 rounded to 12 bits, sign included, each run with a step of its own. Sums of a run are exact; of runs with elements that
 are not finite they are NaN.
@@ -30,7 +30,7 @@ CHUNK = 256
 """Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
 PAIRS = RUN // 2
 MAX_ACTIVATION = 2047
-"""Of an activation's whole number: 32 products of it with 16 bits are below 2^31."""
+"""Of an activation's integer: 32 products of it with 16 bits are below 2^31."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class PairPanel(Panel):
 
 
 class Int16Pairs(PairPanel):
-    """Whole numbers with scales [run, COLUMNS]."""
+    """Integers with scales [run, COLUMNS]."""
 
     def _read_run(self, part: int, address: Any, to: Any, run: Any, row: Any) -> None:
         code, build = self.code, self.code.builder
@@ -256,7 +256,7 @@ def _residual(code: Code, value: Vector, rounded: Vector) -> Vector:
 
 
 def _to_fixed_point(code: Code, halves: list[Vector]) -> tuple[Any, Any]:
-    """Two vectors as whole numbers below 2^15, i32 [32], times a power of two, NaN where one is not finite."""
+    """Two vectors as integers below 2^15, i32 [32], times a power of two, NaN where one is not finite."""
     build = code.builder
     kind = vector_type(F32)
     patterns = [build.bitcast(code.call("llvm.fabs.v16f32", kind, half.value), INTS) for half in halves]

@@ -63,7 +63,7 @@ class AmxInt8Panel(Int8Panel):
                     self._add(at, run, part, row, sums)
 
     def _multiply_part(self, at: Any, run: Any, part: int, rows: int) -> None:
-        """The whole numbers of a part of a run, [rows, COLUMNS]."""
+        """The integers of a part of a run, [rows, COLUMNS]."""
         build, code, tiles = self.code.builder, self.code, self.tiles
         line = build.add(self.elements, build.mul(run, code.word(COLUMNS * RUN)))
         places = [build.add(line, code.word(COLUMNS * self.depth * part + LINE * half)) for half in range(VECTORS)]

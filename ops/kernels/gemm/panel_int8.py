@@ -49,7 +49,7 @@ class Int8Tile(Tile):
 
     @property
     def starts(self) -> int:
-        """Where the whole numbers are that sums start from, `parts` for each row."""
+        """Offset of the integers that sums start from, `parts` for each row."""
         return self.steps + 4 * self.rows
 
     @property
@@ -183,7 +183,7 @@ class Int8Panel(Panel):
         return [code.floats(place, 4 * (COLUMNS * index + LANES * half)) for half in range(VECTORS)]
 
     def _integer_sums(self, at: Any, run: Any, part: int, places: list[tuple[int, int]]) -> list[Any]:
-        """The sums of whole numbers of a part of a run."""
+        """The integer sums of a part of a run."""
         code, build, tile = self.code, self.code.builder, self.tile
         nothing = ir.Constant(INTS, [0] * LANES)
         found = [

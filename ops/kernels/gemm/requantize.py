@@ -29,7 +29,7 @@ def load_zero_point(address: Any, signed: Any) -> Any:
 
 @inlined
 def round_to_byte(value: Any, zero: Any, low: Any, high: Any) -> Any:
-    """The nearest whole number (half to even) and `zero`, between two bounds; NaN is the lower one."""
+    """The nearest integer (half to even) and `zero`, between two bounds; NaN is the lower one."""
     integer = rint(value) + zero
     integer = integer if integer > low else low
     return np.int32(integer if integer < high else high)

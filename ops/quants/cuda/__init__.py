@@ -1,9 +1,8 @@
-"""Quantized elements on the device: for each type, the number that stands at a place of a block, decoded by the thread
-that asks for it.
+"""Device decoders of block types: one element of a block per call, decoded by the thread that needs it.
 
-A module defines ``ELEMENTS``: by the name of a type, a function ``element(blocks, at, index, table)`` of the bytes, the
-byte where the block starts, the element's index in the block, and the type's table. Types with a layout have
-theirs from `layout_elements`.
+A module defines ``ELEMENTS``: by type name, a function ``element(blocks, at, index, table)`` of the bytes, the offset
+of the block, the index of the element in the block, and the type's table. Types with a layout are decoded by
+`layout_elements`.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ NOTHING = np.zeros(1, np.int8)
 
 @dataclass(frozen=True)
 class Element:
-    """How an element of a type is decoded.
+    """The device decoder of a block type.
 
     Attributes:
         function: for kernels and the simulator.
-        table: gives int8 values that codes point to.
+        table: returns the int8 values that codes index.
     """
 
     function: Callable[[Any, int, int, Any], Any]
@@ -43,12 +42,12 @@ def elements() -> dict[str, Element]:
 
 @functools.cache
 def table_of(name: str) -> np.ndarray:
-    """The table of a type, the same array for all who ask."""
+    """The table of a type, cached."""
     return np.ascontiguousarray(elements()[name].table().reshape(-1))
 
 
 @functools.cache
 def digest() -> str:
-    """Of the sources of block types, which kernels made of them depend on."""
+    """Digest of the block types' sources, on which generated kernels depend."""
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py")))
     return hashlib.sha256(sources).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What decodes blocks in kernels on the device."""
+"""Registry of device decoders of block types, by the interfaces of `runtime/cuda/element`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codecs whose encoders run on the device, for all who encode slice by slice."""
+"""Device encoders: codecs whose `Encoder` runs on CUDA, slice by slice."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .encode import READS, encode
 from .stream_lanes import Lanes
 
 SLICE = 1 << 22
-"""Elements of a slice: enough blocks to keep a card busy, few enough that several lanes take little memory."""
+"""Elements of a slice: enough blocks to fill the device, few enough for several lanes."""
 SPENT = 10
-"""Bytes of device memory that a lane takes for each element at most, with room for rounding up."""
+"""Upper bound of device bytes per element of a lane, with rounding."""
 
 
 class DeviceEncoder(Encoder):
-    """An encoder with the bytes of the CPU's, for rows and blocks in host memory; several threads work in as many
-    lanes."""
+    """An encoder that computes the CPU encoder's bytes on the device, for rows and blocks in host memory; threads
+    share several lanes."""
 
     def __init__(self, codec: Codec, lanes: Lanes, slice: int = SLICE) -> None:
         assert codec.encoder is not None
@@ -33,12 +33,12 @@ class DeviceEncoder(Encoder):
         self.slice = slice if lanes.limit is None else max(1, min(slice, lanes.limit // (lanes.count * SPENT)))
 
     @property
-    def stored(self) -> bool:
-        """Kernels of the device are compiled when they are first launched."""
+    def is_cached(self) -> bool:
+        """Device kernels are compiled on first launch."""
         return True
 
     def load(self) -> None:
-        """There is nothing to compile ahead."""
+        """A no-op: device kernels are not compiled ahead."""
 
     def run(self, source: int, kind: int, shape: tuple[int, int], importance: int, out: int) -> float:
         """As `Encoder.run`. Raises LimitError where the device has too little memory."""

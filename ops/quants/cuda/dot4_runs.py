@@ -1,8 +1,7 @@
-"""Runs of neighbours that share a scale, for the types whose numbers are whole ones times a scale: four codes at a
-time, read as words.
+"""Scaled runs for dot4 products: neighbours that share a scale, read as words of four int8 codes.
 
-A number is ``scale * code - least``. Codes are signed bytes, without their zero where a type has one.
-Layouts: ops/quants/regular.py.
+An element is ``scale * code - least``. Codes are signed bytes, after subtracting a zero point. Layouts:
+ops/quants/regular.py.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def _spread(bits: Any) -> Any:
 
 
 @inlined
-def _halves(packed: Any, side: int) -> Any:
+def _nibbles(packed: Any, side: int) -> Any:
     """The lower or the upper four bits of each byte."""
     return (packed >> np.int64(4 * side)) & np.int64(0x0F0F0F0F)
 
@@ -132,23 +131,23 @@ def _q8_0(words: Any, block: int, run: int, four: int) -> Any:
 
 @inlined
 def _q4_0(words: Any, block: int, run: int, four: int) -> Any:
-    return _less(_halves(_two(words, block + 1 + 2 * (four % 4)), four // 4), 8)
+    return _less(_nibbles(_two(words, block + 1 + 2 * (four % 4)), four // 4), 8)
 
 
 @inlined
 def _q4_1(words: Any, block: int, run: int, four: int) -> Any:
-    return np.int32(_halves(_one(words, block + 1 + four % 4), four // 4))
+    return np.int32(_nibbles(_one(words, block + 1 + four % 4), four // 4))
 
 
 @inlined
 def _q5_0(words: Any, block: int, run: int, four: int) -> Any:
-    low = _halves(_two(words, block + 3 + 2 * (four % 4)), four // 4)
+    low = _nibbles(_two(words, block + 3 + 2 * (four % 4)), four // 4)
     return _less(low | (_spread(_two(words, block + 1) >> np.int64(4 * four)) << np.int64(4)), 16)
 
 
 @inlined
 def _q5_1(words: Any, block: int, run: int, four: int) -> Any:
-    low = _halves(_one(words, block + 2 + four % 4), four // 4)
+    low = _nibbles(_one(words, block + 2 + four % 4), four // 4)
     return np.int32(low | (_spread(_one(words, block + 1) >> np.int64(4 * four)) << np.int64(4)))
 
 
@@ -185,7 +184,7 @@ def _q3_k_scale(words: Any, block: int, run: int) -> Any:
 
 @inlined
 def _q4_k(words: Any, block: int, run: int, four: int) -> Any:
-    return np.int32(_halves(_one(words, block + 4 + 8 * (run // 2) + four), run % 2))
+    return np.int32(_nibbles(_one(words, block + 4 + 8 * (run // 2) + four), run % 2))
 
 
 @inlined
@@ -193,10 +192,10 @@ def _q4_k_sixteen(words: Any, block: int, run: int, side: int) -> Any:
     w0, w1, w2, w3 = load_16_bytes(words, block + 4 + 8 * (run // 2) + 4 * side)
     half = run % 2
     return (
-        np.int32(_halves(np.int64(w0), half)),
-        np.int32(_halves(np.int64(w1), half)),
-        np.int32(_halves(np.int64(w2), half)),
-        np.int32(_halves(np.int64(w3), half)),
+        np.int32(_nibbles(np.int64(w0), half)),
+        np.int32(_nibbles(np.int64(w1), half)),
+        np.int32(_nibbles(np.int64(w2), half)),
+        np.int32(_nibbles(np.int64(w3), half)),
     )
 
 
@@ -227,7 +226,7 @@ def _fifth(packed: Any, run: int) -> Any:
 
 @inlined
 def _q5_k(words: Any, block: int, run: int, four: int) -> Any:
-    low = _halves(_one(words, block + 12 + 8 * (run // 2) + four), run % 2)
+    low = _nibbles(_one(words, block + 12 + 8 * (run // 2) + four), run % 2)
     return np.int32(low | _fifth(_one(words, block + 4 + four), run))
 
 
@@ -237,17 +236,17 @@ def _q5_k_sixteen(words: Any, block: int, run: int, side: int) -> Any:
     f0, f1, f2, f3 = load_16_bytes(words, block + 4 + 4 * side)
     half = run % 2
     return (
-        np.int32(_halves(np.int64(w0), half) | _fifth(np.int64(f0), run)),
-        np.int32(_halves(np.int64(w1), half) | _fifth(np.int64(f1), run)),
-        np.int32(_halves(np.int64(w2), half) | _fifth(np.int64(f2), run)),
-        np.int32(_halves(np.int64(w3), half) | _fifth(np.int64(f3), run)),
+        np.int32(_nibbles(np.int64(w0), half) | _fifth(np.int64(f0), run)),
+        np.int32(_nibbles(np.int64(w1), half) | _fifth(np.int64(f1), run)),
+        np.int32(_nibbles(np.int64(w2), half) | _fifth(np.int64(f2), run)),
+        np.int32(_nibbles(np.int64(w3), half) | _fifth(np.int64(f3), run)),
     )
 
 
 @inlined
 def _q6_k(words: Any, block: int, run: int, four: int) -> Any:
     side, rest = run // 8, 16 * (run % 8) + 4 * four
-    low = _halves(_two(words, block + 32 * side + (rest % 64) // 2), rest // 64)
+    low = _nibbles(_two(words, block + 32 * side + (rest % 64) // 2), rest // 64)
     high = (_two(words, block + 64 + 16 * side + (rest % 32) // 2) >> np.int64(2 * (rest // 32))) & np.int64(0x03030303)
     return _less(low | (high << np.int64(4)), 32)
 
@@ -261,12 +260,12 @@ def _q6_k_scale(words: Any, block: int, run: int) -> Any:
 
 @inlined
 def _iq4_nl(words: Any, block: int, run: int, four: int) -> Any:
-    return _iq4(_halves(_two(words, block + 1 + 2 * (four % 4)), four // 4))
+    return _iq4(_nibbles(_two(words, block + 1 + 2 * (four % 4)), four // 4))
 
 
 @inlined
 def _iq4_xs(words: Any, block: int, run: int, four: int) -> Any:
-    return _iq4(_halves(_one(words, block + 2 + 4 * run + four % 4), four // 4))
+    return _iq4(_nibbles(_one(words, block + 2 + 4 * run + four % 4), four // 4))
 
 
 @inlined
@@ -280,7 +279,7 @@ def _iq4_xs_scale(words: Any, block: int, run: int) -> Any:
 def _mxfp4(words: Any, block: int, run: int, four: int) -> Any:
     at = block + 1 + 4 * (four % 4)
     packed = np.int64(words[at]) | (np.int64(words[at + 1]) << np.int64(8)) | (np.int64(words[at + 2]) << np.int64(16))
-    return _fp4(_halves(packed | (np.int64(words[at + 3]) << np.int64(24)), four // 4))
+    return _fp4(_nibbles(packed | (np.int64(words[at + 3]) << np.int64(24)), four // 4))
 
 
 @inlined

@@ -1,5 +1,5 @@
-"""Encoding on the device, one block a thread, with the bytes of the CPU: its encoders of a block in each lane, and
-those of `plain`."""
+"""Block encoders on the device, one block per thread, byte-identical to the CPU's: they reuse the CPU encoders of
+one block per lane."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .lattice_scale_search import best_try
 from .stream_lanes import Lane, aligned
 
 LATTICE = ("places", "starts", "stops", "neighbours")
-"""What a kernel of a type with a lattice takes in the end, see `layout.lattices`."""
+"""Kernel arguments of a type with a lattice, see `lattice_of` in `encoders/iq_lattices.py`."""
 
 
 @dataclass(frozen=True)
 class LaneEncoder:
-    """An encoder of transposed blocks, as `encoders/lanes.py` takes them.
+    """An encoder of transposed blocks, see `encoders/simd/block_per_lane.py`.
 
     Attributes:
         encode: ``(x, importance, means, lattice, y)``.
@@ -154,13 +154,13 @@ def compute(count, source, values, largest):
         values[i] = value if pattern < np.int32(0x7F800000) else np.float32(0)
     cuda.atomic.max(largest, 0, most)
 """
-"""Values as float32, zeros for those that are not finite, and the bits of the largest magnitude: patterns without a
-sign are in order, NaN last."""
+"""Values as f32, zero if they are not finite, and the bits of the largest magnitude: bit patterns without the sign
+are ordered, NaN last."""
 READS: dict[int, tuple[np.dtype[Any], str]] = {
     KINDS["f32"]: (np.dtype(np.float32), "source[i]"), KINDS["f16"]: (np.dtype(np.uint16), "half(source[i])"),
     KINDS["bf16"]: (np.dtype(np.uint16), "from_bf16(source[i])"),
 }  # fmt: skip
-"""What values of a kind are stored as, and how a kernel reads one."""
+"""Storage of each element type, and how a kernel reads an element."""
 _launching = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""Fields of a block, byte by byte: unsigned integers, single bits, half and single precision, signs of the IQ types."""
+"""Fields of a block on the device: unsigned integers, single bits, f16 and f32, signs of the IQ types."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def double_word(blocks: Any, at: int) -> Any:
 
 @inlined
 def half(blocks: Any, at: int) -> Any:
-    """A number of half precision."""
+    """An f16."""
     return of_half(np.uint16(word(blocks, at)))
 
 
 @inlined
 def single(blocks: Any, at: int) -> Any:
-    """A number of single precision."""
+    """An f32."""
     return from_bits(np.int32(word(blocks, at) | (word(blocks, at + 2) << np.int32(16))))
 
 

@@ -1,5 +1,5 @@
-"""The search for the scale of a group whose codes lie on a lattice by one thread: try after try, with the sums of
-`encoders/tries.py`."""
+"""Scale search of a group whose codes lie on a lattice, by one thread: candidate after candidate, with the CPU
+encoder's order of sums."""
 
 from __future__ import annotations
 

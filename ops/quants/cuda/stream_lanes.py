@@ -1,9 +1,7 @@
-"""Lanes of a device: while one computes, others read, copy and write, so that encoding large files waits for the disk
-alone.
+"""CUDA stream lanes: upload, encode and download of different slices overlap, so that encoding is bound by the disk.
 
-A lane has a stream, pinned host memory and device memory. Who encodes a slice borrows one, and waits for this lane
-only; the threads that write a file take its slices in order and put each where it belongs. Lanes that nobody needs are
-not made.
+A lane has a stream, pinned host memory and device memory. A thread that encodes a slice borrows one and waits only for
+it; the threads that write a file take its slices in order. Lanes are created on demand.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class Lane:
         self.up, self.down = (_pinned(held, nbytes) for held, nbytes in ((self.up, up), (self.down, down)))
         if self.there is None or self.there.bytes.size < whole:
             self.there = None
-            left = self.share.left()
+            left = self.share.available()
             if left is not None and whole > left:
                 hint = "Allow more with --max-device-memory, or run with --device cpu"
                 why = f"encoding a slice needs {whole:,} bytes on the device"
@@ -84,12 +82,12 @@ class Lane:
 
 
 def aligned(nbytes: int) -> int:
-    """Bytes after which the next array starts."""
+    """Alignment of arrays in bytes."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def _pinned(held: np.ndarray, nbytes: int) -> np.ndarray:
-    """Host memory that a device copies from and to by itself, at least so many bytes."""
+    """Pinned host memory of at least so many bytes."""
     from numba import cuda
 
     found: np.ndarray = held if held.size >= nbytes else cuda.pinned_array(nbytes, np.uint8)

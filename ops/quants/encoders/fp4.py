@@ -1,4 +1,4 @@
-"""Encoders of MXFP4 and NVFP4: a scale from the largest magnitude, then the nearest of 16 values. Source:
+"""Encoders of MXFP4 and NVFP4: scale from the largest magnitude, then the nearest of 16 values. Source:
 ggml-quants.c, ggml-impl.h."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ROUNDS_UP = _rounds_up()
 
 @inner
 def _put_codes(x: Any, at: int, count: int, scale: Any, codes: Any) -> None:
-    """The first of the 16 values that is nearest to each element."""
+    """For each element the index of the nearest of the 16 values, the first one on ties."""
     for i in range(at, at + count):
         element = load(x, i * LANES)
         found, best = splat(np.int32(0)), abs(np.float32(E2M1[0]) * scale - element)
@@ -48,7 +48,7 @@ def _put_codes(x: Any, at: int, count: int, scale: Any, codes: Any) -> None:
 
 @inner
 def _floor_log2(value: Any) -> Any:
-    """``floor(log2f(value))`` for positive numbers: the logarithm is rounded before it is cut."""
+    """``floor(log2f(value))`` of positive values; the logarithm is rounded to f32 before floor."""
     pattern = bits(value)
     small = pattern < 0x00800000
     exponent = select(small, (bits(value * 16777216.0) >> 23) - 151, (pattern >> 23) - 127)
@@ -70,7 +70,7 @@ def _mxfp4(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _to_ue4m3(value: Any) -> Any:
-    """The unsigned 8-bit float next to `value`, halves of the last place upwards; at most 0x7E."""
+    """The unsigned 8-bit float nearest to `value`, ties upwards; at most 0x7E."""
     positive = value > 0
     value = select(value > 448.0, 448.0, value)
     pattern = bits(value)

@@ -31,7 +31,7 @@ def _error_terms(sum_x: Any, sum_w: Any, low: int, high: int, count: int, levels
 
 @inner
 def _best_split(sum_x: Any, sum_w: Any, count: int, scale: Any) -> Any:
-    """``(scale, low, high, up)`` of the best split of an IQ1_S group; `low` is -1 where there is none."""
+    """``(scale, low, high, up)`` of the best split of an IQ1_S group; `low` is -1 without one."""
     best, low, high = splat(LOWEST), splat(np.int32(-1)), splat(np.int32(-1))
     up = no_lane()
     for first in range(count + 1):

@@ -1,9 +1,8 @@
-"""What the encoders of IQ1_S and IQ1_M share: splits of a group into low, middle and high elements, and the lattice.
-Source: ggml-quants.c.
+"""Shared parts of the IQ1_S and IQ1_M encoders: splits into low, middle and high elements, and the lattice. Source:
+ggml-quants.c.
 
-A split is found exactly: with the elements in rising order, prefix sums give the error of every pair of boundaries.
-Each of the three levels -1, 0, 1 is shifted up or down by an eighth; IQ1_M chooses the shift for each half of its
-groups.
+The best split is found exactly: over sorted elements, prefix sums give the error of every pair of boundaries. Each of
+the three levels -1, 0, 1 is shifted up or down by an eighth; IQ1_M chooses the shift for each half of its groups.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def weigh(x: Any, importance: Any, at: int, count: int, mean: Any, weights: Any)
 
 @inner
 def rank(x: Any, at: int, count: int, ranks: Any) -> None:
-    """The place of each element in rising order; equal ones keep theirs."""
+    """The rank of each element in ascending order; stable."""
     for i in range(count):
         element = load(x, (at + i) * LANES)
         rank = splat(np.int32(0))
@@ -55,7 +54,7 @@ def rank(x: Any, at: int, count: int, ranks: Any) -> None:
 def prefix_sums(
     x: Any, weights: Any, ranks: Any, at: int, first: int, last: int, count: int, sum_x: Any, sum_w: Any
 ) -> None:
-    """Sums over the elements ``[first, last)`` of a group among its `count` in rising order, before each place."""
+    """Prefix sums over the elements ``[first, last)`` of a group among its `count` sorted elements."""
     sorted_x, sorted_w, here = stack_array(np.float32, 32), stack_array(np.float32, 32), stack_array(np.int32, 32)
     for i in range(count):
         store(sorted_x, i * LANES, splat(np.float32(0)))
@@ -81,14 +80,13 @@ def prefix_sums(
 
 @inner
 def _level(choice: Any, up: Any, down: Any) -> Any:
-    """A level shifted up where `choice` is set, else down."""
+    """A level, shifted up where `choice` is set, else down."""
     return select(choice, up, splat(down))
 
 
 @inner
 def split_codes(ranks: Any, count: int, low: Any, high: Any, negative: Any, codes: Any) -> None:
-    """Packed codes of a split: 0 for places below `low`, 2 from `high` on, exchanged where the scale came out
-    negative."""
+    """Packed codes of a split: 0 for ranks below `low`, 2 from `high` on, exchanged where the scale is negative."""
     for point in range(count // 8):
         packed = splat(np.int32(0))
         for i in range(8):
@@ -100,7 +98,7 @@ def split_codes(ranks: Any, count: int, low: Any, high: Any, negative: Any, code
 
 @inner
 def snap(lattice: Any, x: Any, weights: Any, at: int, point: int, scale: Any, up: Any, active: Any, codes: Any) -> Any:
-    """Replace combinations that are not on the lattice, in the active lanes; gives where that was needed."""
+    """Replace combinations outside of the lattice by their nearest points, in the active lanes; returns where."""
     places, starts, _, neighbours = lattice
     place = gather(places, load(codes, point * LANES))
     strayed = active & (place < 0)

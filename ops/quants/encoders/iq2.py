@@ -71,7 +71,7 @@ def _search16(
     codes: Any,
     signs: Any,
 ) -> Any:
-    """Scales, points (two for each group of 16) and bytes of signs of a block, and the largest scale."""
+    """Scales, points (two for each group of 16) and sign bytes of a block, and the largest scale."""
     weights, roots = stack_array(np.float32, 16), stack_array(np.float32, 16)
     magnitudes = stack_array(np.float32, 16)
     group_signs, group_codes = stack_array(np.int32, 2), stack_array(np.int32, 2)
@@ -104,8 +104,8 @@ def _search16(
         for point in range(2):
             place = gather(lattice[0], load(group_codes, point * LANES))
             store(codes, (2 * group + point) * LANES, select(active, place, 0))
-            turned = flipped(load(group_signs, point * LANES), negative)
-            store(signs, (2 * group + point) * LANES, select(active, turned, 0))
+            flipped_signs = flipped(load(group_signs, point * LANES), negative)
+            store(signs, (2 * group + point) * LANES, select(active, flipped_signs, 0))
     return maximum
 
 

@@ -1,8 +1,8 @@
-"""Encoders of IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: magnitudes snapped to a lattice, signs apart. Source:
+"""Shared parts of the IQ2 and IQ3 encoders: magnitudes are snapped to a lattice, signs are separate. Source:
 ggml-quants.c.
 
-A group of 16 or 32 elements has one scale. Its magnitudes are cut into points of eight or four elements; `codes` holds
-one packed combination for each point, sixteen groups side by side.
+A group of 16 or 32 elements has one scale. Its magnitudes are split into points of eight or four elements; `codes`
+holds one packed combination per point, for sixteen groups in sixteen lanes.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def largest(magnitudes: Any, count: int) -> Any:
 
 @inner
 def make_even(count: int, weights: Any, magnitudes: Any, signs: Any) -> Any:
-    """Where a byte of signs has an odd number of them, turn the one that costs least; the eighth sign is then
-    implied."""
+    """Make the number of set sign bits per byte even by flipping the sign with the smallest error; the eighth sign
+    is then implied."""
     for byte in range(count // 8):
         packed = load(signs, byte * LANES)
         odd = packed ^ (packed >> 4)
@@ -95,7 +95,7 @@ def make_even(count: int, weights: Any, magnitudes: Any, signs: Any) -> Any:
 
 @inner
 def combine(magnitudes: Any, first: int, dims: int, width: int, top: int, inverse: Any) -> Any:
-    """The packed combination of one point for a scale's inverse."""
+    """The packed combination of one point for an inverse scale."""
     packed = splat(np.int32(0))
     for i in range(dims):
         code = nearest(0.5 * (inverse * load(magnitudes, (first + i) * LANES) - 1.0))
@@ -107,7 +107,7 @@ def combine(magnitudes: Any, first: int, dims: int, width: int, top: int, invers
 def snap(
     lattice: Any, magnitudes: Any, roots: Any, first: int, dims: int, scale: Any, codes: Any, at: int, active: Any
 ) -> Any:
-    """Replace combinations that are not on the lattice, in the active lanes; gives which were on it."""
+    """Replace combinations outside of the lattice, in the active lanes; returns which were inside."""
     places, starts, _, neighbours = lattice
     combination = load(codes, at * LANES)
     place = gather(places, combination)
@@ -174,9 +174,9 @@ def lattice_scale(
         shape: (elements of the group, elements of a point, bits of a code, highest code).
         spread: (tries to each side, step between them); the inverse scale is ``2 * highest + 1`` plus steps, over
             `reach`.
-        start: the scale if no try is any good.
-        refine: where codes are found again for the best scale: 0 where points were off the lattice, 1 everywhere if one
-            was or if no try was any good, 2 everywhere.
+        start: the scale if every try fails.
+        refine: where codes are recomputed for the best scale: 0 at points outside of the lattice, 1 everywhere if
+            one was outside or every try failed, 2 everywhere.
     """
     points = shape[0] // shape[1]
     strays, tried = stack_array(np.int32, 8), stack_array(np.int32, 1)
@@ -228,13 +228,13 @@ def _refined(
 
 @inner
 def flipped(signs: Any, negative: Any) -> Any:
-    """All signs of a byte turned, in the lanes where the scale came out negative."""
+    """The sign bits of a byte, all flipped in the lanes whose scale is negative."""
     return select(negative, signs ^ 255, signs)
 
 
 @inner
 def quantized_scales(scales: Any, groups: int, maximum: Any, quantized: Any) -> Any:
-    """Scales as ``d * (code + 1/2)`` with codes of 4 bits, and d, which is zero for a block of zeros."""
+    """Scales as ``d * (code + 1/2)`` with 4-bit codes, and d, which is zero for a block of zeros."""
     d = maximum / np.float32(31)
     inverse = 1.0 / d
     for group in range(groups):

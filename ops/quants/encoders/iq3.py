@@ -31,7 +31,7 @@ def _search(
     codes: Any,
     signs: Any,
 ) -> Any:
-    """Scales, points (eight for each group of 32) and bytes of signs of a block, and the largest scale."""
+    """Scales, points (eight for each group of 32) and sign bytes of a block, and the largest scale."""
     weights, roots = stack_array(np.float32, 32), stack_array(np.float32, 32)
     magnitudes = stack_array(np.float32, 32)
     group_signs, group_codes = stack_array(np.int32, 4), stack_array(np.int32, 8)
@@ -66,8 +66,8 @@ def _search(
             place = gather(lattice[0], load(group_codes, point * LANES))
             store(codes, (8 * group + point) * LANES, select(active, place, 0))
         for byte in range(4):
-            turned = flipped(load(group_signs, byte * LANES), negative)
-            store(signs, (4 * group + byte) * LANES, select(active, turned, 0))
+            flipped_signs = flipped(load(group_signs, byte * LANES), negative)
+            store(signs, (4 * group + byte) * LANES, select(active, flipped_signs, 0))
     return maximum
 
 
@@ -116,8 +116,8 @@ def _iq3_s(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 def _close_gaps(x: Any, values: Any, count: int) -> None:
     """Move the values of later groups, `count` each, over those of groups that are all zero.
 
-    libggml does not step over a group of zeros when it writes points and signs, so what follows one in its block lands
-    32 elements early. Files are to be equal byte for byte, this included.
+    libggml does not advance over a group of zeros when it writes points and signs, so later groups of the block land 32
+    elements early. The encoder reproduces this, for byte-identical files.
     """
     for lane in range(LANES):
         target = 0

@@ -1,4 +1,4 @@
-"""Encoders of IQ4_NL and IQ4_XS: a scale for a table of uneven values. Source: ggml-quants.c."""
+"""Encoders of IQ4_NL and IQ4_XS: a scale for a table of non-uniform values. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIDDLES = tuple(np.float32(low + high) / np.float32(2) for low, high in itertool
 
 @inner
 def _closest(value: Any) -> Any:
-    """The table's entry next to `value`, the upper one of two that are equally near; NaN gives the last."""
+    """The table entry nearest to `value`, the upper one on ties; the last one for NaN."""
     found = splat(LOWEST)
     for i in range(len(MIDDLES)):
         found = select(value < MIDDLES[i], found, np.float32(IQ4_NL[i + 1]))

@@ -1,4 +1,4 @@
-"""Lattices of the IQ types for encoders: which points exist, and which are near a combination that does not. Source:
+"""Lattices of the IQ encoders: the existing points, and the neighbours of every other combination. Source:
 ggml-quants.c."""
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ import functools
 
 import numpy as np
 
-from ....runtime.jit.code_cache import Stored
+from ....runtime.jit.code_cache import CachedKernel
 from ..layout.iq_grids import Grid
 from . import simd
 
-_BUILD = Stored(f"{simd.__name__}.lattice_search", "build")
+_BUILD = CachedKernel(f"{simd.__name__}.lattice_search", "build")
 _EACH = 64
-"""Neighbours for which there is room at first, on average."""
+"""Initial capacity of neighbours per combination, on average."""
 
 
 @functools.cache

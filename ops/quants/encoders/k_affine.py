@@ -1,5 +1,4 @@
-"""Encoders of Q2_K, Q4_K and Q5_K: groups with a scale and a minimum, which are quantized in turn. Source:
-ggml-quants.c."""
+"""Encoders of Q2_K, Q4_K and Q5_K: groups with a scale and a minimum, both quantized. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ LENGTH = 256
 
 @inlined
 def _room(groups: int) -> Any:
-    """What the search finds of `groups` groups: scales, minima, inverses, bases, sums of weights."""
+    """Search results of `groups` groups: scales, minima, inverses, bases, sums of weights."""
     return (
         stack_array(np.float32, groups),
         stack_array(np.float32, groups),
@@ -89,7 +88,7 @@ def _largest(values: Any, count: int) -> Any:
 def _group_codes(
     x: Any, at: int, count: int, top: int, scale: Any, minimum: Any, inverse: Any, base: Any, codes: Any
 ) -> None:
-    """Codes of a group for its quantized scale; where that is zero, those that the search found."""
+    """Codes of a group for its quantized scale; where that is zero, the codes of the search."""
     for i in range(at, at + count):
         element = load(x, i * LANES)
         code = select(scale == 0, nearest(inverse * (element - base)), nearest((element + minimum) / scale))
@@ -140,7 +139,7 @@ def _capped(codes: Any, count: int) -> None:
 
 @inner
 def _put_scales(y: Any, low: Any, high: Any, scales: Any, minima: Any) -> None:
-    """Pack eight scales and eight minima of 6 bits into 12 bytes from byte 4, and read back what they say."""
+    """Pack eight 6-bit scales and minima into 12 bytes from byte 4, and return the stored values."""
     packed = stack_array(np.int32, 12)
     for i in range(4):
         scale, minimum = truncated(load(low, (i + 4) * LANES)), truncated(load(high, (i + 4) * LANES))
@@ -159,7 +158,7 @@ def _put_scales(y: Any, low: Any, high: Any, scales: Any, minima: Any) -> None:
 
 @inner
 def _q45_k(x: Any, importance: Any, y: Any, top: int, plain: Any, codes: Any) -> None:
-    """Write scales, and find the codes."""
+    """Write scales, and compute the codes."""
     scales, minima, inverses, bases, sums = found = _room(8)
     _search(x, importance, 32, top, plain, 2, found)
     low, high = stack_array(np.float32, 8), stack_array(np.float32, 8)

@@ -1,5 +1,4 @@
-"""Encoders of Q3_K and Q6_K: 16 groups of 16 elements with a scale each, which is quantized in turn. Source:
-ggml-quants.c."""
+"""Encoders of Q3_K and Q6_K: 16 groups of 16 elements, each with a quantized scale. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def _search(x: Any, weights: Any, top: int, scales: Any, codes: Any) -> None:
 
 @inner
 def _requantize(x: Any, group: int, top: int, scale: Any, codes: Any) -> None:
-    """Codes of a group for its quantized scale; where that is zero, those that the search found."""
+    """Codes of a group for its quantized scale; where that is zero, the codes of the search."""
     for i in range(16 * group, 16 * group + 16):
         code = clamp(nearest(load(x, i * LANES) / scale), np.float32(-top), np.float32(top - 1)) + np.float32(top)
         store(codes, i * LANES, select(scale == 0, load(codes, i * LANES), to_int(code)))

@@ -1,5 +1,4 @@
-"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1 with importance: one scale for 32 elements, found by a search. Source:
-ggml-quants.c."""
+"""Encoders of Q4_0, Q4_1, Q5_0 and Q5_1 with importance: search for the scale of 32 elements. Source: ggml-quants.c."""
 
 from __future__ import annotations
 

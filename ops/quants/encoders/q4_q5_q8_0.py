@@ -1,4 +1,4 @@
-"""Encoders of Q8_0, and of Q4_0 to Q5_1 without importance: blocks stay in place, only their ranges meet in lanes.
+"""Encoders of Q8_0, and of Q4_0 to Q5_1 without importance: blocks are read row-major, ranges one block per lane.
 Source: ggml-quants.c."""
 
 # mypy: disable-error-code="untyped-decorator"
@@ -35,13 +35,13 @@ LARGEST = np.float32(np.finfo(np.float32).max)
 
 @inlined
 def _place(k: int, count: int) -> int:
-    """The first element of block `k` of sixteen; what would lie behind the last of `count` blocks repeats it."""
+    """The first element of block `k` of sixteen; beyond the last of `count` blocks, the last one is repeated."""
     return min(k, count - 1) * LENGTH
 
 
 @inlined
 def _ranges(x: Any, count: int) -> Any:
-    """The least and the greatest element of sixteen blocks; which zero is found does not depend on the order."""
+    """Minimum and maximum of sixteen blocks; the sign of a zero does not depend on the order."""
     least, greatest = stack_array(np.float32, LANES), stack_array(np.float32, LANES)
     for k in range(LANES):
         at = _place(k, count)
@@ -53,7 +53,7 @@ def _ranges(x: Any, count: int) -> Any:
 
 @inlined
 def _first_extremes(x: Any, count: int, wanted: Any, values: Any) -> None:
-    """For the lanes of `wanted`, the first element of largest magnitude instead of any."""
+    """In the lanes of `wanted`, the first element of the largest magnitude; any of them in other lanes."""
     for k in range(LANES):
         if wanted >> k & 1:
             at = _place(k, count)
@@ -84,7 +84,7 @@ def _symmetric(x: Any, count: int, top: int, scales: Any, bases: Any, inverses: 
 
 @inlined
 def _first_zeros(x: Any, count: int, wanted: Any, least: Any, greatest: Any) -> None:
-    """For the lanes of `wanted`, the range whose zeros have the sign of the first one."""
+    """In the lanes of `wanted`, the range whose zeros have the sign of the first zero."""
     for k in range(LANES):
         if wanted >> k & 1:
             at = _place(k, count)
@@ -115,11 +115,10 @@ def _affine(x: Any, count: int, top: int, scales: Any, bases: Any, inverses: Any
 
 
 def plain_encoder(scale: Callable[..., None], top: int, width: int, nbytes: int) -> RangeKernel:
-    """An encoder without importance. `scale` gives the scales as they are stored, and the base, inverse and offset that
-    turn elements into codes.
+    """An encoder without importance. `scale` returns the stored scales, and the base, inverse and offset that map
+    elements to codes.
 
-    Where the inverse of a scale overflows, libggml's codes are zero; so are these, from an inverse and an offset of
-    zero.
+    If the inverse of a scale overflows, libggml writes zero codes; here the inverse and the offset are zero.
     """
     affine = scale is _affine
     highest = (1 << width) - 1
@@ -176,8 +175,8 @@ def plain_encoder(scale: Callable[..., None], top: int, width: int, nbytes: int)
 
 @inlined
 def _rounded(value: Any) -> Any:
-    """The nearest integer, ties away from zero, of numbers far from the ends of int32: the float below one half is
-    added to the magnitude."""
+    """The nearest integer, ties away from zero, for magnitudes well inside int32: adds the float below one half to
+    the magnitude."""
     return to_int(value + from_bits((bits(value) & -2147483648) | 0x3EFFFFFF))
 
 

@@ -1,4 +1,4 @@
-"""Encoders of Q8_1 and Q8_K: the largest magnitude takes the largest code. Source: ggml-quants.c."""
+"""Encoders of Q8_1 and Q8_K: the largest magnitude becomes the largest code. Source: ggml-quants.c."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .simd.scale_search import extreme
 
 @inner
 def _codes(x: Any, y: Any, at: int) -> Any:
-    """Write 32 codes from byte `at`, and give the scale and the sum of the codes."""
+    """Write 32 codes from byte `at`; returns the scale and the sum of the codes."""
     _, magnitude = extreme(x, 0, 32)
     scale = magnitude / np.float32(127)
     inverse = select(scale == 0, 0.0, 1.0 / scale)

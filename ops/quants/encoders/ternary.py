@@ -19,7 +19,7 @@ LOWEST = -2147483648
 
 @inner
 def _digits(x: Any, y: Any, at: int, digits: Any) -> None:
-    """Write the scale at byte `at`, and find the elements as 0, 1, 2."""
+    """Write the scale at byte `at`, and compute the elements as codes 0, 1, 2."""
     _, magnitude = extreme(x, 0, LENGTH)
     inverse = select(magnitude == 0, 0.0, 1.0 / magnitude)
     put_half(y, at, to_f16(magnitude))
@@ -42,7 +42,7 @@ def _tq1_0(x: Any, importance: Any, means: Any, lattice: Any, y: Any) -> None:
 
 @inner
 def _put_fraction(y: Any, at: int, digits: Any, first: int, stride: int, count: int) -> None:
-    """Five base-3 digits as a fraction out of 256, rounded up; a fifth that is not there is zero."""
+    """Five base-3 digits as a fraction of 256, rounded up; a missing fifth digit is zero."""
     packed = splat(np.int32(0))
     for i in range(count):
         packed = packed * 3 + load(digits, (first + i * stride) * LANES)

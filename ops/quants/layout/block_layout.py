@@ -1,4 +1,4 @@
-"""Block layouts as data: where a block holds the bits of its codes, scales and minima. All decoders are derived from
+"""Block layouts as data: bit positions of the codes, scales and minima of a block. All regular decoders derive from
 them.
 
     value = scale * (code - zero) - minimum, or scale * table[code] - minimum
@@ -91,7 +91,7 @@ class Scale:
         form: of the number: "f16" or "f32", one for the block; "e8m0" and "ue4m3" are halved, one for each group.
         at: byte of the first number.
         codes: an integer for each group, None for 1.
-        count: numbers, where there are no codes.
+        count: scales of a block without codes.
     """
 
     form: str

@@ -1,4 +1,4 @@
-"""Fields of blocks: half-precision scales and packed integers, for uint8 arrays ``[n, block_nbytes]``."""
+"""Fields of blocks in NumPy: f16 scales and packed integers, for uint8 arrays ``[n, block_nbytes]``."""
 
 from __future__ import annotations
 

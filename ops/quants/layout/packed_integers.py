@@ -1,4 +1,4 @@
-"""Packed integers: numbers of a few bits in a run, lowest bits first, that may cross the words they are stored in."""
+"""Packed integers: codes of a few bits, lowest bits first, which may cross word boundaries."""
 
 from __future__ import annotations
 

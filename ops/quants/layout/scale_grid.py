@@ -1,4 +1,4 @@
-"""Scales in a grid: one for each block of rows and columns of a matrix, for each row, or for all of it."""
+"""Scale grids: one scale per block of rows and columns of a matrix, per row, or per matrix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....runtime.tensor.tensor import Tensor
 from .fields import Values
 
 SCALES = ("f32", "f16", "bf16", "f64", "f8_e8m0", "u8")
-"""What scales are stored as; u8 are exponents, as in f8_e8m0."""
+"""Dtypes of scales; u8 scales are exponents, as in f8_e8m0."""
 
 
 def powers(exponents: npt.NDArray[np.uint8]) -> Values:
@@ -43,7 +43,7 @@ class Grid:
         fits = grid is not None and (one or block is None or grid == expected)
         if grid is None or not fits or (block is None and (grid[0] not in (1, rows) or self.columns % grid[1])):
             want = [*shape[:-2], *expected] if block is not None else f"1, or {[*shape[:-1], 1]}"
-            raise checkpoint.refuse(
+            raise checkpoint.error(
                 "E-PACKED-SHAPE", f"tensor {scales!r} has another shape", expected=want, found=list(tensor.shape)
             )
         self.one = one

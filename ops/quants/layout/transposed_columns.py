@@ -1,5 +1,4 @@
-"""Columns of a matrix that is stored row after row, read as rows: a band of them at a time, since each touches the
-whole file."""
+"""Lazily transposed matrix of a row-major file: columns are read in bands, since each band touches the whole file."""
 
 from __future__ import annotations
 
@@ -13,15 +12,15 @@ import numpy.typing as npt
 from ....runtime.tensor.tensor import Tensor
 
 BAND = 2 * 2**20
-"""Bytes of the columns that are read together."""
+"""Bytes of a band."""
 KEPT = 4
-"""Bands that a thread keeps: those of one layer's codes, zeros and scales."""
+"""Bands cached per thread: those of one layer's codes, zero points and scales."""
 RUN = 32
-"""Bands begin at multiples of this many columns."""
+"""Bands start at multiples of this many columns."""
 
 
 class _Kept(threading.local):
-    """The bands that a thread read last."""
+    """The cached bands of a thread."""
 
     def __init__(self) -> None:
         self.bands: OrderedDict[tuple[int, int], tuple[Columns, npt.NDArray[Any]]] = OrderedDict()

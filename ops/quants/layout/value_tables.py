@@ -1,5 +1,4 @@
-"""Values that 4-bit codes and 8-bit scales of block types stand for. Sources: OCP Microscaling Formats 1.0;
-ggml-common.h."""
+"""Value tables of 4-bit codes and 8-bit scales. Sources: OCP Microscaling Formats 1.0; ggml-common.h."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ scales."""
 IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """Of IQ4_NL and IQ4_XS."""
 IQ1_DELTA = 0.125
-"""What IQ1_S and IQ1_M shift the points of their grid by."""
+"""Shift of the grid points of IQ1_S and IQ1_M."""
 
 
 def e8m0_half() -> Values:

@@ -1,9 +1,8 @@
-"""Products with quantized rows: for each type, how the sixteen numbers of a vector are made of the bytes of a block.
+"""LLVM decoders of block types: how a kernel computes sixteen elements from the bytes of a block.
 
-A module defines ``ROWS``: by the name of a type, a generator that gets a `Block` and gives its numbers in order, in
-groups, bit for bit those of the type's codec. It runs while a kernel is made; kernels that multiply and decode rows are
-made of it. ``CODES`` has, for types that have them, the whole numbers that the values are multiples of, which are
-multiplied with activations of 8 bits.
+A module defines ``ROWS``: by type name, a generator that takes a `Block` and yields its elements in order, in groups,
+bit-identical to the type's codec. It runs while a kernel is emitted; GEMV and row-decoding kernels are made of it.
+``CODES`` has, for some types, the integer codes for products with 8-bit activations.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class Block:
         return self.code.mask(self.code.load(self.address, I16, at))
 
 
-def halves(blocks: list[Block], at: int = 0) -> Any:
-    """A half-precision number of each block, as a vector of f32."""
+def f16_at(blocks: list[Block], at: int = 0) -> Any:
+    """The f16 at byte `at` of each block, as a vector of f32."""
     code = blocks[0].code
     patterns = ir.Constant(vector_type(I16, len(blocks)), ir.Undefined)
     for index, block in enumerate(blocks):
@@ -66,12 +65,12 @@ def halves(blocks: list[Block], at: int = 0) -> Any:
 
 
 def first_of(vector: Vector, count: int, start: int = 0) -> Any:
-    """Some neighbouring lanes."""
+    """A range of lanes of a vector."""
     return vector.code.builder.shuffle_vector(vector.value, vector.value, build_mask(list(range(start, start + count))))
 
 
 def joined(*parts: Bytes) -> Bytes:
-    """Vectors of bytes behind one another; a power of two of them."""
+    """Concatenated byte vectors; their number is a power of two."""
     code, held = parts[0].code, [part.value for part in parts]
     while len(held) > 1:
         order = build_mask(list(range(2 * held[0].type.count)))
@@ -82,7 +81,7 @@ def joined(*parts: Bytes) -> Bytes:
 
 
 def build_mask(order: list[int]) -> Any:
-    """The constant of a shuffle."""
+    """The mask constant of a shuffle."""
     return ir.Constant(vector_type(I32, len(order)), order)
 
 
@@ -100,7 +99,7 @@ class Group:
     minimum: Vector | None = None
 
     def values(self) -> Iterator[Vector]:
-        """The numbers that are meant."""
+        """The dequantized elements."""
         for number in self.numbers:
             scaled = number if self.scale is None else number * self.scale
             yield scaled if self.minimum is None else scaled - self.minimum
@@ -111,7 +110,7 @@ Rows = Callable[[Block], Iterator[Group]]
 
 @dataclass
 class Numbers:
-    """The whole numbers of some blocks, side by side.
+    """The integers of some blocks, side by side.
 
     Attributes:
         codes: for each sum of `Codes.order`, its vectors of 64; the number is ``scale * (code - zero) - minimum``.
@@ -124,7 +123,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Codes:
-    """How a type's blocks are products of whole numbers.
+    """How a type's blocks are products of integers.
 
     Attributes:
         numbers: what some blocks are made of; of fewer than `blocks` there are fewer or shorter vectors.
@@ -148,7 +147,7 @@ class Codes:
 
 @dataclass
 class Run:
-    """Whole numbers of 32 neighbours in a block.
+    """Integer codes of 32 neighbours in a block.
 
     Attributes:
         codes: as `Numbers` has them.
@@ -191,5 +190,5 @@ def rows() -> dict[str, Rows]:
 
 @functools.cache
 def codes() -> dict[str, Codes]:
-    """The whole numbers of every type that has them."""
+    """The integers of every type that has them."""
     return {name: made for module in discovery.below(__name__, "CODES").all() for name, made in module.items()}

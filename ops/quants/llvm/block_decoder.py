@@ -1,4 +1,4 @@
-"""Compiled decoders of whole runs of blocks to f32, for amounts that NumPy takes long for."""
+"""Compiled decoders of consecutive blocks to f32, for large tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain numbers: f32, f16 and bf16, sixteen to a block."""
+"""Plain float types as blocks of sixteen: f32, f16 and bf16."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from . import Block, Group
 
 
 def f32(block: Block) -> Iterator[Group]:
-    """As they are."""
+    """f32, unchanged."""
     yield Group([block.code.floats(block.address)])
 
 
 def f16(block: Block) -> Iterator[Group]:
-    """Widened."""
+    """f16, widened."""
     yield Group([Vector(block.code, block.code.from_half(block.code.load(block.address, vector_type(I16))))])
 
 
 def bf16(block: Block) -> Iterator[Group]:
-    """The upper halves of f32."""
+    """bf16: the upper 16 bits of f32."""
     yield Group([(block.code.widened(block.code.load(block.address, vector_type(I16))) << 16).bits_as_float()])
 
 

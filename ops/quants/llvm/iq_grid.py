@@ -1,4 +1,4 @@
-"""Points of a grid: IQ1, IQ2 and IQ3. Layouts: ops/quants/iq1.py, iq2.py, iq3.py."""
+"""LLVM decoders of grid types: IQ1, IQ2 and IQ3. Layouts: ops/quants/iq1.py, iq2.py, iq3.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from llvmlite import ir
 from ....runtime.simd.llvm_vector import F32, I16, I32, LANES, Bytes, vector_type
 from ....runtime.tensor.block_codec import codecs
 from ..layout.block_layout import Layout, Scale
-from . import Block, Codes, Numbers, first_of, halves, joined
+from . import Block, Codes, Numbers, f16_at, first_of, joined
 from .layout_vectors import Reader, first_minimum, half_power
 
 VECTOR = 64
@@ -173,7 +173,7 @@ def codes_of(layout: Layout, size: int) -> Codes:
 def _numbers(blocks: list[Block], scale: Scale) -> Any:
     """The number of each block, as a vector of f32."""
     if scale.form == "f16":
-        return halves(blocks, scale.at)
+        return f16_at(blocks, scale.at)
     code, found = blocks[0].code, ir.Constant(vector_type(F32, len(blocks)), ir.Undefined)
     for index, block in enumerate(blocks):
         found = code.builder.insert_element(found, half_power(block, scale.at), ir.Constant(I32, index))

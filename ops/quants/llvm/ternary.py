@@ -1,4 +1,4 @@
-"""TQ1_0: -1, 0 and 1 times a scale, as digits of fractions in base 3. Layout: ops/quants/ternary.py."""
+"""LLVM decoder of TQ1_0: base-3 digits -1, 0, 1 times a scale. Layout: ops/quants/ternary.py."""
 
 from __future__ import annotations
 

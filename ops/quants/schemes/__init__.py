@@ -1,5 +1,4 @@
-"""Schemes of checkpoints that were quantized elsewhere, one file each: from their tensors to the weights of the
-model."""
+"""Quantization schemes of checkpoints: one file each, from stored tensors to weights of the model."""
 
 from __future__ import annotations
 
@@ -11,5 +10,5 @@ from ....runtime.plugin import discovery
 
 @functools.cache
 def schemes() -> dict[str, Scheme]:
-    """The schemes by what config.json calls them."""
+    """The schemes by `quant_method` of config.json."""
     return {method: scheme for scheme in discovery.below(__name__, "SCHEME").all() for method in scheme.methods}

@@ -1,4 +1,4 @@
-"""AWQ: 4-bit integers with a scale and a zero for each group of inputs, eight to a word.
+"""AWQ: 4-bit codes with a scale and a zero point for each group of inputs, eight to a word.
 
 Sources: Lin et al. 2023 (arXiv 2306.00978); the GEMM and GEMV formats of AutoAWQ.
 """
@@ -18,9 +18,9 @@ BITS = (4,)
 VERSIONS = ("gemm", "gemv")
 PER_WORD = 8
 MIDDLE = np.float32(8)
-"""What zero is where there are no zeros."""
+"""The zero point of files that store no zero points."""
 PLACES = np.array((0, 4, 1, 5, 2, 6, 3, 7))
-"""Where the numbers of eight neighbouring outputs are in a word, in the GEMM format."""
+"""Positions of eight neighbouring outputs in a word, in the GEMM format."""
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
@@ -42,8 +42,8 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
 
 
 def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
-    """GEMM: ``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out]; without zeros the
-    middle, 8, is zero."""
+    """GEMM: ``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out]; the zero point is 8
+    without ``qzeros``."""
     packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
     inputs, words = packed.shape
     outputs = words * PER_WORD
@@ -55,7 +55,7 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     zeros = None if middle is None else Columns(middle)
 
     def spread(words_of_outputs: Columns, first: int, last: int) -> np.ndarray:
-        """Numbers of outputs ``[first, last)``, [outputs, in or groups], from words of eight outputs."""
+        """Codes of outputs ``[first, last)``, [outputs, in or groups], from words of eight outputs."""
         low, high = first // PER_WORD, -(-last // PER_WORD)
         found = numbers(words_of_outputs[low:high], 4).reshape(high - low, -1, PER_WORD)
         ordered = found[:, :, PLACES].transpose(0, 2, 1).reshape((high - low) * PER_WORD, -1)
@@ -71,7 +71,7 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
 
 def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     """GEMV: ``qweight`` [out, in / 8] in order, ``qzeros`` [out, words], ``scales`` [out, 8 * words], whose last
-    columns are empty."""
+    columns are unused."""
     packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
     outputs, inputs = packed.shape[0], packed.shape[1] * PER_WORD
     size = checkpoint.group_size(inputs, group, stem)
@@ -79,7 +79,7 @@ def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     width = scales.shape[1]
     if scales.shape[0] != outputs or width % PER_WORD or width * size < inputs:
         want = f"[{outputs}, {math.ceil(inputs / size)} or more, by eights]"
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-SHAPE", f"tensor {stem + '.scales'!r} has another shape", expected=want, found=list(scales.shape)
         )
     zeros = _zeros(checkpoint, stem, (outputs, width // PER_WORD))

@@ -1,5 +1,4 @@
-"""bitsandbytes: 4-bit codes of a table with a scale for each run of values, or 8-bit integers with a scale for each
-row.
+"""bitsandbytes: 4-bit table codes with a scale per run of elements, or 8-bit integers with a scale per row.
 
 Sources: Dettmers et al. 2023 (QLoRA, arXiv 2305.14314) and 2022 (LLM.int8(), arXiv 2208.07339); the library's saved
 states.
@@ -22,28 +21,28 @@ from ....runtime.tensor.tensor import Tensor
 KINDS = ("nf4", "fp4")
 STATES = tuple(f".quant_state.bitsandbytes__{kind}" for kind in KINDS)
 PLAIN = ("u8", "i8", "bf16", "f16", "f32")
-"""What 4-bit codes are stored as: the dtype says nothing about them."""
+"""Dtypes that tensors of 4-bit codes are stored as."""
 PER_127 = np.float32(7.874015718698502e-3)
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
     """``weight`` with a ``quant_state``, or with ``SCB``, to weights [out, in]."""
-    fours = checkpoint.stems(*STATES)
-    eights = checkpoint.stems(".SCB")
+    four_bit = checkpoint.stems(*STATES)
+    eight_bit = checkpoint.stems(".SCB")
     found = Unpacked("bitsandbytes")
     kinds: dict[str, None] = {}
-    for name in fours:
+    for name in four_bit:
         state = State(checkpoint, name)
         kinds[state.title] = None
         found.add(name, state.tensor(), state.names)
-    for stem in eights:
+    for stem in eight_bit:
         parts = [
             f"{stem}.weight",
             f"{stem}.SCB",
             *(name for name in [f"{stem}.weight_format"] if name in checkpoint.tensors),
         ]
         found.add(f"{stem}.weight", rows_scaled(checkpoint, stem), parts)
-    found.title = "bitsandbytes " + " and ".join([*kinds, *(["8-bit"] if eights else [])])
+    found.title = "bitsandbytes " + " and ".join([*kinds, *(["8-bit"] if eight_bit else [])])
     return found
 
 
@@ -65,8 +64,7 @@ def rows_scaled(checkpoint: Checkpoint, stem: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of runs of values, where these are quantized themselves:
-    ``table[code] * scale of its run + offset``."""
+    """The scales of runs, possibly quantized themselves: ``table[code] * scale of its run + offset``."""
 
     codes: Tensor
     table: npt.NDArray[np.float32]
@@ -84,7 +82,7 @@ class Scales:
 
 
 class State:
-    """One weight of 4 bits: two codes a byte, the first in the high half, of the values row after row."""
+    """A 4-bit weight: two codes a byte, the first in the high half, row-major."""
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         ending = next(ending for ending in STATES if name + ending in checkpoint.tensors)
@@ -96,7 +94,7 @@ class State:
         self.codes = checkpoint.part(name, PLAIN)
         if self.codes.nbytes != -(-count // 2):
             why = f"tensor {name!r} does not hold {list(self.shape)} values of 4 bits"
-            raise checkpoint.refuse(
+            raise checkpoint.error(
                 "E-PACKED-SHAPE", why, expected=f"{-(-count // 2):,} bytes", found=f"{self.codes.nbytes:,}"
             )
         self.table = self._table("quant_map", 16)
@@ -129,18 +127,18 @@ class State:
         try:
             said = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self.checkpoint.refuse(
+            raise self.checkpoint.error(
                 "E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON: {error}"
             ) from error
         if not isinstance(said, dict):
-            raise self.checkpoint.refuse("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON object")
+            raise self.checkpoint.error("E-PACKED-STATE", f"the state of tensor {self.name!r} is no JSON object")
         return said
 
     def _number(self, said: Mapping[str, Any], key: str) -> int:
         value = said.get(key)
         if type(value) is not int or not 0 < value < 1 << 31:
             why = f"the state of tensor {self.name!r} has {key} {str(value)[:80]}"
-            raise self.checkpoint.refuse("E-PACKED-STATE", why, expected="a positive number")
+            raise self.checkpoint.error("E-PACKED-STATE", why, expected="a positive number")
         return value
 
     def _shape(self, said: Mapping[str, Any]) -> tuple[int, ...]:
@@ -150,7 +148,7 @@ class State:
             or not 0 < len(shape) <= 8
             or not all(type(length) is int and 0 < length < 1 << 40 for length in shape)
         ):
-            raise self.checkpoint.refuse(
+            raise self.checkpoint.error(
                 "E-PACKED-STATE", f"the state of tensor {self.name!r} has the shape {str(shape)[:80]}"
             )
         return tuple(shape)
@@ -162,7 +160,7 @@ class State:
     def _nested(self, said: Mapping[str, Any], runs: int) -> Scales:
         run, offset = self._number(said, "nested_blocksize"), said.get("nested_offset")
         if not isinstance(offset, int | float) or isinstance(offset, bool) or not math.isfinite(offset):
-            raise self.checkpoint.refuse(
+            raise self.checkpoint.error(
                 "E-PACKED-STATE", f"the state of tensor {self.name!r} has nested_offset {str(offset)[:80]}"
             )
         of_runs = self.checkpoint.part(f"{self.name}.nested_absmax", ("f32",), (-(-runs // run),), self.name)

@@ -1,5 +1,4 @@
-"""compressed-tensors: integers packed into words, or 8-bit integers and floats as they are, with scales of groups,
-rows, blocks or whole matrices.
+"""compressed-tensors: packed integers, or 8-bit integers and floats, with scales per group, row, block or matrix.
 
 Source: the formats of the compressed-tensors library (pack-quantized, int-quantized, float-quantized, naive-quantized,
 mxfp4 and nvfp4).
@@ -38,8 +37,8 @@ E2M1 = np.array((0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 @dataclass(frozen=True)
 class Group:
-    """What the configuration says of the weights of some layers: bits of a number, columns of a group (None: no
-    groups), lengths of a block."""
+    """Quantization parameters of some layers: bits of a code, columns of a group (None: no groups), lengths of a
+    block."""
 
     bits: int
     size: int | None
@@ -76,7 +75,7 @@ def declared(checkpoint: Checkpoint) -> list[Group]:
         if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
     ]
     if not found:
-        raise checkpoint.refuse("E-PACKED-CONFIG", "quantization_config has no config_groups with weights")
+        raise checkpoint.error("E-PACKED-CONFIG", "quantization_config has no config_groups with weights")
     return [_group(checkpoint, weights) for weights in found]
 
 
@@ -89,7 +88,7 @@ def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
     if block is not None and (
         len(block) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in block)
     ):
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-CONFIG",
             f"quantization_config has block_structure {str(block)[:80]}",
             expected="two positive numbers",
@@ -100,7 +99,7 @@ def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
 
 
 def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight_packed`` [out, words] of numbers from the least one up; ``weight_zero_point`` is packed along the
+    """``weight_packed`` [out, words] of codes from the lowest one up; ``weight_zero_point`` is packed along the
     outputs."""
     packed = checkpoint.matrix(f"{stem}.{PACKED}", ("i32",))
     shape = tuple(int(length) for length in checkpoint.note(f"{stem}.{SHAPE}", ("i64", "i32")).reshape(-1))
@@ -109,7 +108,7 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
     if outputs != packed.shape[0] or inputs < 1 or bits is None:
         known = " or ".join(sorted({str(group.bits) for group in groups}))
         why = f"tensor {stem + '.' + PACKED!r} does not hold a weight {list(shape)} of {known} bits"
-        raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
+        raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
     scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
     order = _order(checkpoint, stem, inputs, scales)
     names = [f"{stem}.{part}" for part in (PACKED, SCALE, SHAPE, ZERO, ORDER) if f"{stem}.{part}" in checkpoint.tensors]
@@ -126,7 +125,7 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
 
 
 def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: list[Group]) -> tuple[int, int] | None:
-    """The lengths of the blocks that the scales of a layer are of, None for one scale a row or matrix."""
+    """The lengths of the blocks that share a scale, None for one scale per row or matrix."""
     counted = checkpoint.part(f"{stem}.{SCALE}", None, of=f"{stem}.weight").shape
     if math.prod(counted) == 1 or (counted and counted[-1] == 1) or len(counted) < 2:
         return None
@@ -135,14 +134,14 @@ def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: li
     if not fitting:
         sizes = ", ".join(str(columns) for _, columns in known) or "none"
         why = f"the scales of {stem!r} are of groups that the configuration does not have"
-        raise checkpoint.refuse("E-PACKED-SHAPE", why, expected=f"of {sizes} columns", found=list(counted))
+        raise checkpoint.error("E-PACKED-SHAPE", why, expected=f"of {sizes} columns", found=list(counted))
     rows, columns = fitting[0]
     assert columns is not None
     return rows, columns
 
 
 def _order(checkpoint: Checkpoint, stem: str, inputs: int, scales: Grid) -> np.ndarray | None:
-    """The group of each input where these are not in order."""
+    """The group of each input, if they are not in order."""
     name = f"{stem}.{ORDER}"
     if name not in checkpoint.tensors:
         return None
@@ -150,7 +149,7 @@ def _order(checkpoint: Checkpoint, stem: str, inputs: int, scales: Grid) -> np.n
     if order.min() == order.max() == -1:
         return None
     if order.min() < 0 or order.max() >= scales.grid[1]:
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-INDEX",
             f"tensor {name!r} names groups that there are not",
             expected=f"0 to {scales.grid[1] - 1}",
@@ -164,7 +163,7 @@ def _spread(values: np.ndarray, scales: Grid, order: np.ndarray | None) -> np.nd
 
 
 def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int]) -> Any:
-    """A function that gives the zeros of rows, [rows, groups]; None where there are none."""
+    """A function that returns the zero points of rows, [rows, groups]; None for symmetric codes."""
     name = f"{stem}.{ZERO}"
     if name not in checkpoint.tensors:
         return None
@@ -182,7 +181,7 @@ def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int])
 
 
 def plain(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight`` of 8-bit integers or floats as it is."""
+    """``weight`` of 8-bit integers or floats, unpacked."""
     weight = checkpoint.part(f"{stem}.weight", PLAIN, of=f"{stem}.{SCALE}")
     names = [f"{stem}.{part}" for part in ("weight", SCALE, ZERO) if f"{stem}.{part}" in checkpoint.tensors]
     block = _block(checkpoint, stem, weight.shape, groups)

@@ -1,4 +1,4 @@
-"""8-bit floats with scales: of blocks of 128 x 128 (DeepSeek), of rows (FBGEMM), or of whole matrices.
+"""FP8: 8-bit float weights with scales per block of 128 x 128 (DeepSeek), per row (FBGEMM), or per matrix.
 
 Sources: DeepSeek-V3 (arXiv 2412.19437), section 3.3; transformers' names of fine-grained and FBGEMM FP8 checkpoints.
 """
@@ -25,7 +25,7 @@ UNUSED = (
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
-    """``NAME`` of 8-bit floats and ``NAME_scale_inv`` or ``NAME_scale``, which multiplies it, to ``NAME``."""
+    """``NAME`` of 8-bit floats times ``NAME_scale_inv`` or ``NAME_scale``, to ``NAME``."""
     block = blocks(checkpoint, "weight_block_size")
     found = Unpacked("fp8, " + ("one scale a row or matrix" if block is None else f"blocks of {block[0]} x {block[1]}"))
     for name in checkpoint.tensors:
@@ -44,7 +44,7 @@ def blocks(checkpoint: Checkpoint, key: str) -> tuple[int, int] | None:
     if given is None:
         return None
     if len(given) != 2 or not all(type(length) is int and 0 < length < 1 << 31 for length in given):
-        raise checkpoint.refuse(
+        raise checkpoint.error(
             "E-PACKED-CONFIG", f"quantization_config has {key} {str(given)[:80]}", expected="two positive numbers"
         )
     return given[0], given[1]
@@ -58,10 +58,10 @@ def scaled(
     block: tuple[int, int] | None,
     zeros: str | None = None,
 ) -> Tensor:
-    """``(weight - zero) * scale``, with one scale and zero for each block."""
+    """``(weight - zero) * scale``, with one scale and zero point for each block."""
     weight = checkpoint.part(name, dtypes, of=scales)
     if len(weight.shape) < 2 or not weight.count:
-        raise checkpoint.refuse("E-PACKED-SHAPE", f"tensor {name!r} is no matrix", found=list(weight.shape))
+        raise checkpoint.error("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(weight.shape))
     grid = Grid(checkpoint, scales, weight.shape, block, name)
     middle = None if zeros is None else Grid(checkpoint, zeros, weight.shape, block, name)
     flat = Tensor(weight.dtype, (weight.count // weight.shape[-1], weight.shape[-1]), weight.storage)

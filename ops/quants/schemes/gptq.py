@@ -1,4 +1,4 @@
-"""GPTQ: integers packed along the inputs of a layer, with a scale and a zero for each group of inputs.
+"""GPTQ: codes packed along the inputs of a layer, with a scale and a zero point for each group of inputs.
 
 Sources: Frantar et al. 2022 (arXiv 2210.17323); the checkpoint formats of AutoGPTQ and GPTQModel.
 """
@@ -18,10 +18,10 @@ from ..layout.transposed_columns import Columns
 
 BITS = (2, 3, 4, 8)
 ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
-"""What is added to stored zeros, by `checkpoint_format`: the first one stores them less one."""
+"""Offset of stored zero points by `checkpoint_format`: the first format stores them minus one."""
 
 RUN = 32
-"""Numbers that always fill whole words."""
+"""Codes that always fill whole words."""
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
@@ -51,8 +51,8 @@ class Matrix:
         words, self.outputs = packed.shape
         self.inputs = words * 32 // bits
         if words * 32 % bits or self.outputs * bits % 32:
-            why = f"tensor {stem + '.qweight'!r} does not hold whole numbers of {bits} bits"
-            raise checkpoint.refuse("E-PACKED-SHAPE", why, found=list(packed.shape))
+            why = f"tensor {stem + '.qweight'!r} does not hold whole {bits}-bit codes"
+            raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
         self.group = checkpoint.group_size(self.inputs, group, stem)
         self.groups = math.ceil(self.inputs / self.group)
         self.codes = Columns(packed)
@@ -84,14 +84,14 @@ class Matrix:
         return scaled(numbers(self.codes[first:last], self.bits), zeros, scales, self.of_inputs())
 
     def of_inputs(self) -> npt.NDArray[np.intp] | int:
-        """The group of each input, or how many inputs a group has where they are in order."""
+        """The group of each input, or the group length if groups are in order."""
         if self.order is None:
             return self.group
         with self._lock:
             if self._of_inputs is None:
                 given = self.order.numpy().astype(np.intp)
                 if given.size and not 0 <= int(given.min()) <= int(given.max()) < self.groups:
-                    raise self.checkpoint.refuse(
+                    raise self.checkpoint.error(
                         "E-PACKED-INDEX",
                         f"tensor {self.stem + '.g_idx'!r} names groups that there are not",
                         expected=f"0 to {self.groups - 1}",

@@ -1,7 +1,6 @@
-"""NVIDIA's Model Optimizer: 8-bit floats with a scale, or 4-bit ones (NVFP4) with a scale of every 16 and one of the
-whole matrix.
+"""NVIDIA Model Optimizer: FP8 weights with one scale, or NVFP4 with a scale per 16 elements and one per matrix.
 
-Source: the checkpoints that it exports for Hugging Face's layout (`quant_algo` FP8 and NVFP4).
+Source: checkpoints exported in Hugging Face's layout (`quant_algo` FP8 and NVFP4).
 """
 
 from __future__ import annotations

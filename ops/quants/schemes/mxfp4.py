@@ -1,5 +1,4 @@
-"""MXFP4: 4-bit floats (E2M1), 32 with one 8-bit exponent, as gpt-oss stores its experts. They stay blocks: ggml has the
-same type.
+"""MXFP4: 32 4-bit floats (E2M1) with one 8-bit exponent, as in gpt-oss's experts. They stay blocks of ggml's MXFP4.
 
 Sources: OCP Microscaling Formats 1.0; the checkpoints of gpt-oss.
 """
@@ -30,7 +29,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
         codes = checkpoint.part(names[0], ("u8",), of=name)
         if len(codes.shape) < 3 or codes.shape[-1] != HALF or not codes.count:
             want = f"[..., rows, blocks, {HALF}]"
-            raise checkpoint.refuse(
+            raise checkpoint.error(
                 "E-PACKED-SHAPE", f"tensor {names[0]!r} has another shape", expected=want, found=list(codes.shape)
             )
         scales = checkpoint.part(names[1], EXPONENTS, codes.shape[:-1], name)
@@ -39,8 +38,8 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
 
 
 def blocks(codes: Tensor, scales: Tensor) -> Tensor:
-    """The same values as ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte in
-    place of 2 i and 2 i + 1.
+    """Convert to ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte instead of 2 i
+    and 2 i + 1.
 
     Args:
         codes: [..., blocks of a row, 16], two in a byte.

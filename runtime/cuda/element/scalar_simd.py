@@ -288,7 +288,7 @@ else:
 
     @intrinsic
     def int32(typing: Any, value: Any) -> Any:
-        """A whole number as a lane."""
+        """An integer as a lane."""
         return I32(I32), lambda context, builder, sig, args: args[0]
 
     vars(numbers).update(vars(np), float32=float32, int32=int32)

@@ -15,8 +15,7 @@ from ...base.dataclass import dataclass
 from .bits import bits, from_bits, inlined
 
 FINITE, NAN_LAST, IEEE, UNSIGNED_ZERO = range(4)
-"""What codes beyond the largest number are: there are none; NaN; infinity, then NaN; NaN in the place of negative
-zero."""
+"""Codes above the largest finite value: all are finite; the last is NaN; infinity, then NaN; NaN instead of -0."""
 
 
 @dataclass(frozen=True)

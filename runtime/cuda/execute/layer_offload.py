@@ -122,7 +122,7 @@ def offload_layers(
         raise UsageError(
             "E-DEVICE-LAYERS", None, "weight names do not contain layer indices", hint="Leave out --gpu-layers"
         )
-    kept = count_fitting_layers(graph, numbers, pool.left(), inplace_inputs) if layers == AUTO else int(layers)
+    kept = count_fitting_layers(graph, numbers, pool.available(), inplace_inputs) if layers == AUTO else int(layers)
     if kept >= count:
         return None
     cut = next(place for place, number in enumerate(numbers) if number is not None and number >= kept)

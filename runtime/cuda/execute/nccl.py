@@ -73,7 +73,8 @@ class Nccl:
     def launch(self, what: str, source: Buffer, target: Buffer) -> Launch:
         """`sum` or `gather` as a step of a plan."""
         work = {"sum": self.sum, "gather": self.gather}[what]
-        return Launch(_Together(f"{what} over ranks", work, source.dtype), [source, target], 1)  # type: ignore[arg-type]
+        together = _Together(f"{what} over ranks", work, source.dtype)
+        return Launch(together, [source, target], 1)  # type: ignore[arg-type]
 
 
 def _uploaded(array: np.ndarray) -> DeviceArray:

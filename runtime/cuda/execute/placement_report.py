@@ -97,7 +97,7 @@ def predict_placement(graph: Graph, lengths: dict[str, int] | None = None) -> Pl
         inline(graph)
     load_kernels()
     region = Region(graph.nodes, graph.inputs, graph.outputs, weights_of(graph), {})
-    plan = Planner(region, [_described(value, graph, lengths or {}) for value in graph.inputs]).made()
+    plan = Planner(region, [_described(value, graph, lengths or {}) for value in graph.inputs]).make_plan()
     made = Placement()
     _count(plan, made)
     return made

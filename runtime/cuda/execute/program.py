@@ -89,7 +89,7 @@ class Program:
         )
         runner = self._plans.get((signatures, keep))
         if runner is None:
-            made = Runner(Planner(self.region, signatures, keep, self.pool.number).made(), self)
+            made = Runner(Planner(self.region, signatures, keep, self.pool.number).make_plan(), self)
             with self._lock:
                 runner = self._plans.setdefault((signatures, keep), made)
                 while len(self._plans) > MAX_PLANS:
@@ -201,7 +201,9 @@ class Runner:
                 return [self._staying(memory, location, feeds, objects) for location in plan.outputs]
             if on_device is None:
                 return [
-                    memory.kept(location) if isinstance(location, Buffer) else _owned(objects[location], feeds, plan)
+                    memory.persistent_copy(location)
+                    if isinstance(location, Buffer)
+                    else _owned(objects[location], feeds, plan)
                     for location in plan.outputs
                 ]
             return [
@@ -258,7 +260,7 @@ class Runner:
         ):
             feed = feeds[location.allocation.slot]
             return DeviceArray(location.dtype, location.shape, feed.bytes, feed if feed.owner is None else feed.owner)
-        return memory.kept(location)
+        return memory.persistent_copy(location)
 
     def _upload(self, memory: Memory, step: Upload, found: Any) -> None:
         array = found if isinstance(found, DeviceArray) else np.asarray(found)
@@ -305,7 +307,7 @@ class Runner:
             None if location is None else as_array(self._found(memory, location, objects)) for location in step.inputs
         ]
         results = compute(
-            *(to_host(item) if index in rule.looks else item for index, item in enumerate(inputs)), **attributes
+            *(to_host(item) if index in rule.host_inputs else item for index, item in enumerate(inputs)), **attributes
         )
         for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
             objects[value] = detach(result, self.program.pool)

@@ -163,13 +163,13 @@ class Product:
                 description.bias(bias[0])
             one, zero = description.scalar(1), description.scalar(0)
             first, second, third = description.layouts
-            room = (
+            workspace = (
                 ctypes.c_void_p(aligned_address(arguments[3])),
                 ctypes.c_size_t(WORKSPACE),
                 ctypes.c_void_p(int(stream)),
             )
             operands = (ctypes.byref(one), b, first, a, second, ctypes.byref(zero), c, third, c, third)
-            _call("cublasLtMatmul", _handle(device), description.product, *operands, ctypes.byref(found), *room)
+            _call("cublasLtMatmul", _handle(device), description.product, *operands, ctypes.byref(found), *workspace)
 
     def __repr__(self) -> str:
         return self.title

@@ -49,7 +49,7 @@ class Direction:
         """The call that lists algorithms, best first."""
         return f"cudnnGetConvolution{self.name}Algorithm_v7"
 
-    def room(self) -> str:
+    def workspace_size(self) -> str:
         """The call that returns the workspace size."""
         return f"cudnnGetConvolution{self.name}WorkspaceSize"
 
@@ -85,7 +85,7 @@ SYMBOLS = (
     ACTIVATE,
     *(f"cudnn{what}{kind}Descriptor" for kind in KINDS for what in ("Create", "Destroy")),
     *KINDS.values(),
-    *(call for way in (FORWARD, BACKWARD) for call in (way.choices(), way.room(), way.run())),
+    *(call for way in (FORWARD, BACKWARD) for call in (way.choices(), way.workspace_size(), way.run())),
 )
 """Required symbols; a library without one of them is not used."""
 

@@ -88,7 +88,7 @@ def workspace_bytes(description: cudnn.Description, way: cudnn.Direction, algori
 
     size, held = ctypes.c_size_t(), handle(number)
     with cuda.gpus[number], held.lock:
-        cudnn.call(way.room(), held.pointer, *description.ordered(way), algorithm, ctypes.byref(size))
+        cudnn.call(way.workspace_size(), held.pointer, *description.ordered(way), algorithm, ctypes.byref(size))
     return size.value
 
 
@@ -122,11 +122,11 @@ class CudnnConvolution:
         one, zero, known = ctypes.c_float(1), ctypes.c_float(0), self.description
         one_at, two_at, convolution, result_at = known.ordered(self.way)
         held = handle(self.number)
-        room = (
+        workspace = (
             ctypes.c_void_p(aligned_address(arguments[3])),
             ctypes.c_size_t(arguments[3].nbytes - WORKSPACE_ALIGNMENT),
         )
-        work = (convolution, self.algorithm, *room)
+        work = (convolution, self.algorithm, *workspace)
         operands, target = (ctypes.byref(one), one_at, first, two_at, second, *work), (result_at, result)
         with held.lock:
             cudnn.call("cudnnSetStream", held.pointer, ctypes.c_void_p(int(stream)))

@@ -30,7 +30,7 @@ class ExpertSelection:
     """Per-row selection among several weights (experts).
 
     Attributes:
-        ids: whole numbers, one for each row of the result.
+        ids: integers, one for each row of the result.
         weights: how many there are.
         each: rows of the result for one row of x.
         flag: set to 1 where a number is outside of the weights.

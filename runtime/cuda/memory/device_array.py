@@ -47,7 +47,7 @@ class DeviceArray:
         return self.size * self.dtype.itemsize
 
     @staticmethod
-    def taken(other: Any) -> DeviceArray:
+    def wrap(other: Any) -> DeviceArray:
         """Wrap another library's array: by DLPack, which names the device and synchronizes, else by
         ``__cuda_array_interface__``.
 

@@ -38,9 +38,9 @@ class PooledMemory:
 
     def __init__(self, pool: Pool, nbytes: int) -> None:
         self.number = pool.number
-        whole = pool.found(nbytes)
+        whole = pool.allocate(nbytes)
         self.bytes = whole[:nbytes]
-        weakref.finalize(self, pool.back, whole)
+        weakref.finalize(self, pool.release, whole)
 
 
 class Weight(PooledMemory):
@@ -77,7 +77,7 @@ class Pool:
         self._weights: weakref.WeakValueDictionary[int, Weight] = weakref.WeakValueDictionary()
         self._lock = threading.RLock()
 
-    def found(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> Any:
         """At least `nbytes` bytes, reused if possible."""
         size = allocation_size(nbytes)
         with self._lock:
@@ -104,7 +104,7 @@ class Pool:
                     "E-DEVICE-MEMORY", None, f"cannot allocate {size:,} bytes of device memory: {error}", hint=HINT
                 ) from error
 
-    def back(self, whole: Any) -> None:
+    def release(self, whole: Any) -> None:
         """Return memory to the pool."""
         size = whole.size
         with self._lock:
@@ -200,7 +200,7 @@ class PoolShare:
         """Device index."""
         return self.pool.number
 
-    def left(self) -> int | None:
+    def available(self) -> int | None:
         """Bytes that may still be allocated; None without a limit."""
         if self.limit is not None and self.pool.held:
             gc.collect()
@@ -212,7 +212,7 @@ class PoolShare:
         """Raise LimitError if weights, by the ids of their arrays, and `values` bytes of temporaries do not fit into
         the remaining memory."""
         new = self.pool.lacks(weights)
-        left = self.left()
+        left = self.available()
         if left is not None and new + values > left:
             raise LimitError(
                 "E-DEVICE-MEMORY",

@@ -73,7 +73,7 @@ class Memory:
         most = self.array(location.buffer)
         return DeviceArray(most.dtype, shape, most.bytes[: math.prod(shape) * most.dtype.itemsize])
 
-    def kept(self, buffer: Buffer) -> DeviceArray:
+    def persistent_copy(self, buffer: Buffer) -> DeviceArray:
         """A copy of a buffer on the device that outlives the run."""
         made = self.share.piece(buffer.nbytes)
         if buffer.nbytes:

@@ -40,16 +40,15 @@ class Step:
     """A node while its device planner runs.
 
     Attributes:
-        inputs: buffers, None for an optional input that is absent.
-        attributes: all of them, defaults filled in.
-        results: dtype and shape of each output, None for one that nobody uses; the shape is empty where data decides on
-            it.
-        cache: what has been made of constants, kept for all plans of a session.
-        device: number of the one that it is planned for.
-        sized: outputs whose shapes data decides on.
-        fresh: what every run fills with random bits.
-        flags: bytes that kernels set when data is not what the operator allows, and what to say then.
-        spare: whether an output may take the place of an input.
+        inputs: buffers, None for an absent optional input.
+        attributes: all attributes, defaults filled in.
+        results: dtype and shape of each output, None if it is unused; a data-dependent shape is empty.
+        cache: arrays derived from constants, shared by all plans of a session.
+        device: index of the device.
+        sized: outputs with data-dependent shapes.
+        fresh: buffers that every run fills with random bits.
+        flags: bytes that kernels set for data that the operator does not allow, with the error message.
+        may_overwrite: whether an output may overwrite the memory of an input.
     """
 
     node: Node
@@ -61,7 +60,7 @@ class Step:
     outputs: dict[int, Buffer] = field(default_factory=dict)
     sized: dict[int, Sized] = field(default_factory=dict)
     fresh: list[Buffer] = field(default_factory=list)
-    spare: Callable[[Buffer], bool] = lambda buffer: False
+    may_overwrite: Callable[[Buffer], bool] = lambda buffer: False
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
 
     def input(self, index: int) -> Buffer:
@@ -70,7 +69,7 @@ class Step:
         assert found is not None
         return found
 
-    def given(self, index: int) -> Buffer | None:
+    def optional_input(self, index: int) -> Buffer | None:
         """An optional input, None if it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
 
@@ -82,7 +81,7 @@ class Step:
             self.outputs[index] = self.temporary(*result)
         return self.outputs[index]
 
-    def wanted(self, index: int) -> bool:
+    def is_used(self, index: int) -> bool:
         """Whether output `index` is used."""
         return index < len(self.results) and self.results[index] is not None
 
@@ -93,7 +92,7 @@ class Step:
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of a constant input, None for other inputs."""
-        buffer = self.given(index)
+        buffer = self.optional_input(index)
         if buffer is None or buffer.allocation.constant is None:
             return None
         if isinstance(buffer, PackedBuffer):
@@ -101,12 +100,12 @@ class Step:
         whole = buffer.allocation.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
         return whole.view(buffer.dtype).reshape(buffer.shape)
 
-    def held(self, array: np.ndarray) -> Buffer:
+    def constant_buffer(self, array: np.ndarray) -> Buffer:
         """A constant buffer with the array's elements."""
         plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
         return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
 
-    def drawn(self, count: int) -> Buffer:
+    def random_bits(self, count: int) -> Buffer:
         """Random int64 bits, new in every run."""
         made = self.temporary(np.int64, (count,))
         self.fresh.append(made)
@@ -130,11 +129,11 @@ class ControlFlow:
     """An operator that the host runs on device tensors: it forwards them, gathers them, or passes them to subgraphs.
 
     Attributes:
-        looks: the inputs that it looks into, which are brought to the host.
-        compute: what runs it, with a keyword `call`; the operator's own where None.
+        host_inputs: indices of the inputs whose values it reads; they are copied to the host.
+        compute: function that runs it, with a keyword `call`; None for the operator's own.
     """
 
-    looks: tuple[int, ...] = ()
+    host_inputs: tuple[int, ...] = ()
     compute: Callable[..., Any] | None = None
 
 
@@ -212,9 +211,9 @@ def cuda_by_element(planner: Planner) -> Planner:
     return planner
 
 
-def control_flow(*found: Op, looks: tuple[int, ...] = (), compute: Callable[..., Any] | None = None) -> None:
+def control_flow(*found: Op, host_inputs: tuple[int, ...] = (), compute: Callable[..., Any] | None = None) -> None:
     """Register operators that run as `ControlFlow` describes."""
-    CONTROL_FLOW.update(dict.fromkeys(found, ControlFlow(looks, compute)))
+    CONTROL_FLOW.update(dict.fromkeys(found, ControlFlow(host_inputs, compute)))
 
 
 def decomposed(*found: Op) -> Callable[[Decomposition], Decomposition]:

@@ -16,7 +16,7 @@ from ...ir.graph import Graph, Node, Value
 from ...ir.op import Undecomposable
 from ...ir.registry import operator
 from ...plan.kernel_api import Allocation, Buffer, View
-from ...plan.plan import dtype_of_numpy, ints, known, size
+from ...plan.plan import dtype_of_numpy, ints, is_static, size
 from ...plan.region_planner import RegionPlanner
 from ...region.region import Region
 from ...tensor.dtype import STRING, DType
@@ -93,7 +93,7 @@ class Planner(RegionPlanner[DeviceWeight]):
         self.host.add(value)
         self.plan.fed.append(value)
 
-    def made(self) -> Plan:
+    def make_plan(self) -> Plan:
         """Return the plan."""
         pending = self.copies[::-1]
         while pending:
@@ -156,7 +156,7 @@ class Planner(RegionPlanner[DeviceWeight]):
                 return "an input is a sequence, a map or an optional"
             if value.dtype is STRING:
                 return "an input is a string tensor"
-            if value not in self.device and (not _held(value.dtype) or not known(value.shape)):
+            if value not in self.device and (not _held(value.dtype) or not is_static(value.shape)):
                 return (
                     "the shape of an input is unknown"
                     if _held(value.dtype)
@@ -166,7 +166,7 @@ class Planner(RegionPlanner[DeviceWeight]):
             if self.is_used(value):
                 if value.container or not _held(value.dtype):
                     return f"kernels do not support {'sequences' if value.container else value.dtype}"
-                if not known(value.shape):
+                if not is_static(value.shape):
                     if node.op in SIZED:
                         continue
                     return "the shape of an output depends on data"
@@ -228,13 +228,15 @@ class Planner(RegionPlanner[DeviceWeight]):
                 return "it has no inputs" if location is not None else f"kernels do not support {value.dtype}"
         inputs = [None if value is None else locations[value] for value in node.inputs]
         results = [
-            (value.dtype.as_numpy(), ints(value.shape) if known(value.shape) else ())
+            (value.dtype.as_numpy(), ints(value.shape) if is_static(value.shape) else ())
             if self.is_used(value) and value.dtype is not None
             else None
             for value in node.outputs
         ]
         attributes = {**node.op.defaults, **node.attributes}
-        step = Step(node, inputs, attributes, results, self.region.packed, self.number, spare=self._spare)
+        step = Step(
+            node, inputs, attributes, results, self.region.packed, self.number, may_overwrite=self._may_overwrite
+        )
         found = plan_node(step)
         if isinstance(found, str):
             return found
@@ -251,7 +253,7 @@ class Planner(RegionPlanner[DeviceWeight]):
         for index, value in enumerate(node.outputs):
             if index in step.outputs:
                 self.device[value] = step.outputs[index]
-            elif index in step.sized and known(value.shape):
+            elif index in step.sized and is_static(value.shape):
                 self.device[value] = step.sized[index].buffer.view(ints(value.shape))
             elif index in step.sized:
                 self.sized[value] = step.sized[index]
@@ -282,7 +284,7 @@ class Planner(RegionPlanner[DeviceWeight]):
             plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
             location = self.device[value] = Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
             return location
-        if value.container or not _held(value.dtype) or not known(value.shape) or value.dtype is None:
+        if value.container or not _held(value.dtype) or not is_static(value.shape) or value.dtype is None:
             return None
         dtype = value.dtype.as_numpy()
         return (
@@ -309,7 +311,7 @@ class Planner(RegionPlanner[DeviceWeight]):
                 return
         self._add(item, node)
 
-    def _spare(self, buffer: Buffer) -> bool:
+    def _may_overwrite(self, buffer: Buffer) -> bool:
         """Whether an input's memory may be overwritten: the last use of a temporary, or an in-place input."""
         allocation = buffer.allocation
         whole = buffer.offset == 0 and buffer.nbytes == allocation.nbytes
@@ -335,9 +337,9 @@ class Planner(RegionPlanner[DeviceWeight]):
         self.host.update(value for value in node.outputs if value.name)
 
     def _controlled(self, node: Node) -> None:
-        looks = CONTROL_FLOW[node.op].looks
+        host_inputs = CONTROL_FLOW[node.op].host_inputs
         inputs = [
-            None if value is None else self._at_host(value, node) if index in looks else self._where(value, node)
+            None if value is None else self._at_host(value, node) if index in host_inputs else self._where(value, node)
             for index, value in enumerate(node.inputs)
         ]
         self._add(Control(node, inputs, self._captured(node)), node)

@@ -93,8 +93,8 @@ class ShardingTrace:
         """The changes recorded for a node."""
         return self.changes.setdefault(node, ({}, {}, {}))
 
-    def refuse(self, node: Node) -> None:
-        """Raise if a node reads a shard."""
+    def check_replicated(self, node: Node) -> None:
+        """NotShardable if an input of the node is a shard."""
         for value in node.inputs:
             if value is not None and value in self.state:
                 raise NotShardable(
@@ -207,7 +207,7 @@ def _whole_meets_part(tracing: ShardingTrace, node: Node, place: int, value: Val
 def _gather(tracing: ShardingTrace, node: Node) -> None:
     """Biases of experts gathered by index."""
     data = node.inputs[0]
-    tracing.refuse(node)
+    tracing.check_replicated(node)
     named = tracing.named(data)
     if data is None or named is None or named[1] in tracing.last or not node.outputs[0].name:
         return
@@ -285,7 +285,7 @@ def _cached(tracing: ShardingTrace, node: Node) -> None:
     past, new = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     part = None if new is None else tracing.state.get(new)
     if part is None:
-        tracing.refuse(node)
+        tracing.check_replicated(node)
         return
     shape = None if past is None else past.shape
     if (

@@ -69,7 +69,7 @@ class ShardAcrossRanks:
 
 def _trace(tracing: ShardingTrace) -> None:
     for node in tracing.graph.nodes:
-        RULES.get((node.op.domain, node.op.name), ShardingTrace.refuse)(tracing, node)
+        RULES.get((node.op.domain, node.op.name), ShardingTrace.check_replicated)(tracing, node)
     for value in tracing.graph.outputs:
         if value in tracing.state and not value.name.startswith("present"):
             raise NotShardable(tracing.state[value].network, f"the output {value.name} would be a shard")

@@ -82,11 +82,11 @@ class Number(Pattern):
 
     def matches(self, value: Value | None, found: PartialMatch, view: View) -> Iterator[PartialMatch]:
         given = view.number(value)
-        bound = None if given is None or value is None else self.taken(given, value, found)
+        bound = None if given is None or value is None else self.bound(given, value, found)
         if bound is not None:
             yield bound
 
-    def taken(self, given: float, value: Value, found: PartialMatch) -> PartialMatch | None:
+    def bound(self, given: float, value: Value, found: PartialMatch) -> PartialMatch | None:
         """What is bound if a number as exact as `value` is the one wanted."""
         if self.wanted is not None:
             far = CLOSE.get(value.dtype.name, 0.0) if value.dtype is not None else 0.0
@@ -182,7 +182,7 @@ class Product(Pattern):
             return
         for made in factored(value, view, len(self.factors)):
             start = (
-                self.number.taken(made.number, value, found.within(*made.nodes))
+                self.number.bound(made.number, value, found.within(*made.nodes))
                 if len(made.values) == len(self.factors)
                 else None
             )

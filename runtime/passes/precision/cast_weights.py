@@ -218,7 +218,9 @@ def smallest(dtype: np.dtype) -> float:
     """The smallest positive value of a floating-point dtype of numpy or ml_dtypes; 0 for other dtypes."""
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype).smallest_subnormal) if dtype.kind not in "ciub" else 0.0  # type: ignore[no-untyped-call]
+    if dtype.kind in "ciub":
+        return 0.0
+    return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
 @functools.cache

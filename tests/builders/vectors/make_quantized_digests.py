@@ -18,7 +18,7 @@ from candle_convert.tests.builders.reproducible_models import MODELS, RUNS, name
 
 def main(tool):
     digests = {}
-    home = Path.cwd()
+    start = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         for model, lengths in MODELS.items():
             os.makedirs(f"{folder}/{model}")
@@ -32,7 +32,7 @@ def main(tool):
             if done.returncode:
                 sys.exit(f"{name_of(run)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
             digests[name_of(run)] = hashlib.sha256(Path("out.gguf").read_bytes()).hexdigest()
-        os.chdir(home)
+        os.chdir(start)
     target = VECTORS / "quantized_digests.json"
     target.write_text(json.dumps(digests, indent=1) + "\n")
     print(len(digests), "files")

@@ -246,9 +246,9 @@ def strangers(copies, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["verify", "diff"])
-@pytest.mark.parametrize("turned", [False, True])
-def test_names_of_two_conventions_are_told_in_one_line(command, turned, strangers, capsys):
-    a, b = strangers[::-1] if turned else strangers
+@pytest.mark.parametrize("swapped", [False, True])
+def test_names_of_two_conventions_are_told_in_one_line(command, swapped, strangers, capsys):
+    a, b = strangers[::-1] if swapped else strangers
     assert run([command, str(a), str(b)]) == 1
     said = capsys.readouterr()
     assert said.out == ""

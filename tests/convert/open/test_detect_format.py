@@ -13,7 +13,7 @@ import zipfile
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.open.detect_format import by_name, by_suffix, formats, recognise
+from candle_convert.convert.open.detect_format import by_name, by_suffix, detect, formats
 from candle_convert.runtime.tensor.file import Source
 from candle_convert.tests.builders.sample_files import SAMPLES, rows
 
@@ -93,7 +93,7 @@ def test_content_decides_not_the_suffix(format, name, suffix, tmp_path):
     shutil.copyfile(made, path)
     for beside in tmp_path.glob(f"{made.stem}.cfg"):
         shutil.copyfile(beside, path.with_suffix(".cfg"))
-    assert recognise(Source(path)).name == format
+    assert detect(Source(path)).name == format
     assert cc.open(path).format == format
 
 

@@ -41,11 +41,11 @@ SNAPSHOTS = {
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def cache(tmp_path_factory):
     """HF_HOME with a cache: blobs named by their hash, snapshots of links to them, refs."""
-    home = tmp_path_factory.mktemp("home")
+    cache = tmp_path_factory.mktemp("cache")
     for (repo, revision), files in SNAPSHOTS.items():
-        root = home / "hub" / repo
+        root = cache / "hub" / repo
         for folder in ("blobs", "refs", f"snapshots/{revision}"):
             (root / folder).mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
@@ -54,15 +54,15 @@ def home(tmp_path_factory):
             (root / "snapshots" / revision / name).symlink_to(f"../../blobs/{blob}")
         if revision == MAIN:
             (root / "refs" / "main").write_text(revision)
-    (home / "hub" / REPO / "refs" / "v1.0").write_text(OLD)
-    return home
+    (cache / "hub" / REPO / "refs" / "v1.0").write_text(OLD)
+    return cache
 
 
-def run(home, *words, variable="HF_HOME", **more):
+def run(cache, *words, variable="HF_HOME", **more):
     """A command of ours with that cache, in a process of its own, since huggingface_hub reads the environment when it
     is loaded."""
     keep = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    place = home if variable == "HF_HOME" else home / "hub"
+    place = cache if variable == "HF_HOME" else cache / "hub"
     command = [sys.executable, "-m", "candle_convert.convert", *map(str, words), "--json"]
     done = subprocess.run(command, env={**keep, variable: str(place), **more}, capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)
@@ -79,16 +79,16 @@ OPENED = [
 
 
 @pytest.mark.parametrize(("name", "uri", "options", "value"), OPENED, ids=[row[0] for row in OPENED])
-def test_a_cached_model_is_found_without_a_network(name, uri, options, value, home, tmp_path):
-    code, answer = run(home, "convert", uri, tmp_path / "out.safetensors", "--offline", *options)
+def test_a_cached_model_is_found_without_a_network(name, uri, options, value, cache, tmp_path):
+    code, answer = run(cache, "convert", uri, tmp_path / "out.safetensors", "--offline", *options)
     assert code == 0, answer
     assert cc.open(tmp_path / "out.safetensors")["w"].numpy().tolist() == [value] * 3
 
 
 @pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE"])
-def test_the_environment_names_the_cache_and_switches_the_network_off(variable, home, tmp_path):
+def test_the_environment_names_the_cache_and_switches_the_network_off(variable, cache, tmp_path):
     code, answer = run(
-        home,
+        cache,
         "convert",
         "hf://own.er/re-po_1",
         tmp_path / "out",
@@ -104,8 +104,8 @@ def test_the_environment_names_the_cache_and_switches_the_network_off(variable, 
 
 
 @pytest.mark.parametrize("file", ["", "/model.safetensors.index.json"])
-def test_shards_are_found_with_their_index(file, home, tmp_path):
-    code, answer = run(home, "convert", f"hf://own.er/sharded{file}", tmp_path / "out.npz", "--offline")
+def test_shards_are_found_with_their_index(file, cache, tmp_path):
+    code, answer = run(cache, "convert", f"hf://own.er/sharded{file}", tmp_path / "out.npz", "--offline")
     assert code == 0, answer
     assert set(cc.open(tmp_path / "out.npz")) == {"w1", "w2"}
 
@@ -120,14 +120,14 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("name", "uri", "options", "code"), MISSING, ids=[row[0] for row in MISSING])
-def test_what_is_not_cached_is_exit_7_with_a_hint(name, uri, options, code, home):
-    exit_code, answer = run(home, "inspect", uri, "--offline", *options)
+def test_what_is_not_cached_is_exit_7_with_a_hint(name, uri, options, code, cache):
+    exit_code, answer = run(cache, "inspect", uri, "--offline", *options)
     assert (exit_code, answer["error"]["code"]) == (7, code), answer
     assert "ownload" in answer["error"]["hint"]
 
 
-def test_a_repository_whose_weights_are_not_cached(home):
-    exit_code, answer = run(home, "inspect", "hf://own.er/texts", "--offline")
+def test_a_repository_whose_weights_are_not_cached(cache):
+    exit_code, answer = run(cache, "inspect", "hf://own.er/texts", "--offline")
     assert (exit_code, answer["error"]["code"]) == (7, "E-HUB-FETCH"), answer
 
 

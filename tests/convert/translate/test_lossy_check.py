@@ -147,7 +147,7 @@ def test_a_pattern_of_too_few_layers_is_refused(tmp_path):
 def test_the_largest_gemmas_are_known_by_their_layers():
     """llama.cpp divides by the root of hidden / heads there, and of the heads' size elsewhere."""
     from candle_convert.runtime.contract.architecture import GGUF
-    from candle_convert.runtime.contract.weight_binding import architectures, configured
+    from candle_convert.runtime.contract.weight_binding import architectures, config_from
 
     for name, layers in (("gemma2", 46), ("gemma3", 62)):
         said = {
@@ -159,5 +159,5 @@ def test_the_largest_gemmas_are_known_by_their_layers():
             f"{name}.feed_forward_length": 8,
         }
         architecture = next(each for each in architectures() if each.name == name)
-        assert configured(architecture, GGUF, said).query_scalar == 168
-        assert configured(architecture, GGUF, {**said, f"{name}.block_count": 26}).query_scalar == 128
+        assert config_from(architecture, GGUF, said).query_scalar == 168
+        assert config_from(architecture, GGUF, {**said, f"{name}.block_count": 26}).query_scalar == 128

@@ -6,7 +6,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.load.native_model import built, modelled
-from candle_convert.runtime.contract.weight_binding import listed
+from candle_convert.runtime.contract.weight_binding import list_names
 from candle_convert.runtime.tensor.storage import Derived
 from candle_convert.tests.oracles.cpu_time import within
 from candle_convert.tests.oracles.transformers import cases, made
@@ -142,7 +142,7 @@ LISTS = {
 
 @pytest.mark.parametrize("names", LISTS)
 def test_lists_of_names(names):
-    assert listed(names) == LISTS[names]
+    assert list_names(names) == LISTS[names]
 
 
 def test_an_unknown_architecture_is_told_before_any_weight_is_read(llama):

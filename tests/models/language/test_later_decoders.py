@@ -11,7 +11,7 @@ from candle_convert.convert.load.native_model import built, modelled
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.contract.architecture import GGUF, HF
-from candle_convert.runtime.contract.weight_binding import described, unbind
+from candle_convert.runtime.contract.weight_binding import config_keys, unbind
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.tests.builders.later_decoder_cases import CLAMPED, LATER_DECODERS, written_chatglm
 from candle_convert.tests.oracles.transformers import Case, cases, converted, difference, expected, made, texts
@@ -57,7 +57,7 @@ def test_keys_and_values_of_older_gguf_files_and_layers_that_guess_further_token
         del weights[f"blk.{i}.attn_k_b.weight"], weights[f"blk.{i}.attn_v_b.weight"]
         weights[f"blk.{i}.attn_kv_b.weight"] = read.source.weights[f"model.layers.{i}.self_attn.kv_b_proj.weight"]
     weights["blk.3.attn_norm.weight"] = weights["blk.2.attn_norm.weight"]
-    said = described(read.architecture, GGUF, read.config) | {"general.architecture": "deepseek2"}
+    said = config_keys(read.architecture, GGUF, read.config) | {"general.architecture": "deepseek2"}
     said |= {"deepseek2.attention.key_length": said.pop("deepseek2.attention.key_length_mla"),
              "deepseek2.attention.value_length": said.pop("deepseek2.attention.value_length_mla")}  # fmt: skip
     graph = Graph(metadata=said, weights=weights)

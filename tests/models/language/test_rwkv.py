@@ -8,7 +8,7 @@ from candle_convert.convert.load.load_model import load
 from candle_convert.convert.load.native_model import Model, built, modelled
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
-from candle_convert.runtime.contract.weight_binding import bind, configured, described, recognise, unbind
+from candle_convert.runtime.contract.weight_binding import bind, config_from, config_keys, find_architecture, unbind
 from candle_convert.tests.builders.rwkv_checkpoints import (
     HEADS,
     LAYERS,
@@ -144,10 +144,10 @@ def test_as_published(version, style, tmp_path):
 def test_in_the_names_of_gguf(version, tmp_path):
     w = weights_of(version, 1)
     model = modelled(cc.open(write(tmp_path, version, w, "author")))
-    said = described(model.architecture, GGUF, model.config) | {"general.architecture": f"rwkv{version}"}
+    said = config_keys(model.architecture, GGUF, model.config) | {"general.architecture": f"rwkv{version}"}
     weights = unbind(model.architecture, model.config, model.weights, GGUF)
-    assert recognise(GGUF, said) is model.architecture
-    config = configured(model.architecture, GGUF, said)
+    assert find_architecture(GGUF, said) is model.architecture
+    config = config_from(model.architecture, GGUF, said)
     there = Model(model.architecture, GGUF, config, bind(model.architecture, config, weights, GGUF), model.source)
     ids = np.arange(9)
     want = published(version, w, ids)
@@ -162,7 +162,7 @@ def test_layers_of_gguf_are_halved_and_hugging_faces_are_whole(tmp_path):
         (folder / "config.json").read_text().replace('"rescale_every": 6', '"rescale_every": 1')
     )
     model = modelled(cc.open(folder))
-    assert described(model.architecture, GGUF, model.config)["rwkv6.rescale_every_n_layers"] == 1
+    assert config_keys(model.architecture, GGUF, model.config)["rwkv6.rescale_every_n_layers"] == 1
     weights = unbind(model.architecture, model.config, model.weights, GGUF)
     for ours, theirs in (
         ("att.output", "time_mix_output"),
@@ -178,4 +178,4 @@ def test_layers_of_gguf_are_halved_and_hugging_faces_are_whole(tmp_path):
     back = unbind(model.architecture, model.config, model.weights, HF)
     given = cc.open(folder)
     assert all(bytes(tensor.raw()) == bytes(given[name].raw()) for name, tensor in back.items())
-    assert described(model.architecture, HF, model.config)["rescale_every"] == 1
+    assert config_keys(model.architecture, HF, model.config)["rescale_every"] == 1

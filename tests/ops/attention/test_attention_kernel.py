@@ -13,7 +13,7 @@ def floats(rng, *shape, dtype=np.float32):
 
 
 def masks(rng, batch, heads, queries, keys):
-    """None, truth values and numbers that broadcast."""
+    """None, booleans and numbers that broadcast."""
     shapes = [
         (queries, keys),
         (batch, heads, queries, keys),
@@ -87,7 +87,7 @@ def test_a_query_over_a_cache(each, size):
 @pytest.mark.parametrize("queries", [1, 4, 50])
 @pytest.mark.parametrize("window", [40, 300])
 def test_windows_that_begin_and_end_anywhere_in_blocks_of_keys(queries, window):
-    """Truth values and a number of keys to the left say the same; a window may begin near the end of one block and go
+    """Booleans and a number of keys to the left say the same; a window may begin near the end of one block and go
     on in the next."""
     rng = np.random.default_rng(window)
     inputs = floats(rng, 1, 4, queries, 32), 3 * floats(rng, 1, 2, 700, 32), floats(rng, 1, 2, 700, 32)

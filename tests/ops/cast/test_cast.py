@@ -11,7 +11,7 @@ NAMES = [dtype.name for dtype in BY_ONNX.values() if not dtype.name.startswith("
 
 @pytest.mark.parametrize("source", NAMES)
 def test_casts_between_all_types(source):
-    """Small whole numbers and halves go from any type to any other and come back as that type has them."""
+    """Small integers and halves go from any type to any other and come back as that type has them."""
     floats = np.array([0, 0.5, 1, 1.5], np.float32)
     whole = np.array([0, 1, 1, 1], np.float32)
     x = cast_to(floats, BY_ONNX[onnx_number(source)], round_mode="nearest")

@@ -41,7 +41,7 @@ def test_drawn_convolutions(depthwise):
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_squares_by_channel(stride):
-    """Rows shorter and longer than vectors; fewer than four of them, fours, and some more."""
+    """Rows shorter and longer than vectors; fewer than four of them, multiples of four, and some more."""
     rng = np.random.default_rng(stride)
     for height, width in ((3, 3), (7, 7), (8, 16), (9, 33), (13, 70), (120, 150)):
         x, w, b = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 3, height, width), (3, 1, 3, 3), (3,)))
@@ -52,7 +52,7 @@ def test_squares_by_channel(stride):
 @pytest.mark.parametrize(("kernel", "stride", "dilation"), [
     ((3, 3), 1, 1), ((3, 3), 2, 1), ((5, 5), 1, 1), ((5, 3), 2, 2), ((7, 7), 1, 1), ((7,), 1, 2),
 ])  # fmt: skip
-def test_channels_abreast(kernel, stride, dilation):
+def test_channels_in_blocks_of_16(kernel, stride, dilation):
     """Channels that fill vectors and not, planes of each tile and of several bands, what follows, and windows that see
     nothing but padding."""
     rng = np.random.default_rng(stride)
@@ -73,7 +73,7 @@ def test_channels_abreast(kernel, stride, dilation):
         natively("Conv", Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4, constant=[1, 2])
 
 
-def test_rows_too_long_to_stand_abreast():
+def test_rows_too_long_for_channel_blocks():
     rng = np.random.default_rng(8)
     x, w = rng.normal(size=(1, 16, 9000)).astype(np.float32), rng.normal(size=(16, 1, 11)).astype(np.float32)
     natively("Conv", Example((x, w), {"group": 16}), 22, rtol=1e-4, atol=1e-4, constant=[1])

@@ -272,10 +272,10 @@ def test_regions(mode, ratio):
     compared("RoiAlign", IMAGE, rois, which, opset=10, **attributes)
     for place in ["half_pixel", "output_half_pixel"]:
         compared("RoiAlign", IMAGE, rois[:6], which[:6], opset=16, coordinate_transformation_mode=place, **attributes)
-    turned = roi_align.compute(
+    rotated = roi_align.compute(
         IMAGE, rois[7:8], which[:1], output_height=3, output_width=2, sampling_ratio=0, mode=mode
     )
-    assert (turned == 0).all()
+    assert (rotated == 0).all()
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_weights_stay_narrow():
     assert {array.dtype for array in kept(session) if array.size >= 448 * 160} == {np.dtype(np.float16)}
 
 
-def stretch(dtype):
+def half_chain(dtype):
     """Convolutions of 16 bits with what may stand between them, and a branch that reads what one of them made."""
     net, kind = Net(5), {np.float16: TensorProto.FLOAT16, ml_dtypes.bfloat16: TensorProto.BFLOAT16}[dtype]
     weights = [
@@ -107,11 +107,11 @@ def stretch(dtype):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_stretches_round_where_they_end(name):
+def test_segments_round_at_their_ends(name):
     dtype, error = TYPES[name]
     x = np.random.default_rng(0).normal(size=(1, 3, 16, 16)).astype(np.float32)
-    expected = Session(graph_of(stretch(dtype)), native=False, simplify=False).run(None, {"x": x})
-    session = Session(graph_of(stretch(dtype)), native=True, simplify=True)
+    expected = Session(graph_of(half_chain(dtype)), native=False, simplify=False).run(None, {"x": x})
+    session = Session(graph_of(half_chain(dtype)), native=True, simplify=True)
     found = session.run(None, {"x": x})
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == dtype

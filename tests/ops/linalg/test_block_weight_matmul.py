@@ -60,17 +60,17 @@ def test_gemm_and_other_operators_take_quantized_weights(name):
 
     def build(b, w):
         x = fed(b.graph, "x", F32, (5, 64))
-        turned = b.add("Transpose", [w], {"perm": [1, 0]})
+        transposed = b.add("Transpose", [w], {"perm": [1, 0]})
         return [
             b.add("Gemm", [x, w], {"transB": 1}),
-            b.add("Gemm", [x, turned], {"alpha": 2.0}),
-            b.add("Cast", [turned], {"to": 1}),
+            b.add("Gemm", [x, transposed], {"alpha": 2.0}),
+            b.add("Cast", [transposed], {"to": 1}),
         ]
 
-    one, two, turned = Session(model(tensor, build), native=True).run(None, {"x": x})
+    one, two, transposed = Session(model(tensor, build), native=True).run(None, {"x": x})
     close(one, x, numbers)
     close(two, x, 2 * numbers)
-    np.testing.assert_array_equal(turned, numbers.T)
+    np.testing.assert_array_equal(transposed, numbers.T)
 
 
 def experts(tensor, ids, each):
@@ -209,7 +209,7 @@ def test_rounded_activations_are_multiplied_exactly(name):
 
 @pytest.mark.parametrize("name", ROUNDED)
 def test_whole_numbers_are_not_rounded(name):
-    """Rows of any number of blocks; runs of whole numbers whose largest is 127 have a step of one."""
+    """Rows of any number of blocks; runs of integers whose largest is 127 have a step of one."""
     rng = np.random.default_rng(9)
     for blocks in (2, 3, 4, 9):
         inner = blocks * DTYPES[name].block

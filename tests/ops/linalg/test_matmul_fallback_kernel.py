@@ -43,14 +43,14 @@ def test_stacks_of_f32_that_repeat():
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-4), *DTYPES[:1], *DTYPES[3:4]])
 @pytest.mark.parametrize(
-    "turned", [{}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}]
+    "transposed", [{}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}]
 )
-def test_general_products(dtype, rtol, turned):
-    a = values(*((20, 9) if "transA" in turned else (9, 20)), dtype=dtype)
-    b = values(*((37, 20) if "transB" in turned else (20, 37)), dtype=dtype)
+def test_general_products(dtype, rtol, transposed):
+    a = values(*((20, 9) if "transA" in transposed else (9, 20)), dtype=dtype)
+    b = values(*((37, 20) if "transB" in transposed else (20, 37)), dtype=dtype)
     for c in (None, values(37, dtype=dtype), values(9, 1, dtype=dtype)):
         inputs = (a, b) if c is None else (a, b, c)
-        natively("Gemm", case(*inputs, **turned), rtol=rtol, atol=10 * rtol)
+        natively("Gemm", case(*inputs, **transposed), rtol=rtol, atol=10 * rtol)
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 5), (2, 96, 33), (1, 33, 4), (3, 64, 5)])

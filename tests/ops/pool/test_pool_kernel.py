@@ -100,7 +100,7 @@ def test_one_axis_and_unequal_ones():
 @pytest.mark.parametrize(
     ("kernel", "stride", "dilation"), [((5, 5), 1, 1), ((5, 5), 3, 1), ((3, 2), 2, 1), ((7, 7), 7, 1), ((3, 4), 1, 2)]
 )
-def test_channels_abreast(operator, kernel, stride, dilation):
+def test_channels_in_blocks_of_16(operator, kernel, stride, dilation):
     """Channels that fill vectors and not, planes of several bands, paddings that differ, rows shorter than four
     outputs."""
     for channels, height, width in ((16, 14, 14), (37, 9, 8), (20, 130, 90)):

@@ -1,4 +1,4 @@
-"""Native movement of elements against the NumPy functions: every dtype's width, views, turned and repeated axes;
+"""Native movement of elements against the NumPy functions: every dtype's width, views, transposed and repeated axes;
 threads change nothing."""
 
 import ml_dtypes
@@ -16,7 +16,7 @@ def values(*shape, dtype=np.float32):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float16, ml_dtypes.bfloat16, np.int64, np.bool_])
-def test_turned(dtype):
+def test_transposed(dtype):
     orders = (
         ((70, 90), (1, 0)),
         ((3, 40, 50), (0, 2, 1)),

@@ -16,7 +16,7 @@ from candle_convert.runtime.contract.hyperparameter import (
     Listed,
     ParameterError,
     Real,
-    Said,
+    StatedValues,
     checked,
     flag,
     mapping,
@@ -122,7 +122,7 @@ def test_values_are_shown_within_a_line():
 
 
 def test_metadata_is_plain_with_and_without_its_prefix():
-    said = Said(
+    said = StatedValues(
         {"llama.block_count": np.uint32(2), "llama.windows": np.array([True, False]), "general.name": "x"}, "llama."
     )
     assert (type(said["block_count"]), said["windows"], said["general.name"]) == (int, [True, False], "x")
@@ -143,7 +143,7 @@ def test_every_integer_is_bounded_before_anything_is_made(architecture):
         if isinstance(row, Key) and isinstance(row.kind, Integer):
             assert (
                 row.name in in_shapes | loops | FREE
-                or row.most
+                or row.at_most
                 or row.kind.high <= 1024
                 or not row.keys("hf") + row.keys("gguf")
             ), row.name

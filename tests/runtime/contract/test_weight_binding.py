@@ -8,9 +8,9 @@ from candle_convert.runtime.plugin import discovery
 PROGRAM = """
 import sys
 from candle_convert.runtime.contract.architecture import GGUF
-from candle_convert.runtime.contract.weight_binding import recognise
+from candle_convert.runtime.contract.weight_binding import find_architecture
 
-loaded = recognise(GGUF, {"general.architecture": "gemma3"}).name
+loaded = find_architecture(GGUF, {"general.architecture": "gemma3"}).name
 print(loaded, *sorted(name for name in sys.modules if name.startswith("candle_convert.models.")))
 """
 
@@ -20,7 +20,7 @@ def test_every_family_mentions_its_kinds():
         for architecture in discovery.ARCHITECTURES.load(module):
             for kind in (*architecture.model_types, *architecture.gguf):
                 assert module in discovery.ARCHITECTURES.mentioning(kind), (
-                    f"{module}.py has no {kind!r}, by which `recognise` finds it"
+                    f"{module}.py has no {kind!r}, by which `find_architecture` finds it"
                 )
 
 

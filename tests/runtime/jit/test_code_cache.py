@@ -13,7 +13,7 @@ import candle_convert
 import numpy as np
 import pytest
 from candle_convert.runtime.jit import code_cache
-from candle_convert.runtime.jit.code_cache import Stored
+from candle_convert.runtime.jit.code_cache import CachedKernel
 from candle_convert.runtime.jit.llvm_kernel import EmittedKernel
 from candle_convert.runtime.jit.range_kernel import RangeKernel
 from candle_convert.runtime.tensor.block_codec import codecs
@@ -86,7 +86,7 @@ AT_THE_END = """
 import ctypes
 from candle_convert.runtime.jit import code_cache as machine
 
-address = machine.placed((0).to_bytes(8, "little") + b"\\xc3" * 64)
+address = machine.map_code((0).to_bytes(8, "little") + b"\\xc3" * 64)
 vars(machine).clear()
 ctypes.CFUNCTYPE(None)(address)()
 """
@@ -106,7 +106,7 @@ def test_modules_of_stored_kernels_define_them():
         if re.search(r"^from .* import .*\bStored\b", text, re.MULTILINE):
             importlib.import_module(".".join((candle_convert.__name__, *path.relative_to(root).with_suffix("").parts)))
     codecs()
-    stored = {(item.module, item.name) for item in gc.get_objects() if type(item) is Stored}
+    stored = {(item.module, item.name) for item in gc.get_objects() if type(item) is CachedKernel}
     assert len(stored) > 30
     for module, name in stored:
         assert type(getattr(importlib.import_module(module), name)) in (RangeKernel, EmittedKernel)
@@ -114,9 +114,9 @@ def test_modules_of_stored_kernels_define_them():
 
 def test_without_a_cache_kernels_are_compiled(monkeypatch):
     monkeypatch.setattr(code_cache, "folder", lambda: None)
-    kernel = Stored(KERNEL.module, KERNEL.name)
+    kernel = CachedKernel(KERNEL.module, KERNEL.name)
     data = np.arange(1000, dtype=np.uint8)
-    assert not kernel.stored
+    assert not kernel.is_cached
     result = np.zeros(1, np.int64)
     kernel(data.ctypes.data, 1000, result.ctypes.data)
     assert result[0] == checksum(data.data)

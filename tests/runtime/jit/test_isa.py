@@ -14,7 +14,7 @@ import pytest
 from candle_convert.runtime.jit import isa
 
 ROOT = Path(candle_convert.__file__).parents[1]
-LEVELS = [level.name for level in isa.offered()]
+LEVELS = [level.name for level in isa.available_levels()]
 TYPES = ("q8_0", "q4_k", "q6_k")
 ROWS = (1, 3, 7, 20)
 NARROW = {"f16": 5e-4, "bf16": 3e-3}

@@ -63,19 +63,19 @@ def made(value):
 
 def test_what_functions_close_over_tells_them_apart():
     texts = {
-        kernel_store.described(made(value)) for value in (1, 2, 1.0, "1", (1,), [1], None, made(1), made(2), {"a": 1})
+        kernel_store.fingerprint(made(value)) for value in (1, 2, 1.0, "1", (1,), [1], None, made(1), made(2), {"a": 1})
     }
     assert len(texts) == 10
-    assert kernel_store.described(made(made(3))) == kernel_store.described(made(made(3)))
+    assert kernel_store.fingerprint(made(made(3))) == kernel_store.fingerprint(made(made(3)))
     partials = (
         functools.partial(made, 1),
         functools.partial(made, 2),
         functools.partial(made, value=1),
-        functools.partial(kernel_store.described, 1),
+        functools.partial(kernel_store.fingerprint, 1),
     )
-    assert len(set(map(kernel_store.described, partials))) == 4
+    assert len(set(map(kernel_store.fingerprint, partials))) == 4
     with pytest.raises(kernel_store.UnknownError):
-        kernel_store.described(made(object()))
+        kernel_store.fingerprint(made(object()))
 
 
 def test_every_kernel_can_be_kept():
@@ -83,13 +83,13 @@ def test_every_kernel_can_be_kept():
     kernels = [
         item
         for item in gc.get_objects()
-        if type(item) is RangeKernel and item.made_of[0].__module__.startswith("candle_convert.ops.")
+        if type(item) is RangeKernel and item.fingerprint_parts[0].__module__.startswith("candle_convert.ops.")
     ]
     assert len(kernels) > 90
     unknown = []
     for kernel in kernels:
         try:
-            kernel_store.described(kernel.made_of)
+            kernel_store.fingerprint(kernel.fingerprint_parts)
         except kernel_store.UnknownError:
             unknown.append(kernel)
         except source_digest.ChangedError:

@@ -173,7 +173,7 @@ def test_imports_of_modules_outside_the_package(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(rows()))
 def test_generators_that_kernels_find_by_name_are_part_of_their_description(name):
-    described = [kernel_store.described(gemv.gemv(name, 1).made_of)]
+    described = [kernel_store.fingerprint(gemv.gemv(name, 1).fingerprint_parts)]
     assert source_digest.digest(rows()[name].__module__) in described[0]
     if name in codes():
         described += [

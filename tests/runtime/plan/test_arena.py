@@ -41,7 +41,7 @@ def test_the_arena_of_a_model_is_what_lives_at_once(name):
     session = Session(graph_of(onnx.load(path)), native=True, threads=2)
     session.run(None, {value.name: np.zeros(value.shape, "f4") for value in session.get_inputs()})
     (plan,) = session.program.plans
-    assert plan.least <= plan.arena <= 1.1 * plan.least
+    assert plan.min_arena <= plan.arena <= 1.1 * plan.min_arena
 
 
 def test_nothing_needs_no_memory():

@@ -73,7 +73,7 @@ g (float[2] h, float[3, 2] a) => (float[2] last, float[2, n] y) {
     feeds = {"h": np.array([1, 2], np.float32), "a": np.arange(6, dtype=np.float32).reshape(3, 2)}
     same(model(text), **feeds)
     loops = [step for step in steps(model(text), **feeds) if isinstance(step, Loop)]
-    assert [loop.whole for loop in loops] == [True]
+    assert [loop.is_native for loop in loops] == [True]
 
 
 COUNTER = """

@@ -5,12 +5,12 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from candle_convert.runtime.jit.code_cache import Stored
+from candle_convert.runtime.jit.code_cache import CachedKernel
 from candle_convert.runtime.simd import half_cast_kernel as halves
 from candle_convert.runtime.tensor.cast import COMPILED_FROM, convert
 from candle_convert.runtime.tensor.dtype import BF16, F16, F32
 
-CAST = Stored(halves.__name__, halves.cast.name)
+CAST = CachedKernel(halves.__name__, halves.cast.name)
 KINDS = {F32: np.dtype(np.float32), F16: np.dtype(np.float16), BF16: np.dtype(ml_dtypes.bfloat16)}
 PAIRS = list(itertools.permutations(KINDS, 2))
 

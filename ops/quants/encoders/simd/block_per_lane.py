@@ -1,6 +1,6 @@
-"""Encoders that put one block into each lane, so that a search over scales keeps every block's order of operations.
+"""Encoders with one block per SIMD lane: a search over scales keeps every block's order of operations.
 
-Blocks are transposed: element i of sixteen blocks is one vector, at ``16 * i`` of a flat array; the same for bytes of
+Blocks are transposed: element i of sixteen blocks is one vector, at ``16 * i`` of a flat array; likewise bytes of
 encoded blocks.
 """
 
@@ -17,7 +17,7 @@ from .....runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from .....runtime.simd.pointer import flat
 from .....runtime.simd.vector import LANES, load, splat, stack_array, store
 from .row_source import report, take
-from .tile_transpose import turn_in, turn_out
+from .tile_transpose import transpose_in, transpose_out
 
 
 @inlined
@@ -27,15 +27,15 @@ def _load(source: Any, first: int, count: int, blocks: int, length: int, starts:
     for lane in range(LANES):
         starts[lane] = (first + min(lane, count - 1)) % blocks * length
     for i in range(0, length, LANES):
-        turn_in(source, starts, i, lanes)
+        transpose_in(source, starts, i, lanes)
 
 
 @inlined
 def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
     if count == LANES:
         for i in range(0, nbytes - LANES, LANES):
-            turn_out(lanes, i, out, first * nbytes + i, nbytes)
-        turn_out(lanes, nbytes - LANES, out, (first + 1) * nbytes - LANES, nbytes)
+            transpose_out(lanes, i, out, first * nbytes + i, nbytes)
+        transpose_out(lanes, nbytes - LANES, out, (first + 1) * nbytes - LANES, nbytes)
     else:
         for lane in range(count):
             for i in range(nbytes):
@@ -45,7 +45,7 @@ def _save(lanes: Any, first: int, count: int, nbytes: int, out: Any) -> None:
 @inlined
 def _mean_squares(source: int, kind: int, columns: int, start: int, stop: int, starts: Any, means: Any) -> None:
     """The mean square of each row in ``[start, stop)``, sixteen at most, each summed in order."""
-    tile, turned = stack_array(np.float32, LANES), stack_array(np.float32, LANES)
+    tile, transposed = stack_array(np.float32, LANES), stack_array(np.float32, LANES)
     for lane in range(LANES):
         starts[lane] = lane * LANES
     total = splat(np.float32(0))
@@ -54,9 +54,9 @@ def _mean_squares(source: int, kind: int, columns: int, start: int, stop: int, s
             take(
                 source, kind, min(start + lane, stop - 1) * columns + at, LANES, tile, lane * LANES, splat(np.int32(0))
             )
-        turn_in(tile, starts, 0, turned)
+        transpose_in(tile, starts, 0, transposed)
         for j in range(LANES):
-            element = load(turned, j * LANES)
+            element = load(transposed, j * LANES)
             total += element * element
     store(means, 0, total / np.float32(columns))
 

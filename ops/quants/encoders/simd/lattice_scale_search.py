@@ -1,8 +1,8 @@
-"""Searches for the scale of a group whose codes lie on a lattice: one block at a time, one try of a scale per lane.
+"""Scale search of a group whose codes lie on a lattice: one block at a time, one candidate scale per lane.
 
-Neighbouring tries mostly want the same combination of codes, so the points near it are looked at once for all of them.
+Neighbouring candidates mostly have the same combination of codes, so its neighbours are read once for all of them.
 `magnitudes`, `weights` and `roots` are transposed arrays of sixteen blocks, of which `lane` is one. Source:
-quantize_row_iq2_xxs_impl and its kin in ggml-quants.c.
+quantize_row_iq2_xxs_impl and similar functions in ggml-quants.c.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .....runtime.simd.vector import (
 from .lattice_search import FAR
 
 HALVES = 2
-"""Vectors that the tries of one group fill at most."""
+"""Vectors that hold the candidates of one group."""
 ALL = (1 << LANES) - 1
 
 
 @inlined
 def _combinations(magnitudes: Any, first: int, dims: int, width: int, top: int, inverse: Any) -> Any:
-    """The packed combination of one point for each try."""
+    """The packed combination of one point for each candidate."""
     packed = splat(np.int32(0))
     for i in range(dims):
         code = nearest_integer(0.5 * (inverse * magnitudes[first + i * LANES] - 1.0))
@@ -45,7 +45,7 @@ def _combinations(magnitudes: Any, first: int, dims: int, width: int, top: int, 
 
 @inlined
 def _fill_terms(magnitudes: Any, roots: Any, first: int, dims: int, width: int, scale: Any, terms: Any) -> None:
-    """What each code of each coordinate adds to the error."""
+    """The error contribution of each code of each coordinate."""
     for code in range(1 << width):
         value = scale * np.float32(2 * code + 1)
         for i in range(dims):
@@ -60,7 +60,7 @@ def _term(terms: Any, code: int, width: int, i: int) -> Any:
 
 @inlined
 def _nearest(neighbours: Any, start: int, stop: int, dims: int, width: int, terms: Any) -> Any:
-    """The first neighbour of least error for each try."""
+    """The first neighbour of least error for each candidate."""
     best, found = splat(FAR), splat(np.int32(neighbours[np.uintp(start)]))
     for at in range(start, stop):
         code = int(neighbours[np.uintp(at)])
@@ -87,7 +87,7 @@ def _nearest(neighbours: Any, start: int, stop: int, dims: int, width: int, term
 def _snap(
     lattice: Any, magnitudes: Any, roots: Any, first: int, dims: int, width: int, scale: Any, codes: Any, terms: Any
 ) -> Any:
-    """The point of the lattice for the combination of each try, and the bits of those that were not on it."""
+    """The lattice point of each candidate's combination, and a bit mask of the combinations outside of the lattice."""
     places, starts, stops, neighbours = lattice
     combinations = stack_array(np.int32, 1)
     store(combinations, 0, codes)

@@ -1,5 +1,5 @@
-"""Lattices of the IQ types inside encoders: which points are near a combination that is none, and which of them is
-nearest. Source: ggml-quants.c.
+"""Lattice search of the IQ encoders: the points near a combination outside of the lattice, and the nearest of them.
+Source: ggml-quants.c.
 
 A combination of codes is packed like a grid's points: 2 bits for each of eight coordinates, or 3 bits for each of four.
 """
@@ -41,10 +41,10 @@ def build(
     part: int,
     parts: int,
 ) -> None:
-    """Fill the arrays of a lattice, see `layout.lattices`.
+    """Fill the arrays of a lattice, see `iq_lattices.lattice_of`.
 
-    Two int64 at `filled` get the number of combinations that are no points and of neighbours; where there are more than
-    fit, none is written.
+    Two int64 at `filled` get the number of combinations outside the lattice and of neighbours; if there are more
+    than fit, nothing is written.
     """
     coordinates, distances = flat(np.uint8, grid, points * dims), flat(np.int32, distances_at, points)
     places, starts = flat(np.int32, places_at, 1 << (width * dims)), flat(np.int32, starts_at, capacity)
@@ -111,7 +111,7 @@ def _near(
     neighbours: Any,
     count: int,
 ) -> int:
-    """Add the points at the `shells` smallest distances, nearest first, then by index; how many there are now."""
+    """Append the points at the `shells` smallest distances, nearest first, then by index; returns the new count."""
     for distance in range(SHELLS):
         counts[distance] = 0
     for point in range(points):

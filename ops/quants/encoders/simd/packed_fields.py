@@ -1,5 +1,5 @@
-"""Fields of encoded blocks, transposed: byte `at` of sixteen blocks is the vector at ``16 * at``. Codes are int32, the
-same way."""
+"""Packed fields of transposed blocks: byte `at` of sixteen blocks is the vector at ``16 * at``; likewise int32
+codes."""
 
 from __future__ import annotations
 

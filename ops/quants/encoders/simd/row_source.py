@@ -1,5 +1,4 @@
-"""Where encoders take their numbers from: rows of float32, half precision or bfloat16 in memory, widened while they are
-read."""
+"""Row source of encoders: f32, f16 or bf16 rows in memory, widened to f32 on load."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from .....runtime.simd.pointer import flat, load_f16
 from .....runtime.simd.vector import LANES, bits, from_bits, load, select, stack_array, store
 from .....runtime.tensor.block_codec import KINDS
 
-HALF, BRAIN = KINDS["f16"], KINDS["bf16"]
+F16, BF16 = KINDS["f16"], KINDS["bf16"]
 
 
 @inlined
@@ -24,16 +23,16 @@ def _kept(value: Any, tile: Any, at: int, largest: Any) -> Any:
 
 @inlined
 def take(source: int, kind: int, first: int, count: int, tile: Any, at: int, largest: Any) -> Any:
-    """Put `count` elements from `first`, a multiple of the lanes, into `tile` from `at`; the lanes' largest magnitude
-    so far, as bits."""
-    if kind == HALF:
-        halves = flat(np.uint16, source, first + count)
+    """Copy `count` elements from `first`, a multiple of the lanes, into `tile` from `at`; returns the largest
+    magnitudes per lane, as bits."""
+    if kind == F16:
+        patterns = flat(np.uint16, source, first + count)
         for i in range(0, count, LANES):
-            largest = _kept(load_f16(halves, first + i), tile, at + i, largest)
-    elif kind == BRAIN:
-        brains = flat(np.uint16, source, first + count)
+            largest = _kept(load_f16(patterns, first + i), tile, at + i, largest)
+    elif kind == BF16:
+        patterns = flat(np.uint16, source, first + count)
         for i in range(0, count, LANES):
-            largest = _kept(from_bits(load(brains, first + i) << 16), tile, at + i, largest)
+            largest = _kept(from_bits(load(patterns, first + i) << 16), tile, at + i, largest)
     else:
         values = flat(np.float32, source, first + count)
         for i in range(0, count, LANES):

@@ -1,7 +1,7 @@
-"""Searches for the scale of a group of elements, sixteen groups at once. Source: make_qx_quants and its kin in
+"""Scale searches of groups of elements, sixteen groups at once. Source: make_qx_quants and similar functions in
 ggml-quants.c.
 
-`x` and `weights` are transposed flat arrays (see `lanes`), `at` the first element of the group in them, `count` its
+`x` and `weights` are transposed flat arrays (see `block_per_lane`), `at` is the first element of the group, `count` its
 length.
 """
 
@@ -16,10 +16,10 @@ from .....runtime.simd.ggml_rounding import byte, clamp, nearest
 from .....runtime.simd.vector import LANES, any_lane, load, no_lane, select, splat, stack_array, store, to_int
 
 TINY = 1e-15
-"""A group whose largest magnitude is below this is zero."""
+"""Groups whose largest magnitude is below this count as zero."""
 INFINITY = np.float32(np.inf)
 LOWEST = -4194304.0
-"""The lowest number that `nearest` gives."""
+"""The lowest result of `nearest`."""
 
 
 @inner

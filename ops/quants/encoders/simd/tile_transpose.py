@@ -1,5 +1,4 @@
-"""Tiles of sixteen by sixteen, as compiled kernels turn them: rows that lie anywhere become vectors of lanes, and
-back."""
+"""In-register transpose of 16 x 16 f32 tiles: gathered rows become vectors of lanes, and back."""
 
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
@@ -24,12 +23,12 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     for step in (1, 2, 4, 8):
         low = [lane if not lane & step else lane - step + LANES for lane in range(LANES)]
         high = [lane + step if not lane & step else lane + LANES for lane in range(LANES)]
-        turned = list(rows)
+        exchanged = list(rows)
         for i in range(LANES):
             if not i & step:
-                turned[i] = _shuffled(builder, rows[i], rows[i + step], low)
-                turned[i + step] = _shuffled(builder, rows[i], rows[i + step], high)
-        rows = turned
+                exchanged[i] = _shuffled(builder, rows[i], rows[i + step], low)
+                exchanged[i + step] = _shuffled(builder, rows[i], rows[i + step], high)
+        rows = exchanged
     return rows
 
 
@@ -39,7 +38,7 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, poin
 
 
 @intrinsic
-def turn_in(typing: Any, source: Any, starts: Any, at: Any, lanes: Any) -> Any:
+def transpose_in(typing: Any, source: Any, starts: Any, at: Any, lanes: Any) -> Any:
     """Sixteen elements of sixteen float32 rows into a transposed array, from its element ``16 * at``.
 
     Row r is read from ``source[starts[r] + at]``; `starts` is int64 ``[16]``.
@@ -66,7 +65,7 @@ def turn_in(typing: Any, source: Any, starts: Any, at: Any, lanes: Any) -> Any:
 
 
 @intrinsic
-def turn_out(typing: Any, lanes: Any, at: Any, target: Any, first: Any, step: Any) -> Any:
+def transpose_out(typing: Any, lanes: Any, at: Any, target: Any, first: Any, step: Any) -> Any:
     """Sixteen bytes of sixteen lanes, from element ``16 * at`` of a transposed uint8 array, into rows: row r at
     ``target[first + r * step]``."""
 

@@ -21,7 +21,7 @@ WEIGHT = 4 * SIDE * SIDE
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """Products with weights of 1.6 MB, some of them turned first."""
+    """Products with weights of 1.6 MB, some of them transposed first."""
     rng = np.random.default_rng(3)
     nodes, weights = [], []
     for index in range(COUNT):

@@ -1,4 +1,4 @@
-"""Products of many rows of activations with the whole numbers of blocks, against NumPy's integers and gguf-py's
+"""Products of many rows of activations with the integers of blocks, against NumPy's integers and gguf-py's
 decoders."""
 
 import re
@@ -54,7 +54,7 @@ def whole_weight(name, rows, columns):
 
 
 def whole_rows(rows, columns):
-    """Rows of whole numbers that rounding leaves alone: 127 is the largest of each run."""
+    """Rows of integers that rounding leaves alone: 127 is the largest of each run."""
     rng = np.random.default_rng(1)
     x = rng.integers(-3, 4, (rows, columns // 32, 32))
     x[:, :, 5] = 127 * rng.choice([-1, 1], x.shape[:2])

@@ -1,4 +1,4 @@
-"""Products of many rows with weights of f16 and bf16 by instructions for numbers of 16 bits: whole numbers are exact,
+"""Products of many rows with weights of f16 and bf16 by instructions for numbers of 16 bits: integers are exact,
 roundings as stated."""
 
 import numpy as np
