@@ -134,4 +134,4 @@ def _calls(
 
 
 def _without_subgraph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    raise NotImplementedError
+    raise AssertionError("a decomposition has no subgraphs")

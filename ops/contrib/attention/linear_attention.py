@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -109,9 +110,16 @@ def linear_attention(
     y = rows[0].concatenated(*rows[1:], axis=1)
     if not state_window:
         return y, states[0]
-    late = states[-state_window:]
-    kept = [*[late[0].filled(0)] * (state_window - len(late)), *late]
-    return y, kept[0].unsqueezed(0).concatenated(*(state.unsqueezed(0) for state in kept[1:]), axis=0)
+    return y, _windowed([state.unsqueezed(0) for state in states[-state_window:]], state_window)
+
+
+def _windowed(states: Sequence[Term], window: int) -> Term:
+    """The latest states [1, ...] as one term [window, ...], zero before the first."""
+    first, *others = states
+    kept = first.concatenated(*others, axis=0)
+    if len(states) == window:
+        return kept
+    return kept.call("Pad", kept.integers([window - len(states), *[0] * (2 * kept.axes - 1)]))
 
 
 def _infer_gate(node: Inference) -> None:
@@ -202,11 +210,11 @@ def causal_conv_with_state(
     past = channels_first(past) if past is not None and channels_last else past
     y, line, carried = causal_conv(inner, weight, bias, past, activation=activation, dilation=dilation)
     length = inner.lengths[-1]
-    none = x.constant(np.zeros([*inner.lengths[:-1], carried]), x.dtype.as_numpy())
     if not state_window:
         return laid_out(y), laid_out(line.part(ndim + 1, length, length + carried))
     states = [
-        laid_out(line.part(ndim + 1, stop, stop + carried) if stop > 0 else none).unsqueezed(0)
-        for stop in range(length - state_window + 1, length + 1)
+        laid_out(line.part(ndim + 1, stop, stop + carried)).unsqueezed(0)
+        for stop in range(max(1, length - state_window + 1), length + 1)
     ]
-    return laid_out(y), states[0].concatenated(*states[1:], axis=0)
+    none = x.constant(np.zeros([*inner.lengths[:-1], carried]), x.dtype.as_numpy())
+    return laid_out(y), _windowed(states or [laid_out(none).unsqueezed(0)], state_window)

@@ -198,10 +198,10 @@ def test_what_keeps_all_its_types_is_not_quantized(tmp_path):
 
 @pytest.fixture
 def unknown(tmp_path):
-    folder = tmp_path / "bert"
+    folder = tmp_path / "perceiver"
     folder.mkdir()
     (folder / "config.json").write_text(
-        json.dumps({"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 4})
+        json.dumps({"model_type": "perceiver", "architectures": ["PerceiverModel"], "hidden_size": 4})
     )
     weights(folder / "model.safetensors", **{"embeddings.word_embeddings.weight": np.ones((8, 4), np.float32)})
     return folder
