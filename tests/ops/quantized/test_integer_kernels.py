@@ -19,7 +19,7 @@ def whole(rng, dtype, *shape):
 def on_this_machine(path):
     """Whether the processor has the instructions of a way; those of AVX-VNNI are also among those of AVX-512."""
     narrow = {"avx512vnni", "avx512vl"} if path == "AVX-VNNI" else set()
-    return dict(isa.INTEGERS.rows)[path] <= isa.features() or (narrow and narrow <= isa.features())
+    return dict(isa.INTEGERS.variants)[path] <= isa.features() or (narrow and narrow <= isa.features())
 
 
 @pytest.fixture(params=WAYS)

@@ -177,7 +177,7 @@ def test_generators_that_kernels_find_by_name_are_part_of_their_description(name
     assert source_digest.digest(rows()[name].__module__) in described[0]
     if name in codes():
         described += [
-            kernel_store.described(kernel.made_of)
+            kernel_store.fingerprint(kernel.fingerprint_parts)
             for kernel in (gemv_int8.quantize_rows(name, 1), packed_gemm.packed_gemm(name, "emulated"))
         ]
         assert all(source_digest.digest(codes()[name].numbers.__module__) in each for each in described)
