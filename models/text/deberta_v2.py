@@ -116,7 +116,7 @@ def build(net: Encoder) -> Value:
     x = net.Mul(bert_embeddings(net, net.positions()), tokens)
     places = None
     if config.relative:
-        places = linear_positions(net)
+        places = relative_embedding(net)
     for i in range(config.layers):
         name, before = f"layers.{i}", x
         x = net.norm(net.Add(attention(net, x, f"{name}.attn", places), x), f"{name}.attn_norm")
@@ -126,7 +126,7 @@ def build(net: Encoder) -> Value:
     return x
 
 
-def linear_positions(net: Encoder) -> Value:
+def relative_embedding(net: Encoder) -> Value:
     """The embedding of each distance, [1, 2 x span, hidden]."""
     table = net.vector("relative.weight")
     return net.Unsqueeze(net.norm(table, "relative_norm") if net.has("relative_norm.weight") else table, [0])

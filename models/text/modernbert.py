@@ -13,6 +13,7 @@ from ..layers.linear import embedding, linear
 from ..layers.mlp import ACTIVATIONS, gated_fused
 from ..layers.rope import Rotary
 from ..pipelines.encoder_tasks import FEATURES, Head, encoder_tasks, sequence_head
+from ..schema.activation import activation
 from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK, TOKEN_CLASSIFICATION
 from ..schema.encoder_weights import CLASSIFIER
 from ..schema.hyperparameters import DOUBLE, FREQUENCY_BASE, INTERMEDIATE, act, matrix
@@ -30,6 +31,7 @@ KEYS = (
         "local_theta", ("local_rope_theta", "rope_parameters.sliding_attention.rope_theta"), (), 10000.0, FREQUENCY_BASE
     ),
     Key("pooling", "classifier_pooling", (), "cls", Choice(("cls", "mean"))),
+    Key("head_act", "classifier_activation", (), "gelu", activation),
     Key("projected", (), (), lambda config: 3 * config.hidden),
 )
 HF, NAME, SQUARE, WIDE = "model.layers.{i}.", "layers.{i}.", ("hidden", "hidden"), ("double", "hidden")
@@ -75,7 +77,7 @@ def build(net: Encoder) -> Value:
 
 def dense(net: Encoder, x: Value) -> Value:
     """The layer between the hidden states and the head."""
-    return net.norm(ACTIVATIONS["gelu"](net, linear(net, x, "lm.dense")), "lm.norm")
+    return net.norm(ACTIVATIONS[net.config.head_act](net, linear(net, x, "lm.dense")), "lm.norm")
 
 
 def predict_masked(net: Encoder, x: Value) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.contract.architecture import Architecture, Key
-from ...runtime.contract.hyperparameter import COUNT, flag
+from ...runtime.contract.hyperparameter import COUNT, Choice, Real, flag, word
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, post_norm_layer
 from ..layers.rope import Rotary
@@ -19,9 +19,13 @@ KEYS = (
     Key("intermediate", ("n_inner", "intermediate_size"), (), lambda config: 4 * config.hidden, COUNT),
     Key("theta", ("rotary_emb_base", "rope_parameters.rope_theta", "rope_theta"), (), 10000.0, FREQUENCY_BASE),
     Key("interleaved", "rotary_emb_interleaved", (), False, flag),
+    Key("act", (), (), "silu", word),
+    Key("gate", "activation_function", (), "swiglu", Choice(("swiglu",))),
+    Key("fraction", "rotary_emb_fraction", (), 1.0, Real(1, 1)),
     TYPES,
     PROJECTED,
 )
+"""Checkpoints with another activation, or that rotate a part of each head, are refused."""
 HF, NAME = "encoder.layers.{i}.", "layers.{i}."
 WEIGHTS = (
     *matrix("embed", "embeddings.word_embeddings", None, shape=("vocab", "hidden"))[:1],
@@ -40,7 +44,6 @@ WEIGHTS = (
 def build(net: Encoder) -> Value:
     """Embeddings without positions, then post-norm layers that rotate queries and keys."""
     config = net.config
-    config.values["act"] = "silu"
     net.begin(types=net.has("types.weight") and config.types > 1)
     x = bert_embeddings(net, net.positions())
     rotary = Rotary(config.head_dim, config.theta, {"type": "default"}, config.context, interleaved=config.interleaved)

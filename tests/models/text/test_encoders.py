@@ -1,5 +1,7 @@
 """Every text encoder with every head, against transformers, and its ONNX file in onnxruntime."""
 
+import json
+
 import candle_convert as cc
 import numpy as np
 import onnxruntime
@@ -96,6 +98,15 @@ def test_a_task_without_weights_or_definition_is_refused(tmp_path):
         config.replace('"bert"', '"jina_embeddings_v3"').replace("BertModel", "JinaEmbeddingsV3ForMaskedLM")
     )
     with pytest.raises(cc.Error, match="E-ARCH-TASK"):
+        models.load(tmp_path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("activation_function", "gelu"), ("rotary_emb_fraction", 0.5)])
+def test_other_layouts_of_nomic_bert_are_refused(tmp_path, key, value):
+    made(next(case for case in ENCODERS if case.name == "nomic_bert"), 0, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(cc.FormatError, match=key):
         models.load(tmp_path)
 
 
