@@ -2,14 +2,16 @@
 
 import ast
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from candle_convert.tests.builders.decoder_cases import DECODERS
 from candle_convert.tests.builders.encoder_cases import ENCODERS, inputs
-from candle_convert.tests.oracles.transformers import made
+from candle_convert.tests.oracles.transformers import expected, made, texts
 
 torch = pytest.importorskip("torch")
 
@@ -60,23 +62,50 @@ def test_planning_runs():
         assert f"\n| {name} | " in done.stdout
 
 
-def test_a_reference_case_is_computed(tmp_path):
+def compared(folder, inputs, outputs, tolerance):
+    """Writes a reference case beside a checkpoint, runs the script and compares every array."""
+    for name, variants in (("inputs", inputs), ("outputs", outputs)):
+        arrays = {f"{variant}/{key}": item for variant, feeds in variants.items() for key, item in feeds.items()}
+        np.savez(folder / f"{name}.npz", **arrays)
+    (folder / "meta.json").write_text(json.dumps({"task": "", "tolerance": {"relative_to_max": tolerance}}))
+    script = next(path for path in SCRIPTS if path.stem == "reference")
+    done = subprocess.run(
+        [sys.executable, script, folder, folder / "found.npz"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with np.load(folder / "found.npz") as computed:
+        for name, want in arrays.items():
+            bound = 0 if want.dtype == np.int64 else tolerance * np.abs(want).max()
+            assert np.abs(computed[name] - want).max() <= bound, name
+        return set(computed.files)
+
+
+def test_an_encoder_case_is_computed(tmp_path):
     case = next(case for case in ENCODERS if case.name == "BertModel")
     model, arrays = made(case, 0, tmp_path), inputs(case, 0)
     found = {
-        f"{variant}/last_hidden_state": model(**{name: torch.tensor(array) for name, array in feeds.items()})
-        .last_hidden_state.detach()
-        .numpy()
+        variant: {
+            "last_hidden_state": model(**{name: torch.tensor(array) for name, array in feeds.items()})
+            .last_hidden_state.detach()
+            .numpy()
+        }
         for variant, feeds in arrays.items()
     }
-    found["padded/last_hidden_state"] *= arrays["padded"]["attention_mask"][..., None]
-    np.savez(tmp_path / "outputs.npz", **found)
-    np.savez(
-        tmp_path / "inputs.npz", **{f"{key}/{name}": x for key, feeds in arrays.items() for name, x in feeds.items()}
+    found["padded"]["last_hidden_state"] *= arrays["padded"]["attention_mask"][..., None]
+    assert compared(tmp_path, arrays, found, case.tolerance) == {f"{variant}/last_hidden_state" for variant in found}
+
+
+def test_a_decoder_case_is_computed_from_each_checkpoint(tmp_path):
+    """The cache, the generator, and a second file of weights."""
+    case = next(case for case in DECODERS if case.name == "llama")
+    model = made(case, 0, tmp_path)
+    ids = texts(case, 0, model)["long"][0][:1, :9]
+    logits = expected(model, ids, None)
+    sequences = model.generate(torch.tensor(ids), max_new_tokens=4, min_new_tokens=4, do_sample=False).numpy()
+    outputs = {"single": {"logits": logits}, "cache": {"logits": logits}, "greedy": {"sequences": sequences}}
+    feeds = {"input_ids": ids}
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    names = compared(
+        tmp_path, {"single": feeds, "cache": feeds | {"prefill": np.array(4)}, "greedy": feeds}, outputs, case.tolerance
     )
-    script = next(path for path in SCRIPTS if path.stem == "reference")
-    subprocess.run([sys.executable, script, tmp_path, tmp_path / "found.npz"], check=True, capture_output=True)
-    with np.load(tmp_path / "found.npz") as computed:
-        assert set(computed.files) == set(found)
-        for name, want in found.items():
-            assert np.abs(computed[name] - want).max() <= case.tolerance * np.abs(want).max(), name
+    assert "pytorch_model.bin:greedy/sequences" in names

@@ -21,7 +21,7 @@ from .model_directory import INDEX, listed
 
 CONFIG = "config.json"
 CONFIG_LIMIT = 2**24
-MODEL_KEYS = ("model_type", "architectures")
+MODEL_KEYS = ("model_type", "architectures", "vocab_size")
 """What the config.json of a model has, one of them at least."""
 ARCHITECTURE = "general.architecture"
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.")

@@ -154,6 +154,18 @@ class LanguageModel:
         """
         return self.step(ids, mask=mask, positions=positions)[0]
 
+    def __call__(
+        self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, position_ids: ArrayLike | None = None
+    ) -> dict[str, np.ndarray]:
+        """The output by the name that transformers gives it: ``logits`` or ``last_hidden_state``.
+
+        Args:
+            input_ids: integers [batch, length] or [length].
+            attention_mask: 1 for tokens, 0 for padding; None if all are tokens.
+            position_ids: None to count along the mask.
+        """
+        return {self._output: self.logits(input_ids, attention_mask, position_ids)}
+
     def start(self, batch: int) -> Cache:
         """An empty cache."""
         return Cache(empty_states(self._states, batch), batch)

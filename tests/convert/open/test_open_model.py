@@ -356,8 +356,9 @@ def _model(folder, config):
     return folder / "model.safetensors"
 
 
-def test_weights_beside_a_models_config_are_that_model(tmp_path):
-    weights = _model(tmp_path / "model", '{"model_type": "llama"}')
+@pytest.mark.parametrize("config", ['{"model_type": "llama"}', '{"d_model": 8, "vocab_size": 10}'])
+def test_weights_beside_a_models_config_are_that_model(config, tmp_path):
+    weights = _model(tmp_path / "model", config)
     assert set(cc.open(weights).attachments) == {"config.json", "tokenizer.json"}
     index = weights.with_name("model.safetensors.index.json")
     index.write_text(json.dumps({"weight_map": {"w": weights.name}}))
