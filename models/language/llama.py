@@ -18,6 +18,7 @@ from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling, llama3_factors, llama3_scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
+    CAUSAL,
     DECODER,
     HEAD_DIM,
     INTERMEDIATE,
@@ -34,7 +35,7 @@ from ..schema.hyperparameters import (
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
-    WHOLE_ROTARY, ROTARY_PAIRS, TOKENS,
+    WHOLE_ROTARY, ROTARY_PAIRS, TOKENS, CAUSAL,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from ..schema.hyperparameters import (
+    CAUSAL,
     DECODER,
     HEAD_DIM,
     HF_HEAD_DIM,
@@ -27,7 +28,7 @@ from ..schema.hyperparameters import (
 KEYS = (
     *DECODER, KV_HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
     Key("full_layers", "max_window_layers", (), lambda config: config.layers),
-    Windows(lambda config, i: i >= config.full_layers),
+    Windows(lambda config, i: i >= config.full_layers), CAUSAL,
 )  # fmt: skip
 QWEN2_KEYS = (*KEYS, HF_HEAD_DIM)
 QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM)

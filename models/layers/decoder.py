@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_CLASSIFICATION, TEXT_GENERATION, Config
 from ...runtime.ir.graph import Dim, Graph, Value
 from ...runtime.tensor.tensor import Tensor
@@ -51,6 +52,7 @@ class Decoder(Net):
         super().__init__(graph, config, weights)
         self.task = task
         self.fixed = fixed
+        self.causal = config.values.get("causal") is not False
         self._states: list[tuple[str, Value]] = []
         self._rings: dict[int, Value] = {}
 
@@ -137,17 +139,21 @@ class Decoder(Net):
 
     def visible(self, window: int | None = None) -> Value:
         """Attention mask, bool [batch, 1, length, total]: which keys each query attends to, at most `window` back,
-        itself included.
+        itself included; all of them where the configuration says that the model is not causal.
 
-        Keys in a ring buffer must be `cached` before this is called.
+        Keys in a ring buffer must be `cached` before this is called. FormatError for windows without causality.
         """
+        if window is not None and not self.causal:
+            why = "a model that is not causal has sliding windows"
+            raise FormatError("E-ARCH-CAUSAL", self.config.values.get("path"), why, expected="full attention")
         return self.once(
             ("visible", window), lambda: self._in_ring(window) if window in self._rings else self._visible(window)
         )
 
     def _visible(self, window: int | None) -> Value:
         query, key = self._queries(), self.once("keys", lambda: self._arange(self.Shape(self.mask, start=1, end=2)))
-        return self._masked(query, key, window, self.GreaterOrEqual(query, key), self.mask)
+        before = self.GreaterOrEqual(query if self.causal else self.Constant(value_int=2**31), key)
+        return self._masked(query, key, window, before, self.mask)
 
     def _in_ring(self, window: int) -> Value:
         """Mask of a ring buffer: a slot holds the last token whose index has that remainder; negative if not written

@@ -49,11 +49,14 @@ TASKS = (
 
 @dataclass(frozen=True)
 class TaskName:
-    """Hyper-parameter: the name of the model's task, by its class in config.json."""
+    """Hyper-parameter: the name of the model's task, by its class in config.json; feature extraction for models that
+    are not causal."""
 
     name: str = "task"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
+        if source.get("is_causal" if names == HF else "attention.causal") is False:
+            return FEATURE_EXTRACTION
         if names != HF:
             return TEXT_GENERATION
         kinds = checked("architectures", source.get("architectures") or ["ForCausalLM"], Listed(word))
@@ -103,6 +106,8 @@ DECODER = (
     *CLASSES,
 )
 """Hyper-parameters of every decoder with attention."""
+CAUSAL = Key("causal", "is_causal", "attention.causal", None, flag)
+"""Whether a token attends to earlier ones only; False for embedding models made from decoders, which attend to all."""
 
 
 @dataclass(frozen=True)
