@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 EMBEDDING = "token_embd.weight"
 TEMPLATE = "chat_template.jinja"
-ENCODERS = ("bert", "nomic-bert", "jina-bert-v2")
-"""Architectures that tell kinds of sentences apart."""
 
 
 def keys_for_gguf(graph: Graph, model: Model) -> dict[str, Meta]:
     """The tokenizer's keys, for weights that have GGUF's names already; none without tokenizer files."""
     architecture = model.architecture.gguf[0]
     embedding = graph.weights.get(EMBEDDING)
-    types = model.config.values.get("token_types", 1) if architecture in ENCODERS else None
+    kinds = model.config.values.get("types")
+    types = None if kinds is None else max(1, kinds)
     found = gguf_metadata(graph, architecture, None if embedding is None else embedding.shape[0], types)
     if not found:
         graph.note("W-TOKENIZER-NONE", "no tokenizer files found; programs that read the output cannot encode text")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..load.native_model import Model
 
 Rules = tuple[tuple[str, str], ...]
+POOLER = "pooler."
+"""How the names of weights that summarize a text begin."""
 EXPERTS_ALONE = "mxfp4"
 """A type that names a file's type where only experts have it, fewer than other tensors."""
 SWITCHES = {
@@ -90,6 +92,7 @@ def translated(
     """
     if graph.format == format.name == "gguf":
         return ()
+    from ...runtime.contract.weight_binding import list_names
     from ..load.legacy_llama import modern
     from ..load.native_model import described, modelled, stated
 
@@ -115,8 +118,9 @@ def translated(
         return _untranslated(
             graph, wanted, f"GGUF has no architecture for {model.architecture.title} models", weights_only
         )
-    if wanted == GGUF and model.task.name == TEXT_CLASSIFICATION:
-        return _untranslated(graph, wanted, "GGUF has no architecture for text classifiers", weights_only)
+    if wanted == GGUF and (lost := without_place(graph, model)):
+        why = f"GGUF has no place for {list_names(lost)} of {model.architecture.title} models for {model.task.name}"
+        return _untranslated(graph, wanted, why, weights_only)
     if wanted == GGUF:
         return _to_gguf(graph, model, carried)
     if wanted == HF:
@@ -163,6 +167,21 @@ def _tell_left_out(graph: Graph, model: Model) -> None:
         graph.note("W-ARCH-UNUSED", f"{why}: {', '.join(sorted(unused)[:3])} ...")
 
 
+def without_place(graph: Graph, model: Model) -> list[str]:
+    """The weights that GGUF files of the architecture do not store; the only heads there are those of text
+    classifiers. A pooler, which hidden states do not depend on, is
+    left out with a note."""
+    from ...runtime.contract.weight_binding import weight_slots
+
+    placed = {ours for row, _, ours in weight_slots(model.architecture, model.config) if row.stored(GGUF)}
+    heads = {row.name for row in model.task.weights if not row.stored(GGUF) and model.task.name != TEXT_CLASSIFICATION}
+    lost = [name for name in model.weights if name not in placed or name in heads]
+    poolers = [name for name in lost if name.startswith(POOLER)]
+    if poolers and len(poolers) == len(lost):
+        graph.note("W-GGUF-POOLER", f"GGUF has no place for {', '.join(poolers)}: hidden states are not affected")
+    return [name for name in lost if name not in poolers]
+
+
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ...runtime.contract.weight_binding import config_keys, unbind
@@ -206,6 +225,8 @@ def _typed(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         kinds = {type(item) for item in value}
+        if kinds == {str}:
+            return list(value)
         return numpy.asarray(value, numpy.float32 if float in kinds else numpy.int32 if kinds == {int} else None)
     return numpy.float32(value) if isinstance(value, float) else numpy.uint32(value)
 

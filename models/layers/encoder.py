@@ -171,8 +171,9 @@ def masked_lm(net: Encoder, x: Value, kind: str | None = None) -> None:
 
 
 def classify_pooled(net: Encoder, x: Value) -> None:
-    """Output ``logits`` [batch, labels] of the pooled text."""
-    net.output("logits", linear(net, pooled(net, x), "classifier"))
+    """Output ``logits`` [batch, labels] of the pooled text, or of the first token without a pooler."""
+    y = pooled(net, x) if net.has("pooler.weight") else net.first(x)
+    net.output("logits", linear(net, y, "classifier"))
 
 
 def classify_first(net: Encoder, x: Value, kind: str = "tanh") -> None:

@@ -2,55 +2,74 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Weight
+from ...runtime.contract.architecture import SAME, Layout, Stored, Weight
 from .hyperparameters import matrix
 
 
-def norm(name: str, hf: str | tuple[str, ...], *, shape: str = "hidden") -> tuple[Weight, Weight]:
+def norm(
+    name: str, hf: str | tuple[str, ...], gguf: str | None = None, *, shape: str = "hidden"
+) -> tuple[Weight, Weight]:
     """Bindings of a layer norm, by any of Hugging Face's names; checkpoints converted from TensorFlow name its tensors
-    ``gamma`` and ``beta``."""
+    ``gamma`` and ``beta``. `gguf` is None if GGUF files do not store it."""
     names = (hf,) if isinstance(hf, str) else hf
     scales, shifts = (
         tuple(f"{each}.{kind}" for each in names for kind in kinds) for kinds in (("weight", "gamma"), ("bias", "beta"))
     )
-    return Weight(f"{name}.weight", scales, shape=(shape,)), Weight(f"{name}.bias", shifts, shape=(shape,))
+    stored = ((), ()) if gguf is None else (f"{gguf}.weight", f"{gguf}.bias")
+    return (
+        Weight(f"{name}.weight", scales, stored[0], shape=(shape,)),
+        Weight(f"{name}.bias", shifts, stored[1], shape=(shape,)),
+    )
 
 
-def embeddings(prefix: str, *, width: str = "hidden") -> tuple[Weight, ...]:
+def embeddings(prefix: str, *, width: str = "hidden", gguf_positions: Layout = SAME) -> tuple[Weight, ...]:
     """Bindings of token, position and segment embeddings, and of the norm behind their sum.
 
     Args:
         prefix: of Hugging Face's names, such as ``bert.``.
         width: the hyper-parameter that says how wide embeddings are.
+        gguf_positions: how GGUF files store the position embedding.
     """
     hf = f"{prefix}embeddings."
     return (
-        Weight("embed.weight", f"{hf}word_embeddings.weight", shape=("vocab", width)),
-        Weight("positions.weight", f"{hf}position_embeddings.weight", shape=("context", width), optional=True),
-        Weight("types.weight", f"{hf}token_type_embeddings.weight", shape=("types", width), optional=True),
-        *norm("embed_norm", f"{hf}LayerNorm", shape=width),
+        Weight("embed.weight", f"{hf}word_embeddings.weight", "token_embd.weight", shape=("vocab", width)),
+        Weight(
+            "positions.weight",
+            f"{hf}position_embeddings.weight",
+            Stored(("position_embd.weight",), gguf_positions),
+            shape=("context", width),
+            optional=True,
+        ),
+        Weight(
+            "types.weight",
+            f"{hf}token_type_embeddings.weight",
+            "token_types.weight",
+            shape=("types", width),
+            optional=True,
+        ),
+        *norm("embed_norm", f"{hf}LayerNorm", "token_embd_norm", shape=width),
     )
 
 
 def bert_layers(prefix: str) -> tuple[Weight, ...]:
     """Bindings of the layers; `prefix` of Hugging Face's names, such as ``bert.``."""
-    hf, name = f"{prefix}encoder.layer.{{i}}.", "layers.{i}."
+    hf, gguf, name = f"{prefix}encoder.layer.{{i}}.", "blk.{i}.", "layers.{i}."
     square = ("hidden", "hidden")
     return (
-        *matrix(f"{name}attn.q", f"{hf}attention.self.query", None, shape=square),
-        *matrix(f"{name}attn.k", f"{hf}attention.self.key", None, shape=square),
-        *matrix(f"{name}attn.v", f"{hf}attention.self.value", None, shape=square),
-        *matrix(f"{name}attn.o", f"{hf}attention.output.dense", None, shape=square),
-        *norm(f"{name}attn_norm", f"{hf}attention.output.LayerNorm"),
-        *matrix(f"{name}mlp.up", f"{hf}intermediate.dense", None, shape=("intermediate", "hidden")),
-        *matrix(f"{name}mlp.down", f"{hf}output.dense", None, shape=("hidden", "intermediate")),
-        *norm(f"{name}mlp_norm", f"{hf}output.LayerNorm"),
+        *matrix(f"{name}attn.q", f"{hf}attention.self.query", f"{gguf}attn_q", shape=square),
+        *matrix(f"{name}attn.k", f"{hf}attention.self.key", f"{gguf}attn_k", shape=square),
+        *matrix(f"{name}attn.v", f"{hf}attention.self.value", f"{gguf}attn_v", shape=square),
+        *matrix(f"{name}attn.o", f"{hf}attention.output.dense", f"{gguf}attn_output", shape=square),
+        *norm(f"{name}attn_norm", f"{hf}attention.output.LayerNorm", f"{gguf}attn_output_norm"),
+        *matrix(f"{name}mlp.up", f"{hf}intermediate.dense", f"{gguf}ffn_up", shape=("intermediate", "hidden")),
+        *matrix(f"{name}mlp.down", f"{hf}output.dense", f"{gguf}ffn_down", shape=("hidden", "intermediate")),
+        *norm(f"{name}mlp_norm", f"{hf}output.LayerNorm", f"{gguf}layer_output_norm"),
     )
 
 
-def pooler(hf: str) -> tuple[Weight, ...]:
+def pooler(hf: str, gguf: str | None = None) -> tuple[Weight, ...]:
     """Bindings of the layer that summarizes a text by its first token."""
-    return matrix("pooler", hf, None, shape=("hidden", "hidden"), optional=True)
+    return matrix("pooler", hf, gguf, shape=("hidden", "hidden"), optional=True)
 
 
 def masked_lm_head(
@@ -80,5 +99,7 @@ DENSE_CLASSIFIER = (
     *classifier("classifier.out_proj"),
 )
 """A classifier with a hidden layer on the first token."""
+GGUF_CLASSIFIER = matrix("classifier", (), "cls.output", shape=("labels", "hidden"), optional=True)
+"""The classifier in GGUF files, which do not state the task."""
 SPANS = matrix("spans", "qa_outputs", None, shape=(2, "hidden"))
 """The layer that scores each token as start and as end of an answer."""

@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import SAME, Config, Layout, Moved, Whole, sizes
 from ...runtime.tensor.element_packing import exact_nbytes
-from ...runtime.tensor.storage import Derived
+from ...runtime.tensor.storage import Derived, Held
 from ...runtime.tensor.tensor import Tensor
 
 SPARSE_READ_RATIO = 2
@@ -252,6 +252,21 @@ class Transposed(Whole):
 
     def _transposed(self, tensor: Tensor) -> Tensor:
         return changed(tensor, tensor.shape[::-1], lambda x: x.T) if tensor.shape[1:] else tensor
+
+
+@dataclass(frozen=True)
+class RowsFrom(Whole):
+    """A matrix whose first ``count(config)`` rows are not stored; they are zeros in the graph."""
+
+    count: Callable[[Config], int]
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        part, count = parts[0], self.count(config)
+        zeros = Tensor(part.dtype, (count, *part.shape[1:]), Held(bytes(count * _row(part))))
+        return concatenated([zeros, part], 0)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole[self.count(config) :]]
 
 
 class Flat(Whole):

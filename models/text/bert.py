@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...runtime.contract.architecture import Architecture
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, classify_pooled, masked_lm, post_norm_layer
 from ..pipelines.encoder_tasks import ANSWERS, FEATURES, TOKENS, Head, encoder_tasks, sequence_head
-from ..schema.encoder_hyperparameters import BERT, FILL_MASK
-from ..schema.encoder_weights import bert_layers, embeddings, masked_lm_head, pooler
+from ..schema.encoder_hyperparameters import BERT, FILL_MASK, of_class, settle_gguf
+from ..schema.encoder_weights import GGUF_CLASSIFIER, bert_layers, embeddings, masked_lm_head, pooler
 
 LM_HEAD = masked_lm_head(
     "cls.predictions.transform.dense",
     "cls.predictions.transform.LayerNorm",
     ("cls.predictions.bias", "cls.predictions.decoder.bias"),
 )
-WEIGHTS = (*embeddings("bert."), *bert_layers("bert."), *pooler("bert.pooler.dense"))
+WEIGHTS = (*embeddings("bert."), *bert_layers("bert."), *pooler("bert.pooler.dense", "cls"), *GGUF_CLASSIFIER)
 
 
 def build(net: Encoder) -> Value:
@@ -26,18 +29,25 @@ def build(net: Encoder) -> Value:
     return x
 
 
+def accepts(source: Mapping[str, Any]) -> bool:
+    """Whether a configuration is BERT's, or a GGUF file has its vocabulary; those of other kinds are RoBERTa's."""
+    plain = source.get("position_embedding_type", "absolute") == "absolute"
+    return plain and source.get("tokenizer.ggml.model", "bert") == "bert"
+
+
 ARCHITECTURES = (
     Architecture(
         "bert",
         "BERT",
         ("bert",),
-        (),
-        BERT,
+        ("bert",),
+        of_class("Bert", BERT),
         WEIGHTS,
         encoder_tasks(
             build, (FEATURES, Head(FILL_MASK, masked_lm, LM_HEAD), sequence_head(classify_pooled), TOKENS, ANSWERS)
         ),
-        accepts=lambda source: source.get("position_embedding_type", "absolute") == "absolute",
+        accepts=accepts,
+        settle=settle_gguf,
         prefixes=("bert.",),
         ignored=(r"position_ids$", r"^cls\.seq_relationship\.", r"^cls\.predictions\.decoder\."),
     ),

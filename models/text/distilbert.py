@@ -11,18 +11,23 @@ from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK
 from ..schema.encoder_weights import classifier, embeddings, masked_lm_head, norm
 from ..schema.hyperparameters import act, matrix
 
-KEYS = (*ENCODER, Key("intermediate", "hidden_dim", (), kind=COUNT), act("gelu", "activation"))
-HF, NAME, SQUARE = "distilbert.transformer.layer.{i}.", "layers.{i}.", ("hidden", "hidden")
+KEYS = (
+    *ENCODER,
+    Key("intermediate", "hidden_dim", "feed_forward_length", kind=COUNT),
+    act("gelu", "activation"),
+    Key("types", (), (), 1),
+)
+HF, GGUF, NAME, SQUARE = "distilbert.transformer.layer.{i}.", "blk.{i}.", "layers.{i}.", ("hidden", "hidden")
 WEIGHTS = (
     *embeddings("distilbert."),
-    *matrix(f"{NAME}attn.q", f"{HF}attention.q_lin", None, shape=SQUARE),
-    *matrix(f"{NAME}attn.k", f"{HF}attention.k_lin", None, shape=SQUARE),
-    *matrix(f"{NAME}attn.v", f"{HF}attention.v_lin", None, shape=SQUARE),
-    *matrix(f"{NAME}attn.o", f"{HF}attention.out_lin", None, shape=SQUARE),
-    *norm(f"{NAME}attn_norm", f"{HF}sa_layer_norm"),
-    *matrix(f"{NAME}mlp.up", f"{HF}ffn.lin1", None, shape=("intermediate", "hidden")),
-    *matrix(f"{NAME}mlp.down", f"{HF}ffn.lin2", None, shape=("hidden", "intermediate")),
-    *norm(f"{NAME}mlp_norm", f"{HF}output_layer_norm"),
+    *matrix(f"{NAME}attn.q", f"{HF}attention.q_lin", f"{GGUF}attn_q", shape=SQUARE),
+    *matrix(f"{NAME}attn.k", f"{HF}attention.k_lin", f"{GGUF}attn_k", shape=SQUARE),
+    *matrix(f"{NAME}attn.v", f"{HF}attention.v_lin", f"{GGUF}attn_v", shape=SQUARE),
+    *matrix(f"{NAME}attn.o", f"{HF}attention.out_lin", f"{GGUF}attn_output", shape=SQUARE),
+    *norm(f"{NAME}attn_norm", f"{HF}sa_layer_norm", f"{GGUF}attn_output_norm"),
+    *matrix(f"{NAME}mlp.up", f"{HF}ffn.lin1", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),
+    *matrix(f"{NAME}mlp.down", f"{HF}ffn.lin2", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
+    *norm(f"{NAME}mlp_norm", f"{HF}output_layer_norm", f"{GGUF}layer_output_norm"),
 )
 LM_HEAD = masked_lm_head("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",))
 CLASSIFIER = (*matrix("classifier_dense", "pre_classifier", None, shape=SQUARE), *classifier())
@@ -42,7 +47,7 @@ ARCHITECTURES = (
         "distilbert",
         "DistilBERT",
         ("distilbert",),
-        (),
+        ("bert",),
         KEYS,
         WEIGHTS,
         encoder_tasks(
@@ -55,6 +60,7 @@ ARCHITECTURES = (
                 ANSWERS,
             ),
         ),
+        accepts=lambda source: "model_type" in source,
         prefixes=("distilbert.",),
         ignored=(r"position_ids$", r"^vocab_projector\.weight$"),
     ),

@@ -12,7 +12,7 @@ from ..layers.rope import Rotary, Scaling
 from ..pipelines.encoder_tasks import FEATURES, Head, encoder_tasks
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, MLP_NORM, NORM, attention
 from ..schema.decoder_weights import HEAD as HEAD_WEIGHTS
-from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK
+from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK, UNSCALED
 from ..schema.hyperparameters import INTERMEDIATE, KV_HEADS, RMS_EPS_5, THETA, WHOLE_ROTARY, act
 
 KEYS = (
@@ -24,6 +24,7 @@ KEYS = (
     WHOLE_ROTARY,
     Scaling(),
     act("silu"),
+    UNSCALED,
 )
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *GATED, *NORM)
 
@@ -51,7 +52,7 @@ ARCHITECTURES = (
         "eurobert",
         "EuroBERT",
         ("eurobert",),
-        (),
+        ("eurobert",),
         KEYS,
         WEIGHTS,
         encoder_tasks(build, (FEATURES, Head(FILL_MASK, predict_masked, HEAD_WEIGHTS))),

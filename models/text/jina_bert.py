@@ -13,23 +13,23 @@ from ..layers.alibi import slopes
 from ..layers.encoder import Encoder, bert_embeddings
 from ..layers.mlp import gated_fused
 from ..pipelines.encoder_tasks import FEATURES, encoder_tasks
-from ..schema.encoder_hyperparameters import BERT
+from ..schema.encoder_hyperparameters import BERT, settle_gguf
 from ..schema.encoder_weights import embeddings, norm, pooler
 from ..schema.hyperparameters import DOUBLE, matrix
 
 KEYS = (Key("task", (), (), FEATURE_EXTRACTION, word), *BERT[1:], DOUBLE)
 """Checkpoints name the class of a masked language model and have no head."""
-HF, NAME, SQUARE = "bert.encoder.layer.{i}.", "layers.{i}.", ("hidden", "hidden")
+HF, GGUF, NAME, SQUARE = "bert.encoder.layer.{i}.", "blk.{i}.", "layers.{i}.", ("hidden", "hidden")
 WEIGHTS = (
     *embeddings("bert."),
-    *matrix(f"{NAME}attn.q", f"{HF}attention.self.query", None, shape=SQUARE),
-    *matrix(f"{NAME}attn.k", f"{HF}attention.self.key", None, shape=SQUARE),
-    *matrix(f"{NAME}attn.v", f"{HF}attention.self.value", None, shape=SQUARE),
-    *matrix(f"{NAME}attn.o", f"{HF}attention.output.dense", None, shape=SQUARE),
-    *norm(f"{NAME}attn_norm", f"{HF}attention.output.LayerNorm"),
-    *matrix(f"{NAME}mlp.both", f"{HF}mlp.gated_layers", None, shape=("double", "hidden")),
-    *matrix(f"{NAME}mlp.down", f"{HF}mlp.wo", None, shape=("hidden", "intermediate")),
-    *norm(f"{NAME}mlp_norm", f"{HF}mlp.layernorm"),
+    *matrix(f"{NAME}attn.q", f"{HF}attention.self.query", f"{GGUF}attn_q", shape=SQUARE),
+    *matrix(f"{NAME}attn.k", f"{HF}attention.self.key", f"{GGUF}attn_k", shape=SQUARE),
+    *matrix(f"{NAME}attn.v", f"{HF}attention.self.value", f"{GGUF}attn_v", shape=SQUARE),
+    *matrix(f"{NAME}attn.o", f"{HF}attention.output.dense", f"{GGUF}attn_output", shape=SQUARE),
+    *norm(f"{NAME}attn_norm", f"{HF}attention.output.LayerNorm", f"{GGUF}attn_output_norm"),
+    *matrix(f"{NAME}mlp.both", f"{HF}mlp.gated_layers", f"{GGUF}ffn_up", shape=("double", "hidden")),
+    *matrix(f"{NAME}mlp.down", f"{HF}mlp.wo", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
+    *norm(f"{NAME}mlp_norm", f"{HF}mlp.layernorm", f"{GGUF}layer_output_norm"),
     *pooler("bert.pooler.dense"),
 )
 
@@ -51,8 +51,8 @@ def build(net: Encoder) -> Value:
 
 
 def accepts(source: Mapping[str, Any]) -> bool:
-    """Whether a BERT configuration is Jina's: positions are biases."""
-    return source.get("position_embedding_type") == "alibi"
+    """Whether a configuration of BERT is Jina's, whose positions are biases; GGUF files name the architecture."""
+    return "model_type" not in source or source.get("position_embedding_type") == "alibi"
 
 
 ARCHITECTURES = (
@@ -60,11 +60,12 @@ ARCHITECTURES = (
         "jina_bert",
         "Jina BERT v2",
         ("bert",),
-        (),
+        ("jina-bert-v2",),
         KEYS,
         WEIGHTS,
         encoder_tasks(build, (FEATURES,)),
         accepts=accepts,
+        settle=settle_gguf,
         prefixes=("bert.",),
         ignored=(r"position_ids$", r"^cls\."),
     ),

@@ -8,26 +8,32 @@ from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, post_norm_layer
 from ..layers.rope import Rotary
 from ..pipelines.encoder_tasks import FEATURES, encoder_tasks
-from ..schema.encoder_hyperparameters import BERT
+from ..schema.encoder_hyperparameters import BERT, settle_gguf
 from ..schema.encoder_weights import norm, pooler
 from ..schema.hyperparameters import FREQUENCY_BASE, matrix
 
 KEYS = (
     *BERT,
-    Key("theta", ("rope_parameters.rope_theta", "rotary_emb_base", "rope_theta"), (), 20000.0, FREQUENCY_BASE),
+    Key(
+        "theta",
+        ("rope_parameters.rope_theta", "rotary_emb_base", "rope_theta"),
+        "rope.freq_base",
+        20000.0,
+        FREQUENCY_BASE,
+    ),
     Key("projected", (), (), lambda config: 3 * config.hidden),
 )
-HF, NAME = "encoder.layers.{i}.", "layers.{i}."
+HF, GGUF, NAME = "encoder.layers.{i}.", "blk.{i}.", "layers.{i}."
 WEIGHTS = (
-    *matrix("embed", "embeddings.word_embeddings", None, shape=("vocab", "hidden"))[:1],
-    *matrix("types", "embeddings.token_type_embeddings", None, shape=("types", "hidden"), optional=True)[:1],
-    *norm("embed_norm", "emb_ln"),
-    *matrix(f"{NAME}attn.qkv", f"{HF}mixer.Wqkv", None, shape=("projected", "hidden")),
-    *matrix(f"{NAME}attn.o", f"{HF}mixer.out_proj", None, shape=("hidden", "hidden")),
-    *norm(f"{NAME}attn_norm", f"{HF}norm1"),
-    *matrix(f"{NAME}mlp.up", f"{HF}mlp.fc1", None, shape=("intermediate", "hidden")),
-    *matrix(f"{NAME}mlp.down", f"{HF}mlp.fc2", None, shape=("hidden", "intermediate")),
-    *norm(f"{NAME}mlp_norm", f"{HF}norm2"),
+    *matrix("embed", "embeddings.word_embeddings", "token_embd", shape=("vocab", "hidden"))[:1],
+    *matrix("types", "embeddings.token_type_embeddings", "token_types", shape=("types", "hidden"), optional=True)[:1],
+    *norm("embed_norm", "emb_ln", "token_embd_norm"),
+    *matrix(f"{NAME}attn.qkv", f"{HF}mixer.Wqkv", f"{GGUF}attn_qkv", shape=("projected", "hidden")),
+    *matrix(f"{NAME}attn.o", f"{HF}mixer.out_proj", f"{GGUF}attn_output", shape=("hidden", "hidden")),
+    *norm(f"{NAME}attn_norm", f"{HF}norm1", f"{GGUF}attn_output_norm"),
+    *matrix(f"{NAME}mlp.up", f"{HF}mlp.fc1", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),
+    *matrix(f"{NAME}mlp.down", f"{HF}mlp.fc2", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
+    *norm(f"{NAME}mlp_norm", f"{HF}norm2", f"{GGUF}layer_output_norm"),
     *pooler("pooler.dense"),
 )
 
@@ -48,10 +54,11 @@ ARCHITECTURES = (
         "jina_embeddings_v3",
         "Jina embeddings v3",
         ("jina_embeddings_v3",),
-        (),
+        ("jina-bert-v3",),
         KEYS,
         WEIGHTS,
         encoder_tasks(build, (FEATURES,)),
+        settle=settle_gguf,
         prefixes=("roberta.",),
         ignored=(r"position_ids$", r"inv_freq$", r"^lm_head\."),
     ),

@@ -3,10 +3,13 @@ networks, and attention to neighbours only in most layers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from ...runtime.contract.architecture import Architecture, Key, Weight
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, Choice
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Weight
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, Choice, Integer, checked
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder
 from ..layers.linear import embedding, linear
@@ -14,46 +17,94 @@ from ..layers.mlp import ACTIVATIONS, gated_fused
 from ..layers.rope import Rotary
 from ..pipelines.encoder_tasks import FEATURES, Head, encoder_tasks, sequence_head
 from ..schema.activation import activation
-from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK, TOKEN_CLASSIFICATION
-from ..schema.encoder_weights import CLASSIFIER
-from ..schema.hyperparameters import DOUBLE, FREQUENCY_BASE, INTERMEDIATE, act, matrix
+from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK, TOKEN_CLASSIFICATION, UNSCALED, of_class, settle_gguf
+from ..schema.encoder_weights import CLASSIFIER, GGUF_CLASSIFIER
+from ..schema.hyperparameters import DOUBLE, FREQUENCY_BASE, INTERMEDIATE, PATTERN, TOKENS, act, matrix
+
+POOLING_KEY = "classifier.pooling_type"
+POOLINGS = {1: "mean", 2: "cls"}
+"""Values of llama.cpp's pooling types."""
+
+
+@dataclass(frozen=True)
+class ClassifierPooling:
+    """Hyper-parameter: what a classifier reads, the first token (``cls``) or the mean of all."""
+
+    name: str = "pooling"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
+        if names == HF:
+            return checked("classifier_pooling", source.get("classifier_pooling", "cls"), Choice(("cls", "mean")))
+        kind = checked(POOLING_KEY, source.get(POOLING_KEY, 1), Integer(1, 2))
+        return POOLINGS[kind]
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names == HF:
+            return {"classifier_pooling": config.pooling}
+        return {POOLING_KEY: next(kind for kind, name in POOLINGS.items() if name == config.pooling)}
+
 
 KEYS = (
     *(row for row in ENCODER if row.name != "eps"),
-    Key("eps", "norm_eps", (), 1e-5, NOT_NEGATIVE),
+    Key("eps", "norm_eps", "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
     INTERMEDIATE,
     DOUBLE,
     act("gelu", "hidden_activation"),
-    Key("period", "global_attn_every_n_layers", (), 3, COUNT),
-    Key("window", "local_attention", (), 128, COUNT),
-    Key("theta", ("global_rope_theta", "rope_parameters.full_attention.rope_theta"), (), 160000.0, FREQUENCY_BASE),
+    Key("period", "global_attn_every_n_layers", PATTERN, 3, COUNT),
+    Key("window", "local_attention", "attention.sliding_window", 128, COUNT),
     Key(
-        "local_theta", ("local_rope_theta", "rope_parameters.sliding_attention.rope_theta"), (), 10000.0, FREQUENCY_BASE
+        "theta",
+        ("global_rope_theta", "rope_parameters.full_attention.rope_theta"),
+        "rope.freq_base",
+        160000.0,
+        FREQUENCY_BASE,
     ),
-    Key("pooling", "classifier_pooling", (), "cls", Choice(("cls", "mean"))),
+    Key(
+        "local_theta",
+        ("local_rope_theta", "rope_parameters.sliding_attention.rope_theta"),
+        "rope.freq_base_swa",
+        10000.0,
+        FREQUENCY_BASE,
+    ),
+    ClassifierPooling(),
     Key("head_act", "classifier_activation", (), "gelu", activation),
     Key("projected", (), (), lambda config: 3 * config.hidden),
+    TOKENS,
+    UNSCALED,
 )
-HF, NAME, SQUARE, WIDE = "model.layers.{i}.", "layers.{i}.", ("hidden", "hidden"), ("double", "hidden")
+LAYER, BLOCK, NAME = "model.layers.{i}.", "blk.{i}.", "layers.{i}."
+SQUARE, WIDE = ("hidden", "hidden"), ("double", "hidden")
 
 
-def norm(name: str, hf: str, **options: Any) -> tuple[Weight, Weight]:
-    """Bindings of a layer norm, whose bias most models lack."""
-    return matrix(name, hf, None, shape=("hidden",), **options)
+def unbiased(name: str, hf: str, gguf: str, **options: Any) -> tuple[Weight, Weight]:
+    """Bindings of a layer whose bias most models lack; GGUF files have no place for it."""
+    weight, bias = matrix(name, hf, gguf, **options)
+    return weight, replace(bias, gguf=())
+
+
+def norm(name: str, hf: str, gguf: str, **options: Any) -> tuple[Weight, Weight]:
+    """Bindings of a layer norm."""
+    return unbiased(name, hf, gguf, shape=("hidden",), **options)
 
 
 WEIGHTS = (
-    *matrix("embed", "model.embeddings.tok_embeddings", None, shape=("vocab", "hidden"))[:1],
-    *norm("embed_norm", "model.embeddings.norm"),
-    *norm(f"{NAME}attn_norm", f"{HF}attn_norm", when=lambda config, i: i > 0),
-    *matrix(f"{NAME}attn.qkv", f"{HF}attn.Wqkv", None, shape=("projected", "hidden")),
-    *matrix(f"{NAME}attn.o", f"{HF}attn.Wo", None, shape=SQUARE),
-    *norm(f"{NAME}mlp_norm", f"{HF}mlp_norm"),
-    *matrix(f"{NAME}mlp.both", f"{HF}mlp.Wi", None, shape=WIDE),
-    *matrix(f"{NAME}mlp.down", f"{HF}mlp.Wo", None, shape=("hidden", "intermediate")),
-    *norm("norm", "model.final_norm"),
+    *matrix("embed", "model.embeddings.tok_embeddings", "token_embd", shape=("vocab", "hidden"))[:1],
+    *norm("embed_norm", "model.embeddings.norm", "token_embd_norm"),
+    *norm(f"{NAME}attn_norm", f"{LAYER}attn_norm", f"{BLOCK}attn_norm", when=lambda config, i: i > 0),
+    *unbiased(f"{NAME}attn.qkv", f"{LAYER}attn.Wqkv", f"{BLOCK}attn_qkv", shape=("projected", "hidden")),
+    *unbiased(f"{NAME}attn.o", f"{LAYER}attn.Wo", f"{BLOCK}attn_output", shape=SQUARE),
+    *norm(f"{NAME}mlp_norm", f"{LAYER}mlp_norm", f"{BLOCK}ffn_norm"),
+    *unbiased(f"{NAME}mlp.both", f"{LAYER}mlp.Wi", f"{BLOCK}ffn_up", shape=WIDE),
+    *unbiased(f"{NAME}mlp.down", f"{LAYER}mlp.Wo", f"{BLOCK}ffn_down", shape=("hidden", "intermediate")),
+    *norm("norm", "model.final_norm", "output_norm"),
+    *matrix("lm.dense", (), "cls", shape=SQUARE, optional=True),
+    *matrix("lm.norm", (), "cls.norm", shape=("hidden",), optional=True),
+    *GGUF_CLASSIFIER,
 )
-DENSE = (*matrix("lm.dense", "head.dense", None, shape=SQUARE), *norm("lm.norm", "head.norm"))
+DENSE = (
+    *matrix("lm.dense", "head.dense", None, shape=SQUARE),
+    *matrix("lm.norm", "head.norm", None, shape=("hidden",)),
+)
 LM_HEAD = (*DENSE, Weight("lm.bias", "decoder.bias", shape=("vocab",), optional=True))
 
 
@@ -102,8 +153,8 @@ ARCHITECTURES = (
         "modernbert",
         "ModernBERT",
         ("modernbert",),
-        (),
-        KEYS,
+        ("modern-bert",),
+        of_class("ModernBert", KEYS),
         WEIGHTS,
         encoder_tasks(
             build,
@@ -114,6 +165,7 @@ ARCHITECTURES = (
                 Head(TOKEN_CLASSIFICATION, classify_tokens, (*DENSE, *CLASSIFIER), aliases=("ner",)),
             ),
         ),
+        settle=settle_gguf,
         ignored=(r"inv_freq$", r"^decoder\.weight$"),
     ),
 )

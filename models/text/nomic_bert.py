@@ -8,7 +8,7 @@ from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, post_norm_layer
 from ..layers.rope import Rotary
 from ..pipelines.encoder_tasks import FEATURES, encoder_tasks
-from ..schema.encoder_hyperparameters import ENCODER, TYPES
+from ..schema.encoder_hyperparameters import ENCODER, TYPES, settle_gguf
 from ..schema.encoder_weights import norm
 from ..schema.hyperparameters import FREQUENCY_BASE, matrix
 
@@ -16,8 +16,16 @@ PROJECTED = Key("projected", (), (), lambda config: 3 * config.hidden)
 """Rows of the fused query, key and value matrix."""
 KEYS = (
     *ENCODER,
-    Key("intermediate", ("n_inner", "intermediate_size"), (), lambda config: 4 * config.hidden, COUNT),
-    Key("theta", ("rotary_emb_base", "rope_parameters.rope_theta", "rope_theta"), (), 10000.0, FREQUENCY_BASE),
+    Key(
+        "intermediate", ("intermediate_size", "n_inner"), "feed_forward_length", lambda config: 4 * config.hidden, COUNT
+    ),
+    Key(
+        "theta",
+        ("rope_parameters.rope_theta", "rotary_emb_base", "rope_theta"),
+        "rope.freq_base",
+        10000.0,
+        FREQUENCY_BASE,
+    ),
     Key("interleaved", "rotary_emb_interleaved", (), False, flag),
     Key("act", (), (), "silu", word),
     Key("gate", "activation_function", (), "swiglu", Choice(("swiglu",))),
@@ -26,18 +34,18 @@ KEYS = (
     PROJECTED,
 )
 """Checkpoints with another activation, or that rotate a part of each head, are refused."""
-HF, NAME = "encoder.layers.{i}.", "layers.{i}."
+HF, GGUF, NAME = "encoder.layers.{i}.", "blk.{i}.", "layers.{i}."
 WEIGHTS = (
-    *matrix("embed", "embeddings.word_embeddings", None, shape=("vocab", "hidden"))[:1],
-    *matrix("types", "embeddings.token_type_embeddings", None, shape=("types", "hidden"), optional=True)[:1],
-    *norm("embed_norm", "emb_ln"),
-    *matrix(f"{NAME}attn.qkv", f"{HF}attn.Wqkv", None, shape=("projected", "hidden")),
-    *matrix(f"{NAME}attn.o", f"{HF}attn.out_proj", None, shape=("hidden", "hidden")),
-    *norm(f"{NAME}attn_norm", f"{HF}norm1"),
-    *matrix(f"{NAME}mlp.gate", f"{HF}mlp.fc12", None, shape=("intermediate", "hidden")),
-    *matrix(f"{NAME}mlp.up", f"{HF}mlp.fc11", None, shape=("intermediate", "hidden")),
-    *matrix(f"{NAME}mlp.down", f"{HF}mlp.fc2", None, shape=("hidden", "intermediate")),
-    *norm(f"{NAME}mlp_norm", f"{HF}norm2"),
+    *matrix("embed", "embeddings.word_embeddings", "token_embd", shape=("vocab", "hidden"))[:1],
+    *matrix("types", "embeddings.token_type_embeddings", "token_types", shape=("types", "hidden"), optional=True)[:1],
+    *norm("embed_norm", "emb_ln", "token_embd_norm"),
+    *matrix(f"{NAME}attn.qkv", f"{HF}attn.Wqkv", f"{GGUF}attn_qkv", shape=("projected", "hidden")),
+    *matrix(f"{NAME}attn.o", f"{HF}attn.out_proj", f"{GGUF}attn_output", shape=("hidden", "hidden")),
+    *norm(f"{NAME}attn_norm", f"{HF}norm1", f"{GGUF}attn_output_norm"),
+    *matrix(f"{NAME}mlp.gate", f"{HF}mlp.fc12", f"{GGUF}ffn_gate", shape=("intermediate", "hidden")),
+    *matrix(f"{NAME}mlp.up", f"{HF}mlp.fc11", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),
+    *matrix(f"{NAME}mlp.down", f"{HF}mlp.fc2", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
+    *norm(f"{NAME}mlp_norm", f"{HF}norm2", f"{GGUF}layer_output_norm"),
 )
 
 
@@ -57,10 +65,11 @@ ARCHITECTURES = (
         "nomic_bert",
         "Nomic BERT",
         ("nomic_bert",),
-        (),
+        ("nomic-bert",),
         KEYS,
         WEIGHTS,
         encoder_tasks(build, (FEATURES,)),
+        settle=settle_gguf,
         prefixes=("bert.", "nomic_bert."),
         ignored=(r"position_ids$", r"inv_freq$", r"^pooler\.", r"^cls\."),
     ),

@@ -1,0 +1,86 @@
+"""Text encoders and their tokenizers in libllama through ctypes: hidden states, pooled vectors and ranks."""
+
+import ctypes
+import os
+
+import numpy as np
+
+from .libllama import _LOG, _SILENT, Batch, Memory, loaded
+
+NONE, MEAN, CLS, RANK = 0, 1, 2, 4
+"""llama_pooling_type."""
+
+
+class EncoderInLibllama:
+    """A GGUF file of an encoder; `pooling` is one of the module's constants."""
+
+    def __init__(self, path, pooling):
+        self._library = loaded()
+        address, number = ctypes.c_void_p, ctypes.c_int
+        kinds = {
+            "llama_model_default_params": (Memory, []),
+            "llama_context_default_params": (Memory, []),
+            "llama_log_set": (None, [_LOG, address]),
+            "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]),
+            "llama_init_from_model": (address, [address, Memory]),
+            "llama_free": (None, [address]),
+            "llama_model_free": (None, [address]),
+            "llama_set_embeddings": (None, [address, ctypes.c_bool]),
+            "llama_model_get_vocab": (address, [address]),
+            "llama_model_n_embd": (number, [address]),
+            "llama_model_n_cls_out": (number, [address]),
+            "llama_batch_init": (Batch, [number, number, number]),
+            "llama_encode": (number, [address, Batch]),
+            "llama_get_embeddings_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
+            "llama_get_embeddings_seq": (ctypes.POINTER(ctypes.c_float), [address, number]),
+            "llama_tokenize": (
+                number, [address, ctypes.c_char_p, number, address, number, ctypes.c_bool, ctypes.c_bool]
+            ),
+        }  # fmt: skip
+        for name, (result, arguments) in kinds.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self._library.llama_log_set(_SILENT, None)
+        self._model = self._library.llama_model_load_from_file(
+            os.fsencode(path), self._library.llama_model_default_params()
+        )
+        assert self._model, "libllama does not load it"
+        params = self._library.llama_context_default_params()
+        unspecified = bytes(params).index(b"\xff" * 16)  # kinds of RoPE scaling, pooling, attention, flash attention
+        ctypes.memset(ctypes.addressof(params) + unspecified + 4, 0, 4)
+        ctypes.memset(ctypes.addressof(params) + unspecified + 4, pooling, 1)
+        ctypes.memset(ctypes.addressof(params) + unspecified + 12, 0, 4)  # no flash attention: it rounds to f16
+        self._context = self._library.llama_init_from_model(self._model, params)
+        self._library.llama_set_embeddings(self._context, True)
+        self._pooling = pooling
+
+    def close(self):
+        """Release the model's memory."""
+        self._library.llama_free(self._context)
+        self._library.llama_model_free(self._model)
+
+    def __call__(self, ids):
+        """Hidden states [tokens, hidden] without pooling, else the vector of the text: hidden or labels long."""
+        batch = self._library.llama_batch_init(len(ids), 0, 1)
+        batch.count = len(ids)
+        for i, token in enumerate(ids):
+            ctypes.cast(batch.tokens, ctypes.POINTER(ctypes.c_int32))[i] = int(token)
+            ctypes.cast(batch.places, ctypes.POINTER(ctypes.c_int32))[i] = i
+            ctypes.cast(batch.counts, ctypes.POINTER(ctypes.c_int32))[i] = 1
+            ctypes.cast(batch.sequences, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))[i][0] = 0
+            ctypes.cast(batch.logits, ctypes.POINTER(ctypes.c_int8))[i] = 1
+        assert self._library.llama_encode(self._context, batch) == 0
+        width = self._library.llama_model_n_embd(self._model)
+        if self._pooling == NONE:
+            rows = (self._library.llama_get_embeddings_ith(self._context, i) for i in range(len(ids)))
+            return np.stack([np.ctypeslib.as_array(row, (width,)).copy() for row in rows])
+        if self._pooling == RANK:
+            width = self._library.llama_model_n_cls_out(self._model)
+        return np.ctypeslib.as_array(self._library.llama_get_embeddings_seq(self._context, 0), (width,)).copy()
+
+    def tokenize(self, text):
+        """The ids of a text with its special tokens."""
+        data, ids = text.encode(), (ctypes.c_int32 * 512)()
+        vocabulary = self._library.llama_model_get_vocab(self._model)
+        count = self._library.llama_tokenize(vocabulary, data, len(data), ids, 512, True, True)
+        return list(ids[:count])
