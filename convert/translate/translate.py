@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import GGUF, HF, MODEL, TEXT_CLASSIFICATION
+from ...runtime.contract.architecture import GGUF, HF, MODEL, TEXT_CLASSIFICATION, weight_slots
 from ...runtime.contract.format import Format
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.dtype import F32
@@ -171,8 +171,6 @@ def without_place(graph: Graph, model: Model) -> list[str]:
     """The weights that GGUF files of the architecture do not store; the only heads there are those of text
     classifiers. A pooler, which hidden states do not depend on, is
     left out with a note."""
-    from ...runtime.contract.weight_binding import weight_slots
-
     placed = {ours for row, _, ours in weight_slots(model.architecture, model.config) if row.stored(GGUF)}
     heads = {row.name for row in model.task.weights if not row.stored(GGUF) and model.task.name != TEXT_CLASSIFICATION}
     lost = [name for name in model.weights if name not in placed or name in heads]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, GGUF, HF, TEXT_CLASSIFICATION, Config, Key, Row
 from ...runtime.contract.hyperparameter import (
@@ -151,10 +153,12 @@ def of_class(stem: str, rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def settle_gguf(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take the task and the number of token types from the weights of a GGUF file, which does not state them."""
+    """Take the task from the weights of a GGUF file, which does not state it. Where the model tells no segments apart,
+    their embedding is one row of zeros: transformers' classes need it."""
     if config.names != GGUF:
         return
     if "classifier.weight" in weights:
         config.values["task"] = TEXT_CLASSIFICATION
-    if config.values.get("types", 0) is None:
-        config.values["types"] = 0
+    if "types" in config.values and "types.weight" not in weights:
+        config.values["types"] = 1
+        weights["types.weight"] = Tensor.of(np.zeros((1, config.hidden), np.float32))
