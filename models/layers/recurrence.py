@@ -11,7 +11,9 @@ from ...runtime.ir.graph import Graph, Value
 from .decoder import Decoder
 from .net import Net
 
-Step = Callable[[Net, list[Value], list[Value]], tuple[list[Value], list[Value]]]
+Scanned = tuple[list[Value], list[Value]]
+"""States and results after a token."""
+Step = Callable[[Net, list[Value], list[Value]], Scanned]
 """One token's update: (net of the step, states, entries) to (states, results). It may use values of the enclosing
 net."""
 
