@@ -7,13 +7,8 @@ rounds it, and GGUF files are read so, while the published models do not round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Stored, Weight
-from ...runtime.contract.hyperparameter import COUNT, POSITIVE, checked
+from ...runtime.contract.architecture import Architecture, Key, Row, Stored, Weight
+from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import projected
@@ -33,35 +28,10 @@ from ..schema.hyperparameters import (
     KV_HEADS,
     RMS_EPS_5,
     VALUE_DIM,
+    Fixed,
     Windows,
     matrix,
 )
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Hyper-parameter that GGUF files do not store, because all published models share its value."""
-
-    name: str
-    hf: str
-    value: float
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
-        said = source.get(self.hf) if names == HF else None
-        return self.value if said is None else float(checked(self.hf, said, POSITIVE))
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        value = getattr(config, self.name)
-        if names != HF and value != self.value:
-            raise UnsupportedError(
-                "E-ARCH-GGUF",
-                None,
-                f"GGUF files of this architecture cannot store {self.hf}",
-                expected=self.value,
-                found=value,
-            )
-        return {self.hf: value} if names == HF else {}
-
 
 KEYS: tuple[Row, ...] = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE,

@@ -18,56 +18,16 @@ from ..layers.norm import norm
 from ..layers.recurrence import short_conv, token_mask
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD
-from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HF_HEAD_DIM, TOKENS, matrix, shared_heads
+from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HF_HEAD_DIM, TOKENS, matrix
+from ..schema.layer_kinds import AttentionLayers, HybridKVHeads, attends, recurs
 from ..schema.weight_layout import Reshaped
 
-HEADS_KEY = "attention.head_count_kv"
 
-
-@dataclass(frozen=True)
-class AttentionLayers:
-    """Hyper-parameter: indices of the attention layers; GGUF files give the other layers 0 KV heads."""
-
-    name: str = "attending"
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int]:
-        kinds = source.get("layer_types") if names == HF else None
-        if kinds is not None:
-            words = checked("layer_types", kinds, Listed(word, config.layers))[: config.layers]
-            return [i for i, kind in enumerate(words) if kind != "conv"]
-        if names == HF:
-            indices: list[int] = checked(
-                "full_attn_idxs",
-                source.get("full_attn_idxs") or list(range(config.layers)),
-                Listed(SIZE, 1, config.layers),
-            )
-            return indices
-        heads = source[HEADS_KEY]
-        counts = checked(
-            HEADS_KEY, heads if isinstance(heads, list) else [heads] * config.layers, Listed(SIZE, config.layers)
-        )
-        return [i for i in range(config.layers) if counts[i]]
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        kinds = [config.kv_heads if i in config.attending else 0 for i in range(config.layers)]
-        if names == HF:
-            return {"layer_types": ["full_attention" if heads else "conv" for heads in kinds]}
-        return {"attention.head_count_kv": kinds}
-
-
-@dataclass(frozen=True)
-class LFM2KVHeads:
-    """Hyper-parameter: KV heads of the attention layers."""
-
-    name: str = "kv_heads"
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        key = "num_key_value_heads" if names == HF else HEADS_KEY
-        said = source.get(key, config.heads) if names == HF else source[key]
-        return shared_heads(key, max(checked(key, said, Listed(SIZE, 1))) if isinstance(said, list) else said, config)
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"num_key_value_heads": config.kv_heads} if names == HF else {}
+def _full_layers(source: Mapping[str, Any], config: Config) -> list[int]:
+    """Attention layers by index, all by default."""
+    key = "full_attn_idxs"
+    indices: list[int] = checked(key, source.get(key) or list(range(config.layers)), Listed(SIZE, 1, config.layers))
+    return indices
 
 
 @dataclass(frozen=True)
@@ -102,7 +62,7 @@ class FeedForward:
 
 
 KEYS = (
-    *DECODER, AttentionLayers(), LFM2KVHeads(), FeedForward(), Scaling(),
+    *DECODER, AttentionLayers("conv", default=_full_layers), HybridKVHeads(), FeedForward(), Scaling(),
     HF_HEAD_DIM,
     Key("eps", "norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE),
     Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
@@ -110,16 +70,6 @@ KEYS = (
     TOKENS,
     Key("act", (), (), "silu", word),
 )  # fmt: skip
-
-
-def attends(config: Config, i: int) -> bool:
-    """Whether layer `i` is an attention layer."""
-    return i in config.attending
-
-
-def convolves(config: Config, i: int) -> bool:
-    """Whether layer `i` is a convolution layer."""
-    return i not in config.attending
 
 
 LAYER = "model.layers.{i}."
@@ -132,21 +82,21 @@ WEIGHTS = (
         f"{LAYER}conv.in_proj",
         "blk.{i}.shortconv.in_proj",
         shape=("3*hidden", "hidden"),
-        when=convolves,
+        when=recurs,
     ),
     Weight(
         "layers.{i}.conv.weight",
         f"{LAYER}conv.conv.weight",
         Stored(("blk.{i}.shortconv.conv.weight",), FLAT),
         shape=("hidden", 1, "taps"),
-        when=convolves,
+        when=recurs,
     ),
     Weight(
         "layers.{i}.conv.bias",
         f"{LAYER}conv.conv.bias",
         "blk.{i}.shortconv.conv.bias",
         shape=("hidden",),
-        when=convolves,
+        when=recurs,
         optional=True,
     ),
     *matrix(
@@ -154,7 +104,7 @@ WEIGHTS = (
         f"{LAYER}conv.out_proj",
         "blk.{i}.shortconv.out_proj",
         shape=("hidden", "hidden"),
-        when=convolves,
+        when=recurs,
     ),
     *matrix(
         "layers.{i}.attn.q",

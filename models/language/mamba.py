@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, value_at
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, checked, flag
+from ...runtime.contract.architecture import HF, Architecture, Key
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
 from ..layers.mamba import (
@@ -18,28 +14,12 @@ from ..layers.mamba import (
     MIXER_NORM,
     PREFIXES,
     STATE_SPACE,
+    Rank,
     named,
     selective_mixer,
     selective_weights,
 )
 from ..layers.norm import norm
-
-
-@dataclass(frozen=True)
-class Rank:
-    """Hyper-parameter: rank of the time-step projection; "auto" means a sixteenth of the hidden size."""
-
-    name: str = "rank"
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        key = "time_step_rank" if names == HF else "ssm.time_step_rank"
-        said = source.get(key, value_at(source, "ssm_cfg.dt_rank")) if names == HF else source[key]
-        rank: int = -(-config.hidden // 16) if said is None or said == "auto" else checked(key, said, COUNT)
-        return rank
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"time_step_rank" if names == HF else "ssm.time_step_rank": config.rank}
-
 
 KEYS = (
     *STATE_SPACE, INNER, Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 16, COUNT), Rank(),

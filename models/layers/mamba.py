@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, SAME, Config, Key, Layout, Stored, Weight
+from ...runtime.contract.architecture import HF, Config, Key, Stored, Weight, value_at
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, SIZE, Listed, checked
 from ...runtime.ir.graph import Value
 from ..schema.hyperparameters import LAYERS, TaskName, Vocabulary, act, matrix
@@ -36,6 +36,23 @@ class PaddedVocabulary:
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return Vocabulary().write(names, config)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Hyper-parameter: rank of the time-step projection; "auto" means a sixteenth of the hidden size."""
+
+    key: str = "time_step_rank"
+    name: str = "rank"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        key = self.key if names == HF else "ssm.time_step_rank"
+        said = source.get(key, value_at(source, "ssm_cfg.dt_rank")) if names == HF else source[key]
+        rank: int = -(-config.hidden // 16) if said is None or said == "auto" else checked(key, said, COUNT)
+        return rank
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {self.key if names == HF else "ssm.time_step_rank": config.rank}
 
 
 LIMIT = 2**20
@@ -65,8 +82,6 @@ END = (
     *matrix("norm", "backbone.norm_f", "output_norm", shape=("hidden",)),
     *matrix("head", "lm_head", "output", optional=True, shape=("vocab", "hidden")),
 )
-Layouts = tuple[Layout, Layout]
-PLAIN: Layouts = (SAME, SAME)
 Present = Callable[[Config, int], bool] | None
 """Whether layer `i` has a mixer; None for every layer."""
 
@@ -99,19 +114,17 @@ GROUPS = (
 """Sizes of a Mamba 2 mixer that follow from the others."""
 
 
-def projections(hf: str, when: Present, channels: str, entries: str, layouts: Layouts = PLAIN) -> tuple[Weight, ...]:
+def projections(hf: str, when: Present, channels: str, entries: str) -> tuple[Weight, ...]:
     """Weight bindings of the input and output projections and the convolution.
 
     Args:
         hf: prefix of Hugging Face's names.
         channels: hyper-parameter with the number of convolution channels.
         entries: shape expression of the rows of the input projection.
-        layouts: of the input and output projections in GGUF files.
     """
     flat = Reshaped((channels, 1, "taps"), (channels, "taps"))
     return (
-        *matrix("layers.{i}.in", f"{hf}in_proj", "blk.{i}.ssm_in", shape=(entries, "hidden"), gguf_layout=layouts[0],
-                when=when),
+        *matrix("layers.{i}.in", f"{hf}in_proj", "blk.{i}.ssm_in", shape=(entries, "hidden"), when=when),
         Weight(
             "layers.{i}.conv.weight",
             f"{hf}conv1d.weight",
@@ -127,8 +140,7 @@ def projections(hf: str, when: Present, channels: str, entries: str, layouts: La
             optional=True,
             when=when,
         ),
-        *matrix("layers.{i}.out", f"{hf}out_proj", "blk.{i}.ssm_out", shape=("hidden", "inner"),
-                gguf_layout=layouts[1], when=when),
+        *matrix("layers.{i}.out", f"{hf}out_proj", "blk.{i}.ssm_out", shape=("hidden", "inner"), when=when),
     )  # fmt: skip
 
 
@@ -144,11 +156,11 @@ def selective_weights(hf: str, when: Present = None) -> tuple[Weight, ...]:
     )  # fmt: skip
 
 
-def head_weights(hf: str, when: Present = None, layouts: Layouts = PLAIN, optional: bool = False) -> tuple[Weight, ...]:
+def head_weights(hf: str, when: Present = None, optional: bool = False) -> tuple[Weight, ...]:
     """Weight bindings of a `head_mixer`; `optional` is whether files may lack the norm."""
     each = Reshaped(("mixers",), ("mixers", 1))
     return (
-        *projections(hf, when, "channels", "entries", layouts),
+        *projections(hf, when, "channels", "entries"),
         Weight("layers.{i}.dt.bias", f"{hf}dt_bias", "blk.{i}.ssm_dt.bias", shape=("mixers",), when=when),
         Weight("layers.{i}.decay", Stored((f"{hf}A_log",), NEGATED), Stored(("blk.{i}.ssm_a",), each),
                shape=("mixers",), when=when),
@@ -225,14 +237,12 @@ def head_mixer(net: Decoder, x: Value, i: int, *, factors: np.ndarray | None = N
     """Mixer of Mamba 2: short convolution, scan of the head states, output gate and grouped norm, if the model has it.
 
     Args:
-        factors: f32 [entries], multiplies the rows of the input projection; None for ones.
         gate_first: whether the gate is applied before the norm.
     """
     config, name = net.config, f"layers.{i}"
     groups, heads, size = config.groups, config.group_heads, config.mixer_dim
-    entered = linear(net, net.Mul(x, token_mask(net)), f"{name}.in")
     gate, x, width = net.split(
-        entered if factors is None else net.Mul(entered, factors), [config.inner, config.channels, config.mixers]
+        linear(net, net.Mul(x, token_mask(net)), f"{name}.in"), [config.inner, config.channels, config.mixers]
     )
     x, write, read = net.split(
         convolved(net, x, i, config.channels), [config.inner, groups * config.state, groups * config.state]

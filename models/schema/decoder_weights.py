@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import SAME, Weight
+from collections.abc import Callable
+
+from ...runtime.contract.architecture import SAME, Config, Weight
 from .hyperparameters import matrix
 from .weight_layout import rotary_pairs
 
@@ -28,18 +30,26 @@ GATED = (
 )
 
 
-def attention(*, pairs: bool = False, output: str = "o_proj") -> tuple[Weight, ...]:
+def attention(
+    *, pairs: bool = False, output: str = "o_proj", when: Callable[[Config, int], bool] | None = None
+) -> tuple[Weight, ...]:
     """Bindings of the query, key, value and output projections, each a separate matrix.
 
     Args:
         pairs: whether GGUF files store query and key rows in interleaved rotary pairs.
         output: Hugging Face name of the output projection.
+        when: whether layer `i` attends; None for every layer.
     """
     hf, gguf, name = "model.layers.{i}.self_attn.", "blk.{i}.attn_", "layers.{i}.attn."
-    layout = (rotary_pairs("heads"), rotary_pairs("kv_heads")) if pairs else (SAME, SAME)
-    return (
-        *matrix(f"{name}q", f"{hf}q_proj", f"{gguf}q", shape=("heads*head_dim", "hidden"), gguf_layout=layout[0]),
-        *matrix(f"{name}k", f"{hf}k_proj", f"{gguf}k", shape=("kv_heads*head_dim", "hidden"), gguf_layout=layout[1]),
-        *matrix(f"{name}v", f"{hf}v_proj", f"{gguf}v", shape=("kv_heads*head_dim", "hidden")),
-        *matrix(f"{name}o", f"{hf}{output}", f"{gguf}output", shape=("hidden", "heads*head_dim")),
+    queries, keys = (rotary_pairs("heads"), rotary_pairs("kv_heads")) if pairs else (SAME, SAME)
+    rows = (
+        ("q", "q_proj", "q", ("heads*head_dim", "hidden"), queries),
+        ("k", "k_proj", "k", ("kv_heads*head_dim", "hidden"), keys),
+        ("v", "v_proj", "v", ("kv_heads*head_dim", "hidden"), SAME),
+        ("o", output, "output", ("hidden", "heads*head_dim"), SAME),
+    )
+    return tuple(
+        row
+        for ours, theirs, stored, shape, layout in rows
+        for row in matrix(f"{name}{ours}", hf + theirs, gguf + stored, shape=shape, gguf_layout=layout, when=when)
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import (
     FEATURE_EXTRACTION,
     HF,
@@ -25,8 +26,10 @@ from ...runtime.contract.hyperparameter import (
     EVEN,
     MAX_INTEGER,
     NOT_NEGATIVE,
+    POSITIVE,
     SIZE,
     Integer,
+    Kind,
     Listed,
     ParameterError,
     Real,
@@ -226,6 +229,32 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Fixed:
+    """Hyper-parameter that GGUF files do not store, because all published models share its value."""
+
+    name: str
+    hf: str
+    value: Any
+    kind: Kind = POSITIVE
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
+        said = source.get(self.hf) if names == HF else None
+        return self.value if said is None else checked(self.hf, said, self.kind)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        value = getattr(config, self.name)
+        if names != HF and value != self.value:
+            raise UnsupportedError(
+                "E-ARCH-GGUF",
+                None,
+                f"GGUF files of this architecture cannot store {self.hf}",
+                expected=self.value,
+                found=value,
+            )
+        return {self.hf: value} if names == HF else {}
+
+
+@dataclass(frozen=True)
 class ActivationKey(Key):
     """Hyper-parameter: activation, by transformers' names in config.json."""
 
@@ -313,8 +342,15 @@ def matrix(
 
 
 def experts(
-    name: str, hf: str, gguf: str, *, shape: tuple[str | int, ...], when: Callable[[Config, int], bool] | None = None
+    name: str,
+    hf: str,
+    gguf: str,
+    *,
+    shape: tuple[str | int, ...],
+    optional: bool = False,
+    when: Callable[[Config, int], bool] | None = None,
 ) -> Weight:
     """Binding of the matrices ``NAME.weight`` [experts, out, in] of all experts; Hugging Face stores one per expert,
     ``{e}``. Names come without suffixes."""
-    return Weight(f"{name}.weight", Stored((f"{hf}.weight",), Stacked()), f"{gguf}.weight", shape=shape, when=when)
+    stored = Stored((f"{hf}.weight",), Stacked())
+    return Weight(f"{name}.weight", stored, f"{gguf}.weight", shape=shape, optional=optional, when=when)

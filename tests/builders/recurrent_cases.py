@@ -12,6 +12,31 @@ MAMBA = {
     "conv_kernel": 4,
     "expand": 2,
 }
+GRANITE_HYBRID = {
+    "layer_types": ["mamba", "attention", "mamba"],
+    "mamba_d_head": 32,
+    "mamba_d_state": 8,
+    "mamba_n_groups": (1, 2),
+    "mamba_n_heads": 4,
+    "mamba_chunk_size": 8,
+    "shared_intermediate_size": 64,
+    "attention_multiplier": 0.1,
+    "embedding_multiplier": 3.0,
+    "logits_scaling": 4.0,
+    "residual_multiplier": 0.5,
+    "tie_word_embeddings": True,
+}
+FALCON_MULTIPLIERS = {
+    "attention_in_multiplier": 1.1,
+    "attention_out_multiplier": 0.9,
+    "embedding_multiplier": 2.0,
+    "key_multiplier": 0.5,
+    "lm_head_multiplier": 0.25,
+    "mlp_multipliers": [0.75, 0.5],
+    "ssm_in_multiplier": 1.25,
+    "ssm_multipliers": [0.75, 0.25, 0.5, 0.5, 0.375],
+    "ssm_out_multiplier": 0.75,
+}
 _CASES = [
     *cases(
         "MambaForCausalLM",
@@ -63,6 +88,49 @@ _CASES = [
             "block_multiple_of": 32,
             "block_auto_adjust_ff_dim": (True, False),
             "conv_bias": (False, True),
+        },
+    ),
+    *cases(
+        "JambaForCausalLM",
+        "jamba",
+        jamba={
+            "attn_layer_offset": 1,
+            "attn_layer_period": (2, 3),
+            "expert_layer_offset": 1,
+            "expert_layer_period": 2,
+            "mamba_d_state": 8,
+            "mamba_dt_rank": (8, "auto"),
+            "num_experts": (4, 6),
+            "num_hidden_layers": 4,
+        },
+    ),
+    *cases(
+        "GraniteMoeHybridForCausalLM",
+        "granitemoehybrid",
+        granite_hybrid={**GRANITE_HYBRID, "num_local_experts": (4, 6), "num_experts_per_tok": 2},
+        granite_hybrid_dense={
+            **GRANITE_HYBRID,
+            "num_local_experts": 0,
+            "num_experts_per_tok": 0,
+            "position_embedding_type": "rope",
+            "intermediate_size": 64,
+        },
+    ),
+    *cases(
+        "FalconH1ForCausalLM",
+        "falcon_h1",
+        falcon_h1={
+            "head_dim": 32,
+            "mamba_d_state": 8,
+            "mamba_d_ssm": 64,
+            "mamba_d_head": 16,
+            "mamba_n_heads": 4,
+            "mamba_n_groups": 2,
+            "mamba_chunk_size": 8,
+            "mamba_rms_norm": (True, False),
+            "mamba_norm_before_gate": False,
+            "tie_word_embeddings": True,
+            **FALCON_MULTIPLIERS,
         },
     ),
     *(

@@ -73,7 +73,7 @@ def test_through_gguf_names_and_back(case, tmp_path):
     if case.name != "falcon_mamba":  # whose second epsilon GGUF files do not have
         assert close(LanguageModel(built(there), 1).logits(ids), expected(reference, ids, None), case.tolerance)
     back = unbind(model.architecture, there.config, there.weights, HF)
-    for name, tensor in unbind(model.architecture, model.config, model.weights, HF).items():
+    for name, tensor in unbind(model.architecture, there.config, model.weights, HF).items():
         assert back[name].shape == tensor.shape, name
         assert np.allclose(back[name].numpy(), tensor.numpy(), 1e-6, 1e-6), name
     again = converted(there, HF).config.values
