@@ -7,6 +7,7 @@ name them.
 
 from __future__ import annotations
 
+from ...runtime.contract.architecture import GGUF
 from ...runtime.ir.graph import Value
 from .linear import embedding, linear
 from .mlp import ACTIVATIONS, gated, plain
@@ -171,8 +172,8 @@ def masked_lm(net: Encoder, x: Value, kind: str | None = None) -> None:
 
 
 def classify_pooled(net: Encoder, x: Value) -> None:
-    """Output ``logits`` [batch, labels] of the pooled text, or of the first token without a pooler."""
-    y = pooled(net, x) if net.has("pooler.weight") else net.first(x)
+    """Output ``logits`` [batch, labels] of the pooled text; of the first token for GGUF files without a pooler."""
+    y = net.first(x) if net.config.names == GGUF and not net.has("pooler.weight") else pooled(net, x)
     net.output("logits", linear(net, y, "classifier"))
 
 
