@@ -165,8 +165,8 @@ def head_weights(hf: str, when: Present = None, optional: bool = False) -> tuple
         Weight("layers.{i}.decay", Stored((f"{hf}A_log",), NEGATED), Stored(("blk.{i}.ssm_a",), each),
                shape=("mixers",), when=when),
         Weight("layers.{i}.skip", f"{hf}D", Stored(("blk.{i}.ssm_d",), each), shape=("mixers",), when=when),
-        *matrix("layers.{i}.inner_norm", f"{hf}norm", "blk.{i}.ssm_norm", shape=("mixers*mixer_dim",), optional=optional,
-                gguf_layout=Reshaped(("inner",), ("groups", "group_width")), when=when),
+        *matrix("layers.{i}.inner_norm", f"{hf}norm", "blk.{i}.ssm_norm", shape=("mixers*mixer_dim",),
+                gguf_layout=Reshaped(("inner",), ("groups", "group_width")), optional=optional, when=when),
     )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_first_published_configuration_of_mamba(tmp_path):
     assert close(models.load(tmp_path, threads=1).logits(ids), expected(reference, ids, None), 3e-5)
 
 
-@pytest.mark.parametrize("name", ["mamba2", "recurrent_gemma"])
+@pytest.mark.parametrize("name", ["mamba2", "recurrent_gemma", "jamba", "granite_hybrid", "falcon_h1"])
 def test_in_onnxruntime_token_by_token(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     case = next(case for case in RECURRENT if case.name == name)
