@@ -30,7 +30,14 @@ def of_npz(path):
     return {name: array for name, array in np.load(path).items() if not name.startswith("__metadata__")}
 
 
-READERS = {"gguf": of_gguf, "npz": of_npz, "pth": of_pytorch}
+READERS = {"npz": of_npz, "pth": of_pytorch}
+
+
+def gguf_name(name):
+    """What llama.cpp calls a weight; its converter leaves the pooler out, which its classifiers call cls."""
+    stem, _, kind = name.rpartition(".")
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 6)
+    return f"{'cls' if stem == 'pooler.dense' else names.get_name(stem)}.{kind}"
 
 
 def assert_same(found, expected):
@@ -54,11 +61,20 @@ def test_weights_go_out_and_come_back(minilm, tmp_path, suffix):
     assert cc.hash(source) == cc.hash(out) == cc.hash(back)
 
 
+def test_gguf_has_the_weights_by_the_names_of_llama_cpp(minilm, tmp_path):
+    cc.convert(minilm / "model.safetensors", tmp_path / "m.gguf", weights_only=True)
+    weights = load_file(minilm / "model.safetensors")
+    weights.pop("embeddings.position_ids")
+    assert_same(of_gguf(tmp_path / "m.gguf"), {gguf_name(name): array for name, array in weights.items()})
+
+
 @pytest.mark.skipif(libggml.NAME is None, reason="xllamacpp is not installed")
 def test_quantized_weights_are_libggmls(minilm, tmp_path):
     library, kind = libggml.load(), DTYPES["q8_0"]
     cc.quantize(minilm / "model.safetensors", tmp_path / "q.gguf", "q8_0", weights_only=True)
     weights = load_file(minilm / "model.safetensors")
+    weights.pop("embeddings.position_ids")
+    weights = {gguf_name(name): array for name, array in weights.items()}
     quantized = [tensor for tensor in gguf.GGUFReader(tmp_path / "q.gguf").tensors if tensor.tensor_type.name == "Q8_0"]
     assert len(quantized) == 6 * 6 + 2, "the matrices of six layers, and embeddings; what is small stays in f32"
     for tensor in quantized:
