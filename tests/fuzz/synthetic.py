@@ -20,73 +20,9 @@ BASE = {
     "vocab_size": COUNT, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 64,
 }  # fmt: skip
-EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-GROUPS = {
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "first_k_dense_replace": 1,
-    "n_shared_experts": 1,
-    "n_group": 2,
-    "topk_group": 1,
-    "kv_lora_rank": 16,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 8,
-    "v_head_dim": 8,
-}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}
-LONG = {"type": "longrope", "long_factor": [1.0, 2.0, 3.0, 4.0], "short_factor": [1.0, 1.1, 1.2, 1.3]}
-STATES = {"state_size": 8, "intermediate_size": 64, "conv_kernel": 4, "expand": 2}
-OWN = {
-    "llama": {"rope_scaling": LLAMA3},
-    "qwen2": {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1, "rope_scaling": YARN},
-    "gemma2": {"head_dim": 16, "sliding_window": 8},
-    "gemma3": {"head_dim": 16, "sliding_window": 8, "sliding_window_pattern": 2},
-    "mixtral": EXPERTS,
-    "qwen2_moe": {**EXPERTS, "shared_expert_intermediate_size": 32},
-    "qwen3_moe": EXPERTS,
-    "granitemoe": EXPERTS,
-    "gpt_oss": {**EXPERTS, "sliding_window": 8, "rope_scaling": YARN},
-    "olmo3": {"sliding_window": 8},
-    "phi3": {"original_max_position_embeddings": 32, "rope_scaling": LONG, "sliding_window": 8},
-    "phi_msft": {"rotary_dim": 4},
-    "deepseek_v2": {**GROUPS, "q_lora_rank": 16, "rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}},
-    "deepseek_v3": GROUPS,
-    "glm4_moe": {**GROUPS, "head_dim": 8},
-    "cohere2": {"sliding_window": 8, "head_dim": 8, "sliding_window_pattern": 2},
-    "ministral3": {"rope_parameters": {**YARN, "rope_theta": 1e6, "llama_4_scaling_beta": 0.1}},
-    "falcon": {"alibi": True},
-    "chatglm": {
-        "padded_vocab_size": COUNT,
-        "multi_query_attention": True,
-        "multi_query_group_num": 2,
-        "ffn_hidden_size": 64,
-        "num_layers": 2,
-    },
-    "mpt": {
-        "d_model": 32,
-        "n_layers": 2,
-        "n_heads": 4,
-        "max_seq_len": 64,
-        "attn_config": {"alibi": True, "clip_qkv": 2.0},
-    },
-    "mamba": {**STATES, "time_step_rank": 4},
-    "falcon_mamba": {**STATES, "time_step_rank": 4},
-    "mamba2": {**STATES, "num_heads": 8, "head_dim": 8, "n_groups": 2, "time_step_limit": [0.0, 0.6]},
-    "lfm2": {"full_attn_idxs": [1], "block_auto_adjust_ff_dim": False},
-    "recurrent_gemma": {"attention_window_size": 8, "block_types": ["recurrent", "attention"]},
-    "rwkv5": {"head_size": 8, "rescale_every": 6},
-    "rwkv6": {"head_size": 8},
-    "rwkv7": {"head_size": 8},
-}
-"""What a configuration needs beside `BASE`, or says to have more of the architecture's parameters."""
+CONFIGURATIONS = Path(__file__).with_name("configurations")
+OWN = {file.stem: json.loads(file.read_text()) for file in sorted(CONFIGURATIONS.glob("*.json"))}
+"""What the configuration of an architecture needs beside `BASE`, or states to have more of its parameters."""
 RANK = 4
 """Of parameters that configurations leave to the weights."""
 

@@ -5,7 +5,7 @@ import random
 
 from candle_convert.tests.fuzz.actions import chosen
 from candle_convert.tests.fuzz.harness import Case, sweep
-from candle_convert.tests.fuzz.synthetic import NAMES, directory
+from candle_convert.tests.fuzz.synthetic import NAMES, OWN, directory
 from candle_convert.tests.fuzz.values import mutated
 
 SCALINGS = (
@@ -86,3 +86,7 @@ def mutant(draw: random.Random) -> Case:
 
 def test_changed_values(full):
     sweep(mutant, full, count=25)
+
+
+def test_configurations_belong_to_architectures():
+    assert set(OWN) <= set(NAMES)
