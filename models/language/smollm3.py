@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Architecture, Config, Key
-from ...runtime.contract.hyperparameter import COUNT, Listed, checked, flag
+from ...runtime.contract.architecture import Architecture, Key
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -28,28 +23,7 @@ from ..schema.hyperparameters import (
     act,
     kv_heads_key,
 )
-
-NOPE_INTERVAL = 4
-
-
-@dataclass(frozen=True)
-class UsesRope:
-    """Hyper-parameter: whether each layer has rotary embedding. GGUF files cannot store it: every fourth layer has no
-    RoPE."""
-
-    name: str = "uses_rope"
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[bool]:
-        said, every = (source.get(key) if names == HF else None for key in ("no_rope_layers", "no_rope_layer_interval"))
-        if said:
-            uses_rope: list[bool] = checked("no_rope_layers", said, Listed(flag, config.layers))
-            return uses_rope[: config.layers]
-        interval = checked("no_rope_layer_interval", every or NOPE_INTERVAL, COUNT)
-        return [(i + 1) % interval != 0 for i in range(config.layers)]
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"no_rope_layers": [int(each) for each in config.uses_rope]} if names == HF else {}
-
+from ..schema.layer_kinds import UsesRope
 
 KEYS = (
     *DECODER, kv_heads_key(default=4), HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS,

@@ -21,11 +21,13 @@ class Scores:
             total]; None for the window's mask.
         scale: None for 1 / sqrt(head_dim).
         softcap: scores are limited to it by softcap * tanh(scores / softcap); 0 for no limit.
+        chunked: whether the window is a chunk with fixed ends (see `Decoder.visible`).
     """
 
     mask: Value | None = None
     scale: float | None = None
     softcap: float = 0.0
+    chunked: bool = False
 
 
 PLAIN_SCORES = Scores()
@@ -87,6 +89,6 @@ def attend(
     keys = net.cached(f"key_values.{layer}.key", k, kv_heads, size, window)
     values = net.cached(f"key_values.{layer}.value", v, kv_heads, size, window)
     queries = net.Transpose(net.split_heads(q, heads, size), perm=[0, 2, 1, 3])
-    mask = net.visible(window) if scores.mask is None else scores.mask
+    mask = net.visible(window, chunked=scores.chunked) if scores.mask is None else scores.mask
     y = net.Attention(queries, keys, values, mask, scale=scores.scale, softcap=scores.softcap or None)
     return net.merge_heads(net.Transpose(y, perm=[0, 2, 1, 3]))

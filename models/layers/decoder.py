@@ -25,6 +25,7 @@ from .sliding_window import ring_dim
 
 if TYPE_CHECKING:
     Norm = Callable[[Net, Value, str], Value]
+    Limit = Callable[[Value, Value], Value]
 
 CACHE_POSITION = "cache_position"
 LAST = "last_logits"
@@ -137,25 +138,31 @@ class Decoder(Net):
         rows: Value = self.GatherND(classes, last, batch_dims=1)
         return rows
 
-    def visible(self, window: int | None = None) -> Value:
+    def visible(self, window: int | None = None, *, chunked: bool = False) -> Value:
         """Attention mask, bool [batch, 1, length, total]: which keys each query attends to, at most `window` back,
         itself included; all of them where the configuration says that the model is not causal.
 
         Keys in a ring buffer must be `cached` before this is called. FormatError for windows without causality.
+
+        Args:
+            chunked: whether a query sees keys of its own chunk only; chunks of `window` tokens begin at the first token
+                that is not padding.
         """
         if window is not None and not self.causal:
             why = "a model that is not causal has sliding windows"
             raise FormatError("E-ARCH-CAUSAL", self.config.values.get("path"), why, expected="full attention")
+        limit = window if window is None else self._in_chunk(window) if chunked else self._in_window(window)
         return self.once(
-            ("visible", window), lambda: self._in_ring(window) if window in self._rings else self._visible(window)
+            ("visible", window, chunked),
+            lambda: self._in_ring(window, limit) if window in self._rings else self._visible(limit),
         )
 
-    def _visible(self, window: int | None) -> Value:
+    def _visible(self, limit: Limit | None) -> Value:
         query, key = self._queries(), self.once("keys", lambda: self._arange(self.Shape(self.mask, start=1, end=2)))
         before = self.GreaterOrEqual(query if self.causal else self.Constant(value_int=2**31), key)
-        return self._masked(query, key, window, before, self.mask)
+        return self._masked(query, key, limit, before, self.mask)
 
-    def _in_ring(self, window: int) -> Value:
+    def _in_ring(self, window: int, limit: Limit | None) -> Value:
         """Mask of a ring buffer: a slot holds the last token whose index has that remainder; negative if not written
         yet."""
         query, length = self._queries(), self.Shape(self._rings[window], start=2, end=3)
@@ -163,7 +170,18 @@ class Decoder(Net):
         key = self.Sub(last, self.Mod(self.Sub(last, self._arange(length)), length))
         written = self.GreaterOrEqual(key, self.Constant(value_int=0))
         mask = self.Gather(self.mask, self.Squeeze(self.Max(key, self.Constant(value_int=0)), [0]), axis=1)
-        return self._masked(query, key, window, self.And(self.GreaterOrEqual(query, key), written), mask)
+        return self._masked(query, key, limit, self.And(self.GreaterOrEqual(query, key), written), mask)
+
+    def _in_window(self, window: int) -> Limit:
+        return lambda query, key: self.Less(self.Sub(query, key), [window])
+
+    def _in_chunk(self, size: int) -> Limit:
+        def chunk(index: Value) -> Value:
+            first = self.once("first_token", lambda: self.Unsqueeze(self.ArgMax(self.mask, axis=1), [1]))
+            number: Value = self.Div(self.Sub(self.Unsqueeze(index, [0]), first), [size])
+            return number
+
+        return lambda query, key: self.Unsqueeze(self.Equal(chunk(query), chunk(key)), [1])
 
     def _queries(self) -> Value:
         """Indices of this run's tokens, padding included, [length, 1]."""
@@ -180,11 +198,11 @@ class Decoder(Net):
             self.Range(self.Constant(value_int=0), self.Squeeze(count), self.Constant(value_int=1)), [0]
         )
 
-    def _masked(self, query: Value, key: Value, window: int | None, before: Value, mask: Value) -> Value:
-        """Combines `before`, the window and the padding mask; padding attends to itself, so that its rows stay
+    def _masked(self, query: Value, key: Value, limit: Limit | None, before: Value, mask: Value) -> Value:
+        """Combines `before`, the window or chunk and the padding mask; padding attends to itself, so that its rows stay
         finite."""
-        if window is not None:
-            before = self.And(before, self.Less(self.Sub(query, key), [window]))
+        if limit is not None:
+            before = self.And(before, limit(query, key))
         tokens = self.Unsqueeze(self.Cast(mask, to=9), [1, 2])
         visible: Value = self.Or(self.And(before, tokens), self.Equal(query, key))
         return visible

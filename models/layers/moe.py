@@ -30,7 +30,14 @@ def softmax_router(net: Net, logits: Value, count: int, *, normalize: bool) -> t
 
 
 def gated_experts(
-    net: Net, x: Value, name: str, route: Callable[[Value], tuple[Value, Value]], *, hidden: int, act: str = "silu"
+    net: Net,
+    x: Value,
+    name: str,
+    route: Callable[[Value], tuple[Value, Value]],
+    *,
+    hidden: int,
+    act: str = "silu",
+    scaled_inputs: bool = False,
 ) -> Value:
     """Sum over the routed experts of weight times down(act(gate(x)) * up(x)).
 
@@ -38,10 +45,16 @@ def gated_experts(
         x: [batch, length, hidden].
         name: prefix of ``NAME.router`` [experts, hidden] and ``NAME.experts.{gate,up,down}`` [experts, out, in].
         route: returns weights and experts [tokens, k] for router logits [tokens, experts].
+        scaled_inputs: whether weights multiply the inputs of the experts, not their outputs.
     """
     tokens = net.Reshape(x, [-1, hidden])
     weights, ids = route(linear(net, tokens, f"{name}.router"))
-    gate, up = (matmul_experts(net, tokens, f"{name}.experts.{part}", ids, each=False) for part in ("gate", "up"))
+    weights = net.Unsqueeze(weights, [2])
+    if scaled_inputs:
+        tokens = net.Mul(net.Unsqueeze(tokens, [1]), weights)
+    gate, up = (
+        matmul_experts(net, tokens, f"{name}.experts.{part}", ids, each=scaled_inputs) for part in ("gate", "up")
+    )
     down = matmul_experts(net, net.Mul(ACTIVATIONS[act](net, gate), up), f"{name}.experts.down", ids, each=True)
-    mixed = net.ReduceSum(net.Mul(down, net.Unsqueeze(weights, [2])), [1], keepdims=0)
+    mixed = net.ReduceSum(down if scaled_inputs else net.Mul(down, weights), [1], keepdims=0)
     return net.Reshape(mixed, net.Shape(x))

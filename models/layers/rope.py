@@ -122,8 +122,8 @@ def _check_complete(path: str, kind: str, scaling: Mapping[str, Any]) -> None:
     for key in NEEDED.get(kind, ()):
         if key not in scaling:
             raise ParameterError(path, f"RoPE scaling {kind} needs {key}")
-    if kind == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
-        raise ParameterError(f"{path}.high_freq_factor", "must be larger than low_freq_factor")
+    if kind == "llama3" and scaling["high_freq_factor"] < scaling["low_freq_factor"]:
+        raise ParameterError(f"{path}.high_freq_factor", "must not be smaller than low_freq_factor")
     if kind == "longrope" and len(scaling["short_factor"]) != len(scaling["long_factor"]):
         raise ParameterError(f"{path}.short_factor", "must be as long as long_factor")
 
@@ -267,7 +267,7 @@ def llama3_factors(scaling: Mapping[str, Any], size: int, theta: float) -> np.nd
         for key in ("low_freq_factor", "high_freq_factor", "factor", "original_max_position_embeddings")
     )
     lengths = np.float32(2 * math.pi) / inverse(size, theta)
-    smooth = (original / lengths - low) / (high - low)
+    smooth = (original / lengths - low) / ((high - low) or np.float32(1))
     between = np.float32(1) / ((np.float32(1) - smooth) / factor + smooth)
     return np.where(
         lengths < original / high, np.float32(1), np.where(lengths > original / low, factor, between)

@@ -11,7 +11,7 @@ from ...runtime.contract.architecture import Config, Moved, Whole
 from ...runtime.tensor.storage import Derived
 from ...runtime.tensor.tensor import Tensor
 from ...runtime.tensor.transposed import transposed
-from .weight_layout import changed, concatenated, take_rows
+from .weight_layout import Part, changed, concatenated, take_rows
 
 Span = Callable[[Config], tuple[int, int]]
 
@@ -109,6 +109,24 @@ class TransposedExperts(Whole):
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
         return [transposed(whole)]
+
+
+@dataclass(frozen=True)
+class HalfColumns(Moved):
+    """The first or second half of the columns of expert matrices [experts, in, 2 x out]: gate and up projections. The
+    graph has [experts, out, in]. Blocks stay quantized."""
+
+    index: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return Part(self.index, axis=1).join([transposed(parts[0])], config)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [whole]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor with both halves."""
+        return transposed(concatenated(pieces, 1))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Hyper-parameters of models whose layers differ: which ones attend, which ones are mixtures of experts."""
+"""Hyper-parameters of models whose layers differ: which ones attend, rotate, or are mixtures of experts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,34 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import HF, Config
-from ...runtime.contract.hyperparameter import COUNT, SIZE, Listed, checked, word
+from ...runtime.contract.hyperparameter import COUNT, SIZE, Listed, checked, flag, word
 from .hyperparameters import shared_heads
 
 HEADS_KEY = "attention.head_count_kv"
 KINDS = ("layer_types", "layers_block_type")
 """Keys of config.json that list the kind of each layer."""
+
+
+NOPE_INTERVAL = 4
+
+
+@dataclass(frozen=True)
+class UsesRope:
+    """Hyper-parameter: whether each layer has rotary embedding. GGUF files cannot store it: every fourth layer has no
+    RoPE."""
+
+    name: str = "uses_rope"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[bool]:
+        said, every = (source.get(key) if names == HF else None for key in ("no_rope_layers", "no_rope_layer_interval"))
+        if said:
+            uses_rope: list[bool] = checked("no_rope_layers", said, Listed(flag, config.layers))
+            return uses_rope[: config.layers]
+        interval = checked("no_rope_layer_interval", every or NOPE_INTERVAL, COUNT)
+        return [(i + 1) % interval != 0 for i in range(config.layers)]
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {"no_rope_layers": [int(each) for each in config.uses_rope]} if names == HF else {}
 
 
 @dataclass(frozen=True)

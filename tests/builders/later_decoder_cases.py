@@ -1,6 +1,7 @@
 """Configurations of later decoders that transformers builds, and a checkpoint as ChatGLM names it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 from candle_convert.tests.oracles.transformers import cases, made
@@ -27,6 +28,14 @@ OSS = {
     "num_local_experts": (4, 6),
     "num_experts_per_tok": 2,
     "rope_theta": 150000,
+}
+LLAMA4 = {
+    "head_dim": 16,
+    "intermediate_size_mlp": 128,
+    "interleave_moe_layer_step": (1, 2),
+    "num_experts_per_tok": (1, 2),
+    "num_hidden_layers": 4,
+    "num_local_experts": 4,
 }
 LATER_DECODERS = [
     *cases("GlmForCausalLM", "glm", glm=GLM),
@@ -65,6 +74,7 @@ LATER_DECODERS = [
         },
     ),
     *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
+    *cases("Llama4ForCausalLM", "llama4_text", llama4=LLAMA4),
     *cases("ArceeForCausalLM", "arcee", arcee={"hidden_act": "relu2", "head_dim": 32}),
     *cases(
         "SeedOssForCausalLM", "seed_oss", seed_oss={"attention_bias": True, "attention_out_bias": False, "head_dim": 32}
@@ -126,6 +136,21 @@ LATER_DECODERS = [
 CLAMPED = cases(
     "GptOssForCausalLM", "gpt_oss", clamped={**OSS, "rope_scaling": {**YARN, "truncate": False}, "swiglu_limit": 0.7}
 )
+CHUNKED = [
+    *cases(
+        "Llama4ForCausalLM",
+        "llama4_text",
+        chunked={**LLAMA4, "attention_chunk_size": 8, "attn_temperature_tuning": False, "moe_layers": [0, 1, 3]},
+    ),
+    *(
+        replace(case, padded=False)  # transformers counts padding among the tokens
+        for case in cases(
+            "Llama4ForCausalLM",
+            "llama4_text",
+            tempered={**LLAMA4, "attention_chunk_size": 16, "floor_scale": 8, "use_qk_norm": False},
+        )
+    ),
+]
 
 
 def written_chatglm(folder):

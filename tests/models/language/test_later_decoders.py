@@ -13,11 +13,11 @@ from candle_convert.runtime.base.errors import FormatError, UnsupportedError, Us
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.weight_binding import config_keys, unbind
 from candle_convert.runtime.ir.graph import Graph
-from candle_convert.tests.builders.later_decoder_cases import CLAMPED, LATER_DECODERS, written_chatglm
+from candle_convert.tests.builders.later_decoder_cases import CHUNKED, CLAMPED, LATER_DECODERS, written_chatglm
 from candle_convert.tests.oracles.transformers import Case, cases, converted, difference, expected, made, texts
 
 
-@pytest.mark.parametrize("case", [*LATER_DECODERS, *CLAMPED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*LATER_DECODERS, *CLAMPED, *CHUNKED], ids=lambda case: case.name)
 def test_as_transformers(case, tmp_path):
     reference = made(case, 0, tmp_path)
     model = models.load(tmp_path, threads=1)

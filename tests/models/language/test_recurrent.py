@@ -11,6 +11,7 @@ from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.weight_binding import unbind
 from candle_convert.runtime.plan.plan import PythonStep
+from candle_convert.tests.builders.later_decoder_cases import CHUNKED
 from candle_convert.tests.builders.recurrent_cases import BEYOND_GGUF, RECURRENT
 from candle_convert.tests.oracles.transformers import converted, expected, made, texts
 
@@ -101,10 +102,13 @@ def test_first_published_configuration_of_mamba(tmp_path):
     assert close(models.load(tmp_path, threads=1).logits(ids), expected(reference, ids, None), 3e-5)
 
 
-@pytest.mark.parametrize("name", ["mamba2", "recurrent_gemma", "jamba", "granite_hybrid", "falcon_h1"])
+EXPORTED = ["mamba2", "recurrent_gemma", "jamba", "granite_hybrid", "falcon_h1", "chunked", "tempered"]
+
+
+@pytest.mark.parametrize("name", EXPORTED)
 def test_in_onnxruntime_token_by_token(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    case = next(case for case in RECURRENT if case.name == name)
+    case = next(case for case in (*RECURRENT, *CHUNKED) if case.name == name)
     reference = made(case, 3, tmp_path)
     ids = texts(case, 3, reference)["single"][0]
     cc.convert(tmp_path, tmp_path / "out.onnx")

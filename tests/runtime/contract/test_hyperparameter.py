@@ -96,6 +96,7 @@ FREE = {
     "pattern",
     "period",
     "farthest",
+    "floor",
     "buckets",
 }
 """Parameters that are compared or written, or that are terms of another one, which a shape has."""

@@ -1,0 +1,36 @@
+"""GGUF files of decoders: in libllama token by token, and back in transformers."""
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.tests.builders.later_decoder_cases import LATER_DECODERS
+from candle_convert.tests.builders.recurrent_cases import RECURRENT
+from candle_convert.tests.oracles.libllama import NAME, Libllama
+from candle_convert.tests.oracles.transformers import difference, expected, made, transformers
+
+CASES = {case.name: case for case in (*LATER_DECODERS, *RECURRENT)}
+LIBLLAMA = 4e-3
+"""libllama keeps keys and values as f16."""
+ARCHITECTURES = {"llama4": "llama4"}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_as_libllama_and_back(name, tmp_path):
+    place, path = tmp_path / "model", tmp_path / "model.gguf"
+    place.mkdir()
+    case, arch = CASES[name], ARCHITECTURES[name]
+    reference = made(case, 0, place)
+    ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, (1, 20))
+    want = expected(reference, ids, None)
+    size = np.uint32(reference.config.vocab_size)
+    report = cc.convert(place, path, metadata={"tokenizer.ggml.model": "no_vocab", f"{arch}.vocab_size": size})
+    assert "W-GGUF-SETTING" not in [note.code for note in report.notes]
+    assert difference(models.load(path, threads=1).logits(ids), want) <= case.tolerance
+    if NAME:
+        theirs = Libllama(path)
+        assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) <= LIBLLAMA
+        theirs.close()
+    cc.convert(path, tmp_path / "back", to="safetensors")
+    again = getattr(transformers(), case.cls).from_pretrained(tmp_path / "back", attn_implementation="eager").eval()
+    assert difference(expected(again, ids, None), want) <= case.tolerance
