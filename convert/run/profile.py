@@ -11,10 +11,10 @@ from dataclasses import asdict, field
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.execute.timing import Clock, Event, TimedLaunch
+from ...runtime.execute.timing import Clock, Event
 from ...runtime.ir.graph import Node, Value
 from ...runtime.jit.llvm_kernel import EmittedKernel
-from ...runtime.plan.kernel_api import Buffer, Launch
+from ...runtime.plan.kernel_api import BaseLaunch, Buffer, Launch
 from ...runtime.session import Session
 from ..inspect.graph_summary import operator, type_text
 from .flops import operations
@@ -188,7 +188,7 @@ def _nbytes(event: Event) -> int:
     return 0 if node is None else sum(_value_nbytes(value) for value in (*node.inputs, *node.outputs))
 
 
-def buffers_nbytes(launch: TimedLaunch) -> int:
+def buffers_nbytes(launch: BaseLaunch) -> int:
     """Bytes of the buffers that a launch is given, each counted once."""
     spans = {(id(item.allocation), item.offset, item.nbytes) for item in launch.arguments if isinstance(item, Buffer)}
     return sum(nbytes for _, _, nbytes in spans)

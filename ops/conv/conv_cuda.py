@@ -10,15 +10,15 @@ from dataclasses import replace
 import numpy as np
 
 from ...runtime.cuda.element.block_quantized import QuantizedBuffer
-from ...runtime.cuda.kernel.elementwise import Chain, copy_launch, elementwise_chain
-from ...runtime.cuda.kernel.kernel import ElementwiseChain, Launch
+from ...runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain, scalar_key
+from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.matmul import cudnn
 from ...runtime.cuda.matmul import cudnn_conv as library
 from ...runtime.cuda.matmul.conv_problem import Convolution, cudnn_problem
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.kernel_api import Buffer, Chain
 from ..elementwise.arithmetic import add
 from ..elementwise.piecewise_activation import relu
 from ..rules.sliding_window import Axis, window
@@ -132,10 +132,10 @@ def by_library(step: Step, axes: Sequence[Axis], transposed: bool = False) -> li
         return (
             found
             if found is None or transposed or rectified
-            else replace(found, output=target, takes=functools.partial(takes, target, more))
+            else replace(found, output=target, takes=functools.partial(takes, more))
         )
 
-    def takes(made: Buffer, more: Buffer | None, then: ElementwiseChain) -> Launch | None:
+    def takes(more: Buffer | None, then: Chain, made: Buffer) -> Launch | None:
         head, shift = (
             then.steps[0],
             step.constant_buffer(np.zeros(result.shape[1], result.dtype)) if bias is None else bias,
@@ -143,14 +143,15 @@ def by_library(step: Step, axes: Sequence[Axis], transposed: bool = False) -> li
         others = [item for item in head.operands if item is not None and item.allocation is not made.allocation]
         if len(then.steps) > 1:
             return None
-        if head.function is relu.scalar:
+        if head.key == scalar_key(relu):
             return launch(then.output, shift, more, rectified=True)
         plain = (
             len(others) == 1
             and (others[0].shape, others[0].dtype) == (made.shape, made.dtype)
             and not isinstance(others[0], QuantizedBuffer)
         )
-        return launch(then.output, shift, others[0]) if head.function is add.scalar and more is None and plain else None
+        adds = head.key == scalar_key(add) and more is None and plain
+        return launch(then.output, shift, others[0]) if adds else None
 
     whole = launch(result) if bias is None else None if transposed else launch(result, bias)
     if whole is not None:

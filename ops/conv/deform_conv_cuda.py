@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from ...runtime.cuda.element.element import compute_dtype
-from ...runtime.cuda.kernel.elementwise import Chain, elementwise_chain
+from ...runtime.cuda.kernel.elementwise import elementwise_chain
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.per_thread import per_thread_launch
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Argument
+from ...runtime.plan.kernel_api import Argument, Chain
 from ..rules.sliding_window import window
 from .deform_conv import deform_conv
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.element.small_dtypes import SMALL
-from ...runtime.cuda.kernel.elementwise import Chain, chain_step, elementwise_chain, unchanged
+from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, unchanged
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, cuda_by_element
 from ...runtime.plan.elementwise_fusion import FUNCTIONS, parameters
-from ...runtime.plan.kernel_api import View
+from ...runtime.plan.kernel_api import Chain, View
 from ..cast.cast import cast, cast_like
 from .arithmetic import div, mod, pow_
 from .elementwise_kernel import BOOL_OPERATORS, INTEGER_OPERATORS

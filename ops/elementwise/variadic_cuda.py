@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...runtime.cuda.element.element import compute_dtype
-from ...runtime.cuda.kernel.elementwise import Chain, chain_step
+from ...runtime.cuda.kernel.elementwise import chain_step
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import View
+from ...runtime.plan.kernel_api import Chain, View
 from .variadic import mean
 
 

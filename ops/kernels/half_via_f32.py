@@ -108,11 +108,11 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
         list(step.inputs),
         step.attributes,
         results,
-        step.threads,
         step.cache,
-        own,
-        step.allocations,
-        step.bailout,
+        outputs=own,
+        allocations=step.allocations,
+        threads=step.threads,
+        bailout=step.bailout,
     )
     inner.rearranging = rearranging
     for index, buffer in enumerate(step.inputs):

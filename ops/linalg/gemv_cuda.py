@@ -8,7 +8,6 @@ import numpy as np
 
 from ...runtime.cuda.element.block_quantized import QuantizedBuffer
 from ...runtime.cuda.element.element import compute_dtype
-from ...runtime.cuda.kernel.elementwise import Chain
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows
@@ -17,7 +16,7 @@ from ...runtime.cuda.matmul.int8_mma import int8_gemm
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Step
 from ...runtime.ir.graph import Value
-from ...runtime.plan.kernel_api import Allocation, Buffer
+from ...runtime.plan.kernel_api import Allocation, Buffer, Chain
 from .linear import GROUP
 
 FEW = 4

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.cuda.kernel.elementwise import Chain, chain_step
+from ...runtime.cuda.kernel.elementwise import chain_step
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import over
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, cublaslt_product, product
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.kernel_api import Buffer, Chain
 from .gemm import gemm
 from .gemv_cuda import of_experts, rows_by
 from .linear import GROUP, linear

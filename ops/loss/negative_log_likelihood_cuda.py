@@ -8,12 +8,12 @@ import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.axes import permuted, split
-from ...runtime.cuda.kernel.elementwise import Apply, Chain, elementwise_chain, elementwise_launch
+from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, elementwise_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.kernel_api import Buffer, Chain
 from ..nn.softmax_cuda import MOST, SUM, _logarithm
 from .negative_log_likelihood import negative_log_likelihood_loss, softmax_cross_entropy_loss
 
@@ -63,7 +63,7 @@ def lost(
         launches.append(elementwise_chain(_counted, [labels], share, *numbers))
     else:
         table = Lookup(chosen, chosen.strides, 1, weights.count, flag=step.flag(why))
-        apply = Apply(_weighed, (labels, weights), numbers, compute, compute)
+        apply = chain_step(_weighed, (labels, weights), compute, *numbers, compute=compute)
         operands = [over(labels, labels.shape), Operand(weights, (0,) * len(labels.shape), lookups=(table,))]
         launches.append(elementwise_launch([apply], labels.shape, operands, over(share, labels.shape)))
     strides = (logs.strides[0], *logs.strides[2:])
@@ -71,7 +71,7 @@ def lost(
         logs, strides, lookups=(Lookup(chosen, chosen.strides, logs.strides[1], logs.shape[1], flag=step.flag(why)),)
     )
     each = y if reduction == "none" else step.temporary(compute, labels.shape)
-    apply = Apply(_loss, (logs, share), (), compute, each.dtype)
+    apply = chain_step(_loss, (logs, share), each.dtype, compute=compute)
     launches.append(
         elementwise_launch([apply], labels.shape, [log, over(share, labels.shape)], over(each, labels.shape))
     )

@@ -10,12 +10,12 @@ import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.axes import permuted, split
-from ...runtime.cuda.kernel.elementwise import Chain, chain_step, elementwise_chain
+from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Operand
 from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.kernel_api import Buffer, Chain
 from .batch_norm import batch_normalization
 from .group_norm import group_normalization, instance_normalization, mean_variance_normalization
 from .layer_norm import layer_normalization, rms_normalization

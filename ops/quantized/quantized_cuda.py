@@ -9,12 +9,12 @@ import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.element.small_dtypes import SMALL
-from ...runtime.cuda.kernel.elementwise import Apply, Chain, chain_step, elementwise_chain, elementwise_launch
+from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, elementwise_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.kernel.reduce import Fold, Result, larger, reduce_rows, smaller
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.kernel_api import Buffer, Chain
 from ...runtime.tensor.dtype import of_numpy
 from ..cast.cast import element_type
 from ..conv.conv_cuda import convolved
@@ -97,9 +97,9 @@ def quantize_on_device(step: Step) -> Planned:
     if y.dtype.name == "float8_e8m0fnu":
         return "rounding to float8e8m0 is supported on the CPU only"
     steps = (
-        [Apply(_same, (x,), (), kind, wide), Apply(_over, (None, scale), (), kind, wide)]
+        [chain_step(_same, (x,), wide, compute=kind), chain_step(_over, (None, scale), wide, compute=kind)]
         if half
-        else [Apply(_over, (x, scale), (), kind, kind)]
+        else [chain_step(_over, (x, scale), kind, compute=kind)]
     )
     if small is None:
         low, high = map(float, bounds(y.dtype))
@@ -113,7 +113,7 @@ def quantize_on_device(step: Step) -> Planned:
         if zero is None
         else _bounded_shifted
     )
-    steps.append(Apply(function, shifts, (low, high), kind, y.dtype))
+    steps.append(chain_step(function, shifts, y.dtype, low, high, compute=kind))
     return elementwise_launch(steps, x.shape, found, over(y, y.shape))
 
 
@@ -135,7 +135,7 @@ def dequantize_on_device(step: Step) -> Planned:
         return "unsupported shape of the scale"
     if x.dtype.itemsize > 2 and zero is not None:
         return "32-bit zero points are supported on the CPU only"
-    apply = Apply(_real if zero is None else _centred, tuple(item.buffer for item in found), (), F32, y.dtype)
+    apply = chain_step(_real if zero is None else _centred, [item.buffer for item in found], y.dtype, compute=F32)
     return elementwise_launch([apply], x.shape, found, over(y, y.shape))
 
 

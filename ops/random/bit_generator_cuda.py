@@ -14,12 +14,11 @@ import numpy as np
 from ...runtime.cuda.device.device import SIMULATED
 from ...runtime.cuda.element.kernel_text import PACKAGE
 from ...runtime.cuda.kernel import source_module
-from ...runtime.cuda.kernel.elementwise import Chain
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Writer
 from ...runtime.cuda.kernel.per_thread import per_thread_launch
 from ...runtime.cuda.plan.kernel_api import Step
-from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.kernel_api import Buffer, Chain
 from .bit_generator import stream
 
 WIDTH = 4 if SIMULATED else 256

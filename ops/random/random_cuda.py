@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ...runtime.cuda.kernel.elementwise import Chain, elementwise_chain
+from ...runtime.cuda.kernel.elementwise import elementwise_chain
 from ...runtime.cuda.kernel.per_thread import per_thread_launch
 from ...runtime.cuda.kernel.stream_compaction import compaction_launches
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Argument, Buffer, View
+from ...runtime.plan.kernel_api import Argument, Buffer, Chain, View
 from .bernoulli import bernoulli
 from .bit_generator_cuda import drawn
 from .dropout import dropout

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
-from ...runtime.cuda.kernel.elementwise import Chain, copy_launch, elementwise_chain
+from ...runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ...runtime.plan.kernel_api import Buffer, View
+from ...runtime.plan.kernel_api import Buffer, Chain, View
 from .concat import concat
 from .depth_to_space import depth_to_space, space_to_depth
 from .expand import expand, tile

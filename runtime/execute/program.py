@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,17 +19,16 @@ from ..plan.plan import Plan
 from ..plan.planner import Planner
 from ..region.region import HostWeight, Region
 from .compile_ahead import prepare
+from .region_program import RegionProgram
 from .run_options import RunOptions
 from .runner import Bailout, Runner
 from .shape_warmup import ShapeWarmup
 
-MAX_PLANS = 32
-"""Plans cached for the most recent input signatures."""
 RECENT, MAX_IDLE_NBYTES = 2, 16 << 20
 """Plans that keep their workspaces, and bytes of workspaces that all older plans may keep together."""
 
 
-class Program:
+class Program(RegionProgram[HostWeight, Runner]):
     """Runs a region.
 
     Args:
@@ -42,14 +39,11 @@ class Program:
     """
 
     def __init__(self, region: Region[HostWeight], specialized: bool = False) -> None:
-        self.region = region
-        self.inputs = region.inputs
+        super().__init__(region)
         self._signatures = Signatures(region, specialized)
         self.warmup = ShapeWarmup(region, self._signatures)
-        self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._newest: Runner | None = None
         self._last: tuple[Any, ...] = ()
-        self._lock = threading.Lock()
 
     def run(self, feeds: Sequence[Any], run: RunOptions) -> list[Any]:
         """Outputs for arrays (or lists, maps, None) in the order of `inputs`."""
@@ -84,13 +78,10 @@ class Program:
             prepare([*layout.kernels, walk, help_team], functools.partial(self.warmup.kernels, feeds, run))
         return encoded(layout)
 
-    def _used(self, key: Any, runner: Runner) -> Runner:
-        """Mark a plan as most recently used; returns the cached one if another thread has made the same plan."""
+    def _used(self, key: Hashable, runner: Runner) -> Runner:
+        """As the base; older plans release workspaces."""
+        self._newest = runner = super()._used(key, runner)
         with self._lock:
-            self._newest = runner = self._plans.setdefault(key, runner)
-            self._plans.move_to_end(key)
-            while len(self._plans) > MAX_PLANS:
-                self._plans.popitem(last=False)
             allowance = MAX_IDLE_NBYTES
             for older in itertools.islice(reversed(self._plans.values()), RECENT, None):
                 allowance -= older.idle
@@ -108,13 +99,3 @@ class Program:
             return runner.run(feeds, run)
         except Bailout:
             return self.run(feeds, replace(run, native=False))
-
-    @property
-    def runners(self) -> list[Runner]:
-        """The runners of all cached plans."""
-        return list(self._plans.values())
-
-    @property
-    def plans(self) -> list[Plan]:
-        """The plans that are cached."""
-        return [runner.plan for runner in self._plans.values()]

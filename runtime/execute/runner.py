@@ -12,11 +12,11 @@ import numpy as np
 
 from ..base.errors import LimitError, UsageError
 from ..base.limits import current
-from ..ir.call import Call
-from ..ir.evaluate import compute_node, input_decoder
+from ..ir.evaluate import as_value, evaluate_node
 from ..ir.graph import Graph
 from ..plan.plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, NativeSegment, Plan, PythonStep, Step
 from ..region.region import HostWeight, Region, subregion_of
+from .region_program import Subprograms
 from .run_options import RunOptions
 from .timing import Clock, Event
 from .workspace import Workspace
@@ -54,7 +54,7 @@ class Runner:
         self._packed = packed
         self._program = program
         self._free: list[Workspace] = []
-        self._subprograms: dict[int, Runnable] = {}
+        self._subprograms: Subprograms[Runnable] = Subprograms()
 
     @property
     def idle(self) -> int:
@@ -157,23 +157,11 @@ class Runner:
                 fuel *= 2
 
     def _python(self, memory: Workspace, step: PythonStep, run: RunOptions) -> None:
-        node = step.node
-        take = input_decoder(node.op)
-        inputs = [None if location is None else take(memory.get(location)) for location in step.inputs]
-        attributes = step.attributes
-        if node.op.asks:
-            call = Call(
-                node,
-                tuple(bool(value.name) for value in node.outputs),
-                functools.partial(self._subgraph, memory, step, run),
-            )
-            attributes = {**attributes, "call": call}
-        results = compute_node(node, inputs, attributes)
-        for value, slot, result in zip(
-            node.outputs, step.slots, results if isinstance(results, tuple) else (results,), strict=False
-        ):
-            found = result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
-            found = memory.private_copy(found)
+        inputs = [None if location is None else memory.get(location) for location in step.inputs]
+        subgraph = functools.partial(self._subgraph, memory, step, run)
+        results = evaluate_node(step.node, inputs, step.attributes, subgraph)
+        for (value, result), slot in zip(results, step.slots, strict=False):
+            found = memory.private_copy(as_value(result))
             memory.objects[value] = found
             if slot is None:
                 continue
@@ -182,7 +170,7 @@ class Runner:
                 raise UsageError(
                     "E-RUN-SHAPE",
                     None,
-                    f"{node.op.name} returned an output of an unexpected dtype or shape",
+                    f"{step.node.op.name} returned an output of an unexpected dtype or shape",
                     expected=f"{dtype}{list(shape)}",
                     found=None if found is None else f"{found.dtype}{list(found.shape)}",
                     hint="Please report it",
@@ -192,14 +180,14 @@ class Runner:
     def _subgraph(
         self, memory: Workspace, step: PythonStep, run: RunOptions, graph: Graph, inputs: Sequence[Any]
     ) -> list[Any]:
-        program = self._subprograms.get(id(graph))
-        if program is None:
+
+        def made() -> Runnable:
             name = next((name for name, value in step.node.attributes.items() if value is graph), "")
             path = f"{step.path}{step.node.name or step.node.outputs[0].name}/{name}/"
-            program = self._subprograms.setdefault(
-                id(graph), self._program(subregion_of(graph, self._packed, step.constants, path))
-            )
-        fed = [item if item is None or isinstance(item, list | dict) else np.asarray(item) for item in inputs]
+            return self._program(subregion_of(graph, self._packed, step.constants, path))
+
+        program = self._subprograms.of(graph, made)
+        fed = [as_value(item) for item in inputs]
         fed += [memory.get(step.captured[value]) for value in program.region.inputs[len(graph.inputs) :]]
         return program.run(fed, run)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,19 +13,10 @@ from ..base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..ir.graph import Node
-    from ..plan.kernel_api import Argument
+    from ..plan.kernel_api import BaseLaunch
 
 MAX_EVENTS = 1 << 18
 """Launches of one segment that are noted; a loop comes back to Python long before."""
-
-
-class TimedLaunch(Protocol):
-    """A launch of the CPU or of a device: its kernel, and the buffers and numbers that it is given."""
-
-    @property
-    def kernel(self) -> object: ...
-    @property
-    def arguments(self) -> Sequence[Argument]: ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +30,7 @@ class Event:
     """
 
     node: Node | None
-    launch: TimedLaunch | None
+    launch: BaseLaunch | None
     began: int
     ended: int
     how: str | None = None

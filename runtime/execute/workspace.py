@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..base.huge_pages import allocate
+from ..ir.evaluate import owned
 from ..ir.graph import Value
 from ..plan.kernel_api import Buffer
 from ..plan.plan import Plan
-from ..tensor.weight_array import as_array
 
 
 class Workspace:
@@ -80,12 +80,7 @@ class Workspace:
 
     def owned(self, result: Any, feeds: Sequence[Any]) -> Any:
         """A result that shares no memory with inputs, weights or the arena."""
-        result = as_array(result)
-        if not isinstance(result, np.ndarray):
-            return [self.owned(item, feeds) for item in result] if isinstance(result, list) else result
-        shared = (*feeds, *self.plan.pinned, *self.constants)
-        private = result.base is None and not any(result is array for array in shared)
-        return result if private else result.copy()
+        return owned(result, (*feeds, *self.plan.pinned, *self.constants))
 
     def free(self, things: Sequence[int | Value]) -> None:
         """Release Python results that are dead."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..base.errors import Error, LimitError, UsageError
 from ..tensor.weight_array import as_array, loaded
-from .graph import Node
+from .call import Call
+from .graph import Graph, Node, Value
 from .op import Op
 from .shape_inference import CHECK, MALFORMED
 
@@ -43,6 +46,41 @@ def compute_node(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any
             f"{node.op.name} {_name(node)!r} cannot be computed from {_given(inputs)} ({type(error).__name__}: {error})"
         )
         raise UsageError("E-OP-INPUTS", None, why, hint=HINT) from error
+
+
+def evaluate_node(
+    node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any], run: Callable[[Graph, Sequence[Any]], list[Any]]
+) -> list[tuple[Value, Any]]:
+    """Each output of a node with its result, from inputs as they are stored; `run` runs its subgraphs."""
+    take = input_decoder(node.op)
+    if node.op.asks:
+        attributes = {**attributes, "call": Call(node, used_outputs(node), run)}
+    return by_output(node, compute_node(node, [None if item is None else take(item) for item in inputs], attributes))
+
+
+def used_outputs(node: Node) -> tuple[bool, ...]:
+    """For each output of a node, whether it is used."""
+    return tuple(bool(value.name) for value in node.outputs)
+
+
+def by_output(node: Node, results: Any) -> list[tuple[Value, Any]]:
+    """Each output of a node with what `compute` returned for it."""
+    return list(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False))
+
+
+def as_value(result: Any) -> Any:
+    """A value of a run: scalars become arrays."""
+    return result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
+
+
+def owned(result: Any, shared: Collection[Any]) -> Any:
+    """A result on the host that shares no memory with inputs, weights or an arena; `shared`: arrays to copy."""
+    result = as_array(result)
+    if isinstance(result, list):
+        return [owned(item, shared) for item in result]
+    if not isinstance(result, np.ndarray):
+        return result
+    return result.copy() if result.base is not None or any(result is array for array in shared) else result
 
 
 def locate(error: Error, node: Node, inputs: Sequence[Any]) -> None:

@@ -26,7 +26,7 @@ class Attempt:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.lengths = len(planner.chains), len(planner.scratch), len(planner.used)
+        self.lengths = len(planner.steps), len(planner.scratch), len(planner.used)
         self.replaced = len(planner.replaced)
         self.known = [(held, len(held)) for held in (planner.locations, planner.constants)]
         self.work = planner.work, planner.hardest, planner.open_loops
@@ -41,8 +41,8 @@ class Attempt:
 
     def undone(self) -> None:
         """The plan as it was before."""
-        planner, (chains, scratch, used) = self.planner, self.lengths
-        del planner.chains[chains:], planner.nodes[chains:], planner.scratch[scratch:]
+        planner, (steps, scratch, used) = self.planner, self.lengths
+        del planner.steps[steps:], planner.nodes[steps:], planner.scratch[scratch:]
         for held, length in self.known:
             for value in list(itertools.islice(reversed(held), len(held) - length)):
                 del held[value]

@@ -19,8 +19,8 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -61,6 +61,11 @@ class Allocation:
     first: int = -1
     last: int = -1
     at: int = -1
+
+    def use(self, position: int) -> None:
+        """Extend the lifetime to a step's position."""
+        self.first = position if self.first < 0 else min(self.first, position)
+        self.last = max(self.last, position)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +109,29 @@ class Buffer:
 Argument = Buffer | int | float
 
 
-class Launch:
+class BaseLaunch:
+    """One call of a kernel, on the CPU or a device.
+
+    Attributes:
+        arguments: buffers and numbers.
+        output: the result, if an element-wise chain that follows can be fused.
+        takes: returns a launch that also computes an element-wise chain of the output, None if it cannot.
+    """
+
+    kernel: Any
+    arguments: Sequence[Argument]
+    output: Buffer | None = None
+    takes: Callable[[Chain, Buffer], Any] | None = None
+
+
+class Launch(BaseLaunch):
     """One call of a range kernel, split into parts that any thread may compute.
 
     Attributes:
         arguments: words of its native block.
-        output: the result, if an element-wise chain that follows can be fused.
-        takes: returns a launch that also computes an element-wise chain of the output, None if it cannot.
         copied: source and target of a launch that only copies bytes.
     """
 
-    output: Buffer | None = None
-    takes: Callable[[Chain, Buffer], Launch | None] | None = None
     copied: tuple[Buffer, Buffer] | None = None
 
     def __init__(self, kernel: Any, parts: int = 1, /, **arguments: Any) -> None:
@@ -136,10 +152,11 @@ class Apply:
     """One operator of a chain.
 
     Attributes:
-        key: key of its scalar function in `elementwise_fusion.FUNCTIONS`.
+        key: key of its scalar function, in `elementwise_fusion.FUNCTIONS` or for a device in `element.SCALARS`.
         operands: buffers; None stands for the result of the previous operator.
         attributes: scalar arguments after the elements.
         compute: dtype of literals in the function.
+        result: dtype that the function's value is rounded to.
     """
 
     key: str
@@ -151,7 +168,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Chain:
-    """Operators that run one after another on each element of `output`."""
+    """Operators that run one after another on each element of `output`, to which all operands broadcast."""
 
     steps: tuple[Apply, ...]
     output: Buffer
@@ -160,6 +177,23 @@ class Chain:
     def operands(self) -> list[Buffer]:
         """The buffers it reads, in order."""
         return [operand for step in self.steps for operand in step.operands if operand is not None]
+
+
+def fuse(first: Chain | BaseLaunch, then: Chain, longest: int) -> Any:
+    """A chain or launch that computes both; None unless the first operator of `then` reads the output of `first` once,
+    element by element, and the result has at most `longest` operators."""
+    made, head = first.output, then.steps[0]
+    fed = [operand for operand in then.operands if made is not None and operand.allocation is made.allocation]
+    if made is None or len(fed) != 1 or fed[0] not in head.operands:
+        return None
+    if (fed[0].shape, fed[0].dtype) != (made.shape, made.dtype) or made.shape != then.output.shape:
+        return None
+    if isinstance(first, BaseLaunch):
+        return None if first.takes is None else first.takes(then, fed[0])
+    if len(first.steps) + len(then.steps) > longest:
+        return None
+    joined = replace(head, operands=tuple(None if operand is fed[0] else operand for operand in head.operands))
+    return Chain((*first.steps, joined, *then.steps[1:]), then.output)
 
 
 @dataclass(frozen=True)
@@ -181,53 +215,67 @@ def parts_for(threads: int, limit: int, work: float, finer: int = 1) -> int:
     return max(1, wanted if wanted < threads else wanted // threads * threads)
 
 
+def constant_of(array: np.ndarray) -> Buffer:
+    """A buffer that holds the elements of `array`, which is copied unless it is contiguous."""
+    plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
+    return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
+
+
 @dataclass(eq=False)
-class Step:
-    """A node as its planner sees it.
+class BaseStep:
+    """A node as its planner sees it, on the CPU or a device.
 
     Attributes:
         inputs: buffers, None for an absent optional input.
         attributes: all attributes, defaults filled in.
         results: dtype and shape of each output, None if it is unused.
-        threads: number of threads that run the plan.
-        cache: packed constants by id and layout, shared by all plans of a session; holds the constants, so that their
-            ids stay valid.
-        bailout: an int64 flag that a kernel sets when it meets values that it does not compute, such as an index out
-            of range. The run is then repeated in NumPy, which computes them or raises. The kernel must stay within its
-            buffers all the same.
+        cache: arrays made of constants, shared by all plans of a session.
         may_overwrite: whether only this step uses the memory of an input, so that an output may overwrite it.
+        outputs: the buffers of outputs, as the planner asks for them.
+        allocations: what they and scratch buffers lie in.
     """
 
     node: Node
     inputs: list[Buffer | None]
     attributes: dict[str, Any]
     results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
-    threads: int
     cache: dict[Any, Any]
+    may_overwrite: Callable[[Buffer], bool] = lambda buffer: False
     outputs: dict[int, Buffer] = field(default_factory=dict)
     allocations: list[Allocation] = field(default_factory=list)
-    bailout: Buffer = field(default_factory=lambda: bailout_flag())
-    may_overwrite: Callable[[Buffer], bool] = lambda buffer: False
+
+    def input(self, index: int) -> Buffer:
+        """A required input."""
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    def optional_input(self, index: int) -> Buffer | None:
+        """An optional input, None if it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else None
 
     def output(self, index: int = 0) -> Buffer:
         """The buffer of a used output."""
         if index not in self.outputs:
             result = self.results[index]
             assert result is not None
-            self.outputs[index] = self._new(*result)
+            self.outputs[index] = self.temporary(*result)
         return self.outputs[index]
 
     def is_used(self, index: int) -> bool:
         """Whether output `index` is used."""
         return index < len(self.results) and self.results[index] is not None
 
-    def scratch(self, nbytes: int) -> Buffer:
-        """Scratch memory of this step, uint8."""
-        return self._new(np.dtype(np.uint8), (nbytes,))
+    def temporary(self, dtype: np.dtype[Any] | type, shape: Sequence[int]) -> Buffer:
+        """Scratch memory for the launches of this step."""
+        kind = np.dtype(dtype)
+        allocation = Allocation(math.prod(shape) * kind.itemsize)
+        self.allocations.append(allocation)
+        return Buffer(kind, tuple(shape), allocation)
 
     def constant(self, index: int) -> np.ndarray | None:
         """The array of a constant input, None for others."""
-        buffer = self.inputs[index] if index < len(self.inputs) else None
+        buffer = self.optional_input(index)
         return (
             None
             if buffer is None or buffer.allocation.constant is None
@@ -236,13 +284,32 @@ class Step:
 
     def is_constant(self, index: int) -> bool:
         """Whether an input is a constant; does not read it."""
-        buffer = self.inputs[index] if index < len(self.inputs) else None
+        buffer = self.optional_input(index)
         return buffer is not None and buffer.allocation.constant is not None
 
     def constant_buffer(self, array: np.ndarray) -> Buffer:
         """A buffer that holds the elements of `array`."""
-        plain = np.ascontiguousarray(array).reshape(array.shape)
-        return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
+        return constant_of(array)
+
+
+@dataclass(eq=False)
+class Step(BaseStep):
+    """A node as its CPU planner sees it.
+
+    Attributes:
+        threads: number of threads that run the plan.
+        cache: packed constants by id and layout, which holds the constants, so that their ids stay valid.
+        bailout: an int64 flag that a kernel sets when it meets values that it does not compute, such as an index out
+            of range. The run is then repeated in NumPy, which computes them or raises. The kernel must stay within its
+            buffers all the same.
+    """
+
+    threads: int = 1
+    bailout: Buffer = field(default_factory=lambda: bailout_flag())
+
+    def scratch(self, nbytes: int) -> Buffer:
+        """Scratch memory of this step, uint8."""
+        return self.temporary(np.uint8, (nbytes,))
 
     def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
         """A constant input in another layout, packed once per session."""
@@ -272,11 +339,6 @@ class Step:
         """Number of parts for `limit` rows and `work` scalar operations; see `parts_for`."""
         return parts_for(self.threads, limit, work, finer)
 
-    def _new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Buffer:
-        allocation = Allocation(math.prod(shape) * dtype.itemsize)
-        self.allocations.append(allocation)
-        return Buffer(dtype, shape, allocation)
-
 
 def without_caching(buffer: Buffer) -> np.ndarray:
     """The elements of a constant buffer, read without caching them."""
@@ -298,9 +360,24 @@ def bailout_flag() -> Buffer:
 
 Planner = Callable[[Step], Planned]
 
-PLANNERS: dict[Op, Planner] = {}
-"""The planner of each operator that has native kernels."""
-_by_element: list[Planner] = []
+P = TypeVar("P", bound=Callable[..., Any])
+
+
+class Planners(dict["Op", P]):
+    """The planner of each operator that has kernels.
+
+    Attributes:
+        by_element: the planner of operators that have a scalar function and no planner of their own.
+    """
+
+    by_element: P | None = None
+
+    def of(self, operator: Op) -> P | None:
+        """The planner of an operator, None if it has no kernels."""
+        return self.get(operator) or (self.by_element if operator.scalar is not None else None)
+
+
+PLANNERS: Planners[Planner] = Planners()
 ACCEPTS_EMPTY: set[Op] = set()
 """Operators whose planners accept inputs without elements."""
 
@@ -309,10 +386,8 @@ def native(*operators: Op, empty: bool = False) -> Callable[[Planner], Planner]:
     """Register the planner of operators; with `empty` it also gets inputs without elements."""
 
     def registered(planner: Planner) -> Planner:
-        for operator in operators:
-            PLANNERS[operator] = planner
-            if empty:
-                ACCEPTS_EMPTY.add(operator)
+        PLANNERS.update(dict.fromkeys(operators, planner))
+        ACCEPTS_EMPTY.update(operators if empty else ())
         return planner
 
     return registered
@@ -320,14 +395,14 @@ def native(*operators: Op, empty: bool = False) -> Callable[[Planner], Planner]:
 
 def native_by_element(planner: Planner) -> Planner:
     """Register the planner of operators that have a scalar function but no planner."""
-    _by_element[:] = [planner]
+    PLANNERS.by_element = planner
     return planner
 
 
 def planner_of(operator: Op) -> Planner | None:
     """The planner of an operator, None if it has no native kernels."""
     _load_planners_of(operator)
-    return PLANNERS.get(operator) or (_by_element[0] if operator.scalar is not None and _by_element else None)
+    return PLANNERS.of(operator)
 
 
 def load_planners() -> None:

@@ -95,10 +95,10 @@ def _output_slots(planner: Planner) -> list[Item]:
     from .elementwise_fusion import launched as fused
 
     plan = planner.plan
-    produced = {id(item.output.allocation) for item in planner.chains if isinstance(item, Chain)}
+    produced = {id(item.output.allocation) for item in planner.steps if isinstance(item, Chain)}
     produced |= {
         id(argument.allocation)
-        for item in planner.chains
+        for item in planner.steps
         if isinstance(item, Launch)
         for argument in item.arguments
         if _in_arena(argument)
@@ -110,7 +110,7 @@ def _output_slots(planner: Planner) -> list[Item]:
             location.allocation.slot = planner.slot(location.dtype, location.shape)
             plan.output_slots.append(location.allocation.slot)
     parts = functools.partial(parts_for, planner.threads)
-    return [fused(item, parts) if isinstance(item, Chain) else item for item in planner.chains]
+    return [fused(item, parts) if isinstance(item, Chain) else item for item in planner.steps]
 
 
 def _nested(planner: Planner, items: list[Item]) -> tuple[list[Item], list[Node | None]]:
@@ -157,8 +157,7 @@ def _lifetimes(
     def use(location: Location, at: int) -> None:
         if _in_arena(location):
             allocation = arena.setdefault(id(location.allocation), location.allocation)
-            allocation.first = at if allocation.first < 0 else min(allocation.first, at)
-            allocation.last = max(allocation.last, at)
+            allocation.use(at)
 
     for position, item in enumerate(items):
         for location in _locations(item):

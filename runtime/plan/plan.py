@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..tensor.dtype import STRING, DType, of_numpy
 from ..tensor.weight_array import Blocks, LazyWeight, Packed
 from .kernel_api import Buffer, Launch
 
+W = TypeVar("W")
 COUNTER, GOES_ON, TRIPS, FUEL, AGAIN, CELLS = range(6)
 """Indices of a loop's cells: iterations done, whether another follows, trip count, iterations until the next deadline
 check, whether native code repeats by itself; and the number of cells."""
@@ -115,30 +116,48 @@ Step = PythonStep | NativeSegment | Tap | Branch | Loop
 
 
 @dataclass(eq=False)
-class Plan:
-    """Steps, bytecode and buffers for one input signature.
+class BasePlan(Generic[W]):
+    """Steps that compute a region for inputs of given dtypes and shapes, on the CPU or a device.
 
     Attributes:
         steps: in order.
+        inputs: slot of an array of the run, or object, of each input; None if the plan knows its value.
+        outputs: location of each output.
+        arena: bytes of the arena.
+        objects: constants that kernels cannot address.
+        rest: the region planned and run afterwards on the values in `live`, whose shapes depend on data.
+    """
+
+    steps: list[Any] = field(default_factory=list)
+    inputs: list[int | Value | None] = field(default_factory=list)
+    outputs: list[Buffer | Value] = field(default_factory=list)
+    arena: int = 0
+    objects: dict[Value, W] = field(default_factory=dict)
+    rest: Region[W] | None = None
+    live: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Plan(BasePlan[HostWeight]):
+    """Steps, bytecode and buffers for one input signature.
+
+    Attributes:
         bailout: the flag that kernels set to have the run repeated in NumPy, None if no kernel sets one.
         code: bytecode; addresses are indices into `words`, jump targets count from the start of the segment.
         words: argument blocks, with constants and scalars filled in.
         arena_words: indices in `words` of arena addresses, and their offsets.
         slot_words: the same for each array of a run.
         slots: dtype and shape of each array of a run.
-        objects: constants that kernels cannot address.
-        inputs: slot or object of each input, None if the plan knows its value.
-        outputs: location of each output.
         output_slots: slots of newly allocated outputs; inplace_slots: slots of in-place inputs.
-        rest: the region planned and run afterwards on the values in `live`, whose shapes depend on data.
         launches: launch and node of each instruction, None for jumps.
-        arena: bytes of the arena; min_arena: lower bound, the most bytes that are live at once.
+        min_arena: lower bound of `arena`, the most bytes that are live at once.
         pinned: arrays whose addresses are in `words`.
         need: bytes of a run without its `weights` bytes; largest: the node with the largest output.
         work: multiplications of a run; hardest: the node with the most.
     """
 
     steps: list[Step] = field(default_factory=list)
+    live: list[Buffer | Value] = field(default_factory=list)
     code: list[tuple[int, int, int, int]] = field(default_factory=list)
     words: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     arena_words: tuple[np.ndarray, np.ndarray] = field(
@@ -146,16 +165,10 @@ class Plan:
     )
     slot_words: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     slots: list[tuple[np.dtype[Any], tuple[int, ...]]] = field(default_factory=list)
-    inputs: list[int | Value | None] = field(default_factory=list)
-    outputs: list[Buffer | Value] = field(default_factory=list)
     output_slots: list[int] = field(default_factory=list)
     inplace_slots: list[int] = field(default_factory=list)
-    arena: int = 0
     min_arena: int = 0
-    objects: dict[Value, np.ndarray | Blocks | LazyWeight] = field(default_factory=dict)
     pinned: list[np.ndarray] = field(default_factory=list)
-    rest: Region[HostWeight] | None = None
-    live: list[Buffer | Value] = field(default_factory=list)
     launches: list[tuple[Launch | None, Node | None]] = field(default_factory=list)
     bailout: Buffer | None = None
     need: int = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.dataclass import dataclass
-from ..base.errors import Error, UnsupportedError
+from ..base.errors import Error
 from ..base.memory_check import check_memory
 from ..ir.clone import captures, needed
 from ..ir.cost import operations
@@ -25,11 +25,11 @@ from ..ir.shape_inference import MALFORMED
 from ..region.region import HostWeight, Region, host_weights
 from ..tensor.weight_array import Blocks, LazyWeight, as_array
 from .control_flow import CONTROLS, Unplanned
+from .elementwise_fusion import LONGEST, SPECIALIZED
 from .input_signature import Signature, Specialized
-from .kernel_api import ACCEPTS_EMPTY, Allocation, Apply, Buffer, Chain, Launch, Step, View, bailout_flag, planner_of
+from .kernel_api import ACCEPTS_EMPTY, Allocation, Buffer, Chain, Step, View, bailout_flag, planner_of
 from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, is_static, plain, size
-from .region_planner import RegionPlanner
-from .value_location import ValueLocations
+from .region_planner import RegionPlanner, check_implemented
 
 if TYPE_CHECKING:
     from ..base.untrusted.regex import Searcher
@@ -52,21 +52,19 @@ class Task:
     path: str
 
 
-class Planner(RegionPlanner[HostWeight]):
+class Planner(RegionPlanner[HostWeight, Buffer | Value]):
     """Makes one plan."""
+
+    max_fused = LONGEST
 
     def __init__(
         self, region: Region[HostWeight], feeds: Sequence[Any], threads: int, native: bool, keep: Searcher | None
     ) -> None:
-        super().__init__(region)
+        super().__init__(region, keep)
         self.threads = threads
         self.native = native
-        self.keep = keep
         self.plan = Plan()
         self.stored: dict[Value, Buffer] = {}
-        self.locations = ValueLocations()
-        self.chains: list[Chain | Launch | PythonStep | Mark] = []
-        self.nodes: list[Node | None] = []
         self.open_loops = 0
         self.python_steps: dict[Value, PythonStep] = {}
         self.work, self.hardest = 0.0, (0.0, "")
@@ -206,8 +204,7 @@ class Planner(RegionPlanner[HostWeight]):
     def mark(self, mark: Mark, node: Node) -> None:
         """Append a mark."""
         self.open_loops += {"loop": 1, "again": -1}.get(mark.kind, 0)
-        self.chains.append(mark)
-        self.nodes.append(node)
+        self.add(mark, node)
 
     def _planned(self, node: Node) -> bool:
         planner = planner_of(node.op)
@@ -219,15 +216,10 @@ class Planner(RegionPlanner[HostWeight]):
             if value is not None and (location is None or (not location.count and node.op not in ACCEPTS_EMPTY)):
                 return False
             inputs.append(location)
-        results: list[tuple[np.dtype[Any], tuple[int, ...]] | None] = []
-        for value in node.outputs:
-            if not value.name or not self.uses[value]:
-                results.append(None)
-                continue
+        for value in filter(self.is_used, node.outputs):
             if value.container or not addressable(value.dtype) or not is_static(value.shape) or not size(value.shape):
                 return False
-            assert value.dtype is not None
-            results.append((value.dtype.as_numpy(), ints(value.shape)))
+        results = self.results_of(node)
         nbytes = sum(dtype.itemsize * math.prod(shape) for dtype, shape in filter(None, results))
         if nbytes > sum(buffer.nbytes for buffer in filter(None, inputs)):  # before a planner lists its places
             check_memory(nbytes, 0, f"{described(node)} with {nbytes:,} bytes")
@@ -237,10 +229,10 @@ class Planner(RegionPlanner[HostWeight]):
             inputs,
             attributes,
             results,
-            self.threads,
             self.region.packed,
+            self.may_overwrite,
+            threads=self.threads,
             bailout=self.bailout,
-            may_overwrite=self._may_overwrite,
         )
         try:
             planned = planner(step)
@@ -255,65 +247,28 @@ class Planner(RegionPlanner[HostWeight]):
         for value, (index, _) in zip(node.outputs, enumerate(results), strict=True):
             if index in step.outputs:
                 self.locations[value] = step.outputs[index]
-        position = len(self.chains)
+        position = len(self.steps)
         for launch in planned if isinstance(planned, list) else [planned]:
             self.append(launch, node)
         made = {buffer.allocation for buffer in step.outputs.values()}
         self.scratch += [(allocation, position) for allocation in step.allocations if allocation not in made]
         return True
 
-    def _may_overwrite(self, buffer: Buffer) -> bool:
-        """Whether an output may overwrite an input: arena memory that is free afterwards, or an in-place input."""
-        if not buffer.allocation.writable:
-            return self._free_after(buffer)
-        whole = buffer.offset == 0 and buffer.nbytes == buffer.allocation.nbytes
-        return whole and self._only_use(buffer) and not any(isinstance(item, Mark) for item in self.chains)
+    def append(self, step: Any, node: Node) -> None:
+        """Append a step; small chains are not fused with each other: their kernels are shared."""
+        small = isinstance(step, Chain) and step.output.count < SPECIALIZED
+        if small and self.steps and isinstance(self.steps[-1], Chain):
+            self.add(step, node)
+        else:
+            super().append(step, node)
 
-    def append(self, item: Any, node: Node) -> None:
-        """Append a launch; an element-wise one is fused with its predecessor if possible."""
-        if self.keep is not None or not isinstance(item, Chain) or not self._joined(item, node):
-            self.chains.append(item)
-            self.nodes.append(node)
-
-    def _joined(self, item: Chain, node: Node) -> bool:
-        """Try to fuse a chain into the previous launch; returns whether it was fused."""
-        from .elementwise_fusion import LONGEST, SPECIALIZED
-
-        before = self.chains[-1] if self.chains else None
-        if isinstance(before, Launch) and before.takes and before.output:
-            joint = before.takes(item, before.output)
-            if joint is None or not self._only_use(before.output):
-                return False
-            self.chains[-1] = joint
-            return True
-        if not isinstance(before, Chain) or item.output.count < SPECIALIZED:
-            return False
-        head, *tail = item.steps
-        feeding = [operand for operand in item.operands if operand.allocation is before.output.allocation]
-        single = len(feeding) == 1 and feeding[0].shape == before.output.shape == item.output.shape
-        if not single or feeding[0] not in head.operands or None in head.operands:
-            return False
-        if len(before.steps) + len(item.steps) > LONGEST or not self._only_use(before.output):
-            return False
-        operands = tuple(None if operand is feeding[0] else operand for operand in head.operands)
-        joined = Apply(head.key, operands, head.attributes, head.compute, head.result)
-        self.chains[-1] = Chain((*before.steps, joined, *tail), item.output)
-        self.nodes[-1] = node
-        return True
-
-    def _only_use(self, buffer: Buffer) -> bool:
-        occupant = self.locations.sole_occupant(buffer.allocation)
-        return occupant is not None and self.uses[occupant] == 1
-
-    def _free_after(self, buffer: Buffer) -> bool:
-        """Whether arena memory is used once, outside of loops that repeat the use."""
-        own = (
-            buffer.allocation.constant is None
-            and buffer.allocation.slot is None
-            and buffer.offset == 0
-            and buffer.nbytes == buffer.allocation.nbytes
-        )
-        return own and not self.open_loops and self.keep is None and self._only_use(buffer)
+    def may_overwrite(self, buffer: Buffer) -> bool:
+        """As the base, outside of loops, which repeat the use, and for in-place inputs before any control flow."""
+        if buffer.allocation.writable:
+            repeated = any(isinstance(item, Mark) for item in self.steps)
+        else:
+            repeated = self.open_loops > 0 or self.keep is not None
+        return not repeated and super().may_overwrite(buffer)
 
     def buffer(self, value: Value) -> Buffer | None:
         """The buffer of a value, None if kernels cannot address it."""
@@ -359,10 +314,7 @@ class Planner(RegionPlanner[HostWeight]):
 
     def _python(self, task: Task) -> None:
         node = task.node
-        if node.op.compute is None:
-            raise UnsupportedError(
-                "E-OP-MISSING", None, f"no implementation of {node.op.name}", hint="List them with candle-convert ops"
-            )
+        check_implemented(node)
         inputs = [None if value is None else self.location(value) for value in node.inputs]
         used = [value for graph in node.subgraphs for value in captures(graph)]
         constants = {value: self.constants[value] for value in used if value in self.constants}
@@ -370,18 +322,16 @@ class Planner(RegionPlanner[HostWeight]):
         step = PythonStep(
             node, inputs, captured, [None] * len(node.outputs), dict(node.attributes), task.path, constants
         )
-        self.chains.append(step)
-        self.nodes.append(node)
+        self.add(step, node)
         for value in node.outputs:
             self.locations[value] = value
             self.python_steps[value] = step
 
     def _cut(self, tasks: deque[Task]) -> None:
         back = {copy: value for value, copy in self.values.items()}
-        wanted = {value for task in tasks for value in needed(task.node)} | set(self.results)
-        live = [value for value in wanted if (value in self.locations or value in self.constants) and value in back]
-        fed = [value for value in live if value not in self.constants]
-        weights = {back[value]: self.constants[value] for value in live if value in self.constants}
+        known = [value for value in self.locations if value in back]
+        fed, constants = self.needed_later([task.node for task in tasks], set(known))
+        weights = {back[value]: array for value, array in constants.items() if value in back}
         nodes, paths = [task.original for task in tasks], [task.path for task in tasks]
         self.plan.rest = Region(
             nodes, [back[value] for value in fed], self.region.outputs, weights, self.region.packed, paths

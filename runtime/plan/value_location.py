@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from ..ir.graph import Value
 from .kernel_api import Allocation, Buffer
 
+L = TypeVar("L", bound=Buffer | Value)
 
-class ValueLocations(dict[Value, Buffer | Value]):
+
+class ValueLocations(dict[Value, L]):
     """The location of each value, and the values that lie in each allocation."""
 
     def __init__(self) -> None:
         super().__init__()
         self._occupants: dict[Allocation, dict[Value, None]] = {}
 
-    def __setitem__(self, value: Value, location: Buffer | Value) -> None:
+    def __setitem__(self, value: Value, location: L) -> None:
         self._leave(value)
         super().__setitem__(value, location)
         if isinstance(location, Buffer):
@@ -30,7 +33,7 @@ class ValueLocations(dict[Value, Buffer | Value]):
         if isinstance(location, Buffer):
             del self._occupants[location.allocation][value]
 
-    def update(self, pairs: Iterable[tuple[Value, Buffer | Value]]) -> None:  # type: ignore[override]
+    def update(self, pairs: Iterable[tuple[Value, L]]) -> None:  # type: ignore[override]
         """Several values at once."""
         for value, location in pairs:
             self[value] = location

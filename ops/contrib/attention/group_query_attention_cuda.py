@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.cuda.kernel.elementwise import Chain, chain_step, elementwise_chain, elementwise_launch
+from ....runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, elementwise_launch
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Operand, over
 from ....runtime.cuda.kernel.reduce import Result, reduce_rows
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ....runtime.plan.kernel_api import Buffer
+from ....runtime.plan.kernel_api import Buffer, Chain
 from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, rotated
 from ...attention.flash_cuda import Heads, fits
 from ...attention.scaled_dot_product import BIASED, PROBABILITIES

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.cuda.kernel.elementwise import Apply, Chain, chain_step, elementwise_chain, elementwise_launch
+from ....runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, elementwise_launch
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand, over
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ....runtime.plan.kernel_api import Buffer
+from ....runtime.plan.kernel_api import Buffer, Chain
 from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, joined
 from ...attention.flash_cuda import Heads
 from ...norm.norm_cuda import wide
@@ -103,7 +103,7 @@ def masked(
     else:
         return None
     made = step.temporary(np.float32, (batch, 1, rows, keys))
-    apply = Apply(function, tuple(item.buffer for item in operands), (float(fill),), made.dtype, made.dtype)
+    apply = chain_step(function, [item.buffer for item in operands], made.dtype, fill, compute=made.dtype)
     launches.append(elementwise_launch([apply], made.shape, operands, over(made, made.shape)))
     if bias is None:
         return made

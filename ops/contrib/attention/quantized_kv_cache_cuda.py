@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....runtime.cuda.element.small_dtypes import SMALL
-from ....runtime.cuda.kernel.elementwise import Apply, elementwise_launch
+from ....runtime.cuda.kernel.elementwise import chain_step, elementwise_launch
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand
 from ....runtime.cuda.plan.kernel_api import Step
@@ -69,12 +69,12 @@ class Coding:
             ]
             operands = [halves[0], self._along(0, 2), halves[1], self._along(1, 2)]
             return elementwise_launch(
-                [Apply(_pair, tuple(item.buffer for item in operands), (), F32, made.dtype)], box, operands, target
+                [chain_step(_pair, [item.buffer for item in operands], made.dtype, compute=F32)], box, operands, target
             )
         operands = [new.operand, self._along()]
         zero = 128.0 if made.dtype == np.uint8 else 0.0
         function, numbers = (_bounded, (LARGEST,)) if made.dtype.name in SMALL else (_whole, (-128.0, 127.0, zero))
-        apply = Apply(function, tuple(item.buffer for item in operands), numbers, F32, made.dtype)
+        apply = chain_step(function, [item.buffer for item in operands], made.dtype, *numbers, compute=F32)
         return elementwise_launch([apply], new.shape, operands, target)
 
     def read(self, step: Step, made: Buffer, new: Heads) -> tuple[Heads, Launch]:
@@ -83,7 +83,7 @@ class Coding:
         size = new.shape[3]
         found = step.temporary(new.buffer.dtype, (n, groups, rows, size))
         zero = 8.0 if self.bits == 4 else 128.0 if made.dtype == np.uint8 else 0.0
-        last = Apply(_number, (made, self.scale), (zero,), F32, found.dtype)
+        last = chain_step(_number, (made, self.scale), found.dtype, zero, compute=F32)
         if self.bits != 4:
             return in_heads(found, None), elementwise_launch(
                 [last], found.shape, [Operand(made, made.strides), self._along()], in_heads(found, None).operand
@@ -96,8 +96,8 @@ class Coding:
             Operand(self.scale, (0, heads, 0, 2 * along, along)),
         ]
         steps = [
-            Apply(_nibble, (made, places), (), INT64, INT64),
-            Apply(_number, (None, self.scale), (zero,), F32, found.dtype),
+            chain_step(_nibble, (made, places), INT64, compute=INT64),
+            chain_step(_number, (None, self.scale), found.dtype, zero, compute=F32),
         ]
         target = Operand(found, (*found.strides[:3], 2, 1))
         return in_heads(found, None), elementwise_launch(steps, (n, groups, rows, stored, 2), operands, target)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.cuda.kernel.elementwise import Chain
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.per_thread import per_thread_launch
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ....runtime.plan.kernel_api import Argument, Buffer
+from ....runtime.plan.kernel_api import Argument, Buffer, Chain
 from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, rotated
 from ...attention.flash_cuda import Heads
 from .append_kv_cache_cuda import behind, cached

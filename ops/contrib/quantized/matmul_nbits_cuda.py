@@ -9,19 +9,12 @@ import numpy as np
 from ....runtime.cuda.element.block_quantized import QuantizedBuffer
 from ....runtime.cuda.element.group_quantized import GroupForm, grouped
 from ....runtime.cuda.element.sub_byte import PackedBuffer
-from ....runtime.cuda.kernel.elementwise import (
-    Apply,
-    Chain,
-    chain_step,
-    copy_launch,
-    elementwise_chain,
-    elementwise_launch,
-)
+from ....runtime.cuda.kernel.elementwise import chain_step, copy_launch, elementwise_chain, elementwise_launch
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand, over
 from ....runtime.cuda.kernel.reduce import add
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ....runtime.plan.kernel_api import Buffer
+from ....runtime.plan.kernel_api import Buffer, Chain
 from ....runtime.tensor.dtype import DTYPES, of_numpy
 from ...linalg.gemv_cuda import FEW, rows_by
 from ...linalg.linear import GROUP
@@ -156,7 +149,7 @@ def gather_blocks_on_device(step: Step) -> Planned:
     ]
     middle = 1 << (bits - 1) if data.dtype == np.uint8 else 0
     function, numbers = (_real, (float(middle),)) if points is None else (_centred, ())
-    apply = Apply(function, tuple(item.buffer for item in operands), numbers, F32, y.dtype)
+    apply = chain_step(function, [item.buffer for item in operands], y.dtype, *numbers, compute=F32)
     return [*launches, elementwise_launch([apply], y.shape, operands, over(y, y.shape))]
 
 

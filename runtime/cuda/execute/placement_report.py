@@ -120,7 +120,7 @@ def _count(plan: Plan, made: Placement) -> None:
     made.values += plan.arena
     made.weights += sum(array.nbytes for array in plan.weights.values())
     made.pending += len(plan.rest.nodes) if plan.rest is not None else 0
-    fed = {value for value in plan.fed if isinstance(value, Value)}
+    fed = {value for value in plan.inputs if isinstance(value, Value)}
     seen: set[int] = set()
     for step, node in zip(plan.steps, plan.nodes, strict=True):
         if isinstance(step, HostStep):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,9 +11,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...base.errors import UsageError
-from ...ir.call import Call
+from ...execute.region_program import RegionProgram, Subprograms
 from ...ir.clone import captures
-from ...ir.evaluate import input_decoder
+from ...ir.evaluate import as_value, by_output, evaluate_node, owned, used_outputs
 from ...ir.graph import Graph, Node, Value
 from ...plan.kernel_api import Buffer
 from ...plan.plan import dtype_of
@@ -35,12 +33,10 @@ from .control_flow import DeviceCall, detach, to_host
 from .graph_replay import MIN_LAUNCHES, Replays, segments
 from .timing import current_clock, record_step
 
-MAX_PLANS = 32
-"""Plans cached, for the most recent shapes."""
 Tap = Callable[[str, np.ndarray], None]
 
 
-class Program:
+class Program(RegionProgram[DeviceWeight, "Runner"]):
     """Runs a region on a device.
 
     Attributes:
@@ -49,15 +45,12 @@ class Program:
     """
 
     def __init__(self, region: Region[DeviceWeight], pool: PoolShare) -> None:
-        self.region = region
-        self.inputs = region.inputs
+        super().__init__(region)
         self.pool = pool
         self.left: list[Node] = []
-        self._plans: OrderedDict[Any, Runner] = OrderedDict()
         self._defaults: dict[int, Fixed] = {}
         asked = {value for node in region.nodes for value in specialized_inputs(node)}
         self.decides = [value in asked for value in region.inputs]
-        self._lock = threading.Lock()
 
     def apply(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], arrays: Sequence[Any]
@@ -89,27 +82,13 @@ class Program:
         )
         runner = self._plans.get((signatures, keep))
         if runner is None:
-            made = Runner(Planner(self.region, signatures, keep, self.pool.number).make_plan(), self)
-            with self._lock:
-                runner = self._plans.setdefault((signatures, keep), made)
-                while len(self._plans) > MAX_PLANS:
-                    self._plans.popitem(last=False)
-        return runner
+            runner = Runner(Planner(self.region, signatures, keep, self.pool.number).make_plan(), self)
+        return self._used((signatures, keep), runner)
 
     @property
     def nodes(self) -> Sequence[Node]:
         """Nodes of the region."""
         return self.region.nodes
-
-    @property
-    def runners(self) -> list[Runner]:
-        """Runners of the cached plans."""
-        return list(self._plans.values())
-
-    @property
-    def plans(self) -> list[Plan]:
-        """The cached plans."""
-        return [runner.plan for runner in self.runners]
 
 
 def describe_feed(feed: Any, decides: bool) -> OnDevice | OnHost:
@@ -137,14 +116,14 @@ class Runner:
         self.rest = None if plan.rest is None else Program(plan.rest, program.pool)
         program.pool.check(plan.weights, plan.arena)
         self._memories: WeakKeyDictionary[Arena, Memory] = WeakKeyDictionary()
-        self._below: dict[int, Program] = {}
+        self._subprograms: Subprograms[Program] = Subprograms()
         self._segments = segments(plan.steps, Launch)
         self.replays = Replays(program.pool.number)
 
     @property
     def below(self) -> list[Program]:
         """Programs of subgraphs that have run."""
-        return list(self._below.values())
+        return self._subprograms.made
 
     def run(self, feeds: Sequence[Any], on_tap: Tap | None = None, on_device: bool | None = False) -> list[Any]:
         """Outputs, which share no memory with anything else."""
@@ -164,15 +143,16 @@ class Runner:
         for key, array in plan.weights.items():
             if array.nbytes and key not in plan.uploaded:
                 plan.uploaded[key] = share.weight(array)
-        return Memory(arena.bytes, {key: weight.bytes for key, weight in plan.uploaded.items()}, len(plan.fed), share)
+        weights = {key: weight.bytes for key, weight in plan.uploaded.items()}
+        return Memory(arena.bytes, weights, len(plan.inputs), share)
 
     def _run(self, memory: Memory, feeds: Sequence[Any], on_tap: Tap | None, on_device: bool | None) -> list[Any]:
         plan = self.plan
         objects: dict[Value, Any] = dict(plan.objects)
-        for place, feed in zip(plan.fed, feeds, strict=True):
+        for place, feed in zip(plan.inputs, feeds, strict=True):
             if isinstance(place, int):
                 memory.slots[place] = feed.bytes
-            elif not isinstance(feed, Tensor):
+            elif place is not None and not isinstance(feed, Tensor):
                 objects[place] = feed
         if plan.flagged is not None:
             memory.upload(plan.flagged, np.zeros(len(plan.flags), np.uint8))
@@ -196,6 +176,7 @@ class Runner:
                     if isinstance(location, Value)
                     else memory.array(location).numpy(),
                 )
+        known = (*feeds, *plan.objects.values())
         if self.rest is None:
             if on_device:
                 return [self._staying(memory, location, feeds, objects) for location in plan.outputs]
@@ -203,18 +184,16 @@ class Runner:
                 return [
                     memory.persistent_copy(location)
                     if isinstance(location, Buffer)
-                    else _owned(objects[location], feeds, plan)
+                    else owned(objects[location], known)
                     for location in plan.outputs
                 ]
             return [
-                memory.download(location)
-                if isinstance(location, Buffer)
-                else _owned(to_host(objects[location]), feeds, plan)
+                memory.download(location) if isinstance(location, Buffer) else owned(to_host(objects[location]), known)
                 for location in plan.outputs
             ]
         live = [objects[location] if isinstance(location, Value) else memory.array(location) for location in plan.live]
         found = self.rest.run(live, on_device=on_device)
-        return found if on_device else [_owned(result, feeds, plan) for result in found]
+        return found if on_device else [owned(result, known) for result in found]
 
     def _step(self, memory: Memory, number: int, step: Any, objects: dict[Value, Any]) -> None:
         """Run one step, or a segment of launches."""
@@ -279,18 +258,10 @@ class Runner:
             memory.upload(step.buffer, array)
 
     def _on_host(self, memory: Memory, step: HostStep, objects: dict[Value, Any]) -> None:
-        node = step.node
-        attributes = node.attributes
-        if node.op.asks:
-            run = functools.partial(self._subgraph, memory, step, objects)
-            attributes = {**attributes, "call": Call(node, tuple(bool(value.name) for value in node.outputs), run)}
-        assert node.op.compute is not None
         inputs = [None if value is None else to_host(objects[value]) for value in step.inputs]
-        results = node.op.compute(*map(input_decoder(node.op), inputs), **attributes)
-        for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
-            objects[value] = (
-                result if result is None or isinstance(result, list | dict | np.ndarray) else np.asarray(result)
-            )
+        run = functools.partial(self._subgraph, memory, step, objects)
+        results = evaluate_node(step.node, inputs, step.node.attributes, run)
+        objects.update((value, as_value(result)) for value, result in results)
 
     def _control(self, memory: Memory, step: Control, objects: dict[Value, Any]) -> None:
         """Run a control-flow node; its subgraphs' results stay on the device."""
@@ -301,16 +272,15 @@ class Runner:
         assert compute is not None
         if rule.compute is not None or node.op.asks:
             run = functools.partial(self._subgraph, memory, step, objects)
-            wanted = tuple(bool(value.name) for value in node.outputs)
-            attributes = {**attributes, "call": DeviceCall(node, wanted, run, self.program.pool, self.program.apply)}
+            call = DeviceCall(node, used_outputs(node), run, self.program.pool, self.program.apply)
+            attributes = {**attributes, "call": call}
         inputs = [
             None if location is None else as_array(self._found(memory, location, objects)) for location in step.inputs
         ]
         results = compute(
             *(to_host(item) if index in rule.host_inputs else item for index, item in enumerate(inputs)), **attributes
         )
-        for value, result in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=False):
-            objects[value] = detach(result, self.program.pool)
+        objects.update((value, detach(result, self.program.pool)) for value, result in by_output(node, results))
 
     def _found(self, memory: Memory, location: Buffer | Value, objects: dict[Value, Any]) -> Any:
         return memory.array(location) if isinstance(location, Buffer) else objects[location]
@@ -319,17 +289,17 @@ class Runner:
         self, memory: Memory, step: HostStep | Control, objects: dict[Value, Any], graph: Graph, inputs: Sequence[Any]
     ) -> list[Any]:
         """Results of a subgraph: on the host for a host step, else wherever they are."""
-        below = self._below.get(id(graph))
         known = {value: objects[location] for value, location in step.captured.items() if isinstance(location, Value)}
         weights = {value: found for value, found in known.items() if isinstance(found, Blocks | Packed)}
         around = [value for value in captures(graph) if value not in weights]
-        if below is None:
-            packed = self.program.region.packed
-            region = Region(graph.nodes, [*graph.inputs, *around], graph.outputs, weights_of(graph) | weights, packed)
-            below = self._below.setdefault(id(graph), Program(region, self.program.pool))
-        fed: list[Any] = [
-            item if item is None or isinstance(item, list | dict | DeviceArray) else np.asarray(item) for item in inputs
-        ]
+
+        def made() -> Program:
+            fed, packed = [*graph.inputs, *around], self.program.region.packed
+            region = Region(graph.nodes, fed, graph.outputs, weights_of(graph) | weights, packed)
+            return Program(region, self.program.pool)
+
+        below = self._subprograms.of(graph, made)
+        fed = [item if isinstance(item, DeviceArray) else as_value(item) for item in inputs]
         fed += [self._found(memory, step.captured[value], objects) for value in around]
         return below.run(fed, on_device=None if isinstance(step, Control) else False)
 
@@ -348,13 +318,3 @@ def read_specialized_inputs(program: Program, feeds: Sequence[Any]) -> list[Any]
         feed.numpy() if decides and isinstance(feed, DeviceArray) and feed.size <= MAX_SPECIALIZED_ELEMENTS else feed
         for feed, decides in zip(feeds, program.decides, strict=True)
     ]
-
-
-def _owned(result: Any, feeds: Sequence[Any], plan: Plan) -> Any:
-    result = as_array(result)
-    if isinstance(result, list):
-        return [_owned(item, feeds, plan) for item in result]
-    if not isinstance(result, np.ndarray):
-        return result
-    known = (*feeds, *plan.objects.values())
-    return result.copy() if result.base is not None or any(result is array for array in known) else result

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.dataclass import dataclass
-from ...plan.kernel_api import Buffer
+from ...plan.kernel_api import Apply, Buffer, Chain
 from ..device.device import SIMULATED
 from ..element.element import compute_dtype, key_of, storage_of
 from . import source_module
 from .kernel import Launch
 from .operand import Box, Operand, Writer, over
+
+if TYPE_CHECKING:
+    from ...ir.op import Op
 
 THREADS = 2 if SIMULATED else 256
 BLOCKS = 2 if SIMULATED else 1 << 16
@@ -23,60 +25,11 @@ MAX_FUNCTIONS = 24
 BOOL = np.dtype(np.bool_)
 
 
-@dataclass(frozen=True)
-class Apply:
-    """One scalar function of a chain.
-
-    Attributes:
-        operands: buffers; None stands for the result of the one before.
-        numbers: follow the elements.
-        compute: dtype of the numbers in the function's text.
-        result: dtype that it is rounded to.
-    """
-
-    function: Callable[..., Any]
-    operands: tuple[Buffer | None, ...]
-    numbers: tuple[float, ...]
-    compute: np.dtype[Any]
-    result: np.dtype[Any]
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Scalar functions applied in order to each element of `output`, to which all operands broadcast."""
-
-    steps: tuple[Apply, ...]
-    output: Buffer
-
-    @property
-    def operands(self) -> list[Buffer]:
-        """The input buffers, in order."""
-        return [operand for step in self.steps for operand in step.operands if operand is not None]
-
-    def launch(self) -> Launch:
-        """The launch of the chain's kernel."""
-        operands = [over(operand, self.output.shape) for operand in self.operands]
-        return elementwise_launch(self.steps, self.output.shape, operands, over(self.output, self.output.shape))
-
-
-def fuse(first: Chain | Launch, then: Chain) -> Chain | Launch | None:
-    """The fusion of both; None unless the first function of `then` reads the output of `first` exactly once,
-    elementwise."""
-    made, head = first.output, then.steps[0]
-    if made is None:
-        return None
-    fed = [operand for operand in then.operands if operand.allocation is made.allocation]
-    same = len(fed) == 1 and fed[0].shape == made.shape == then.output.shape and fed[0].dtype == made.dtype
-    if not same or fed[0] not in head.operands:
-        return None
-    if isinstance(first, Launch):
-        return None if first.takes is None else first.takes(then)
-    if len(first.steps) + len(then.steps) > MAX_FUNCTIONS:
-        return None
-    operands = tuple(None if operand is fed[0] else operand for operand in head.operands)
-    return Chain(
-        (*first.steps, Apply(head.function, operands, head.numbers, head.compute, head.result), *then.steps[1:]),
-        then.output,
+def chain_launch(chain: Chain) -> Launch:
+    """The launch of a chain's kernel."""
+    shape = chain.output.shape
+    return elementwise_launch(
+        chain.steps, shape, [over(operand, shape) for operand in chain.operands], over(chain.output, shape)
     )
 
 
@@ -88,6 +41,12 @@ def blocks_for(count: int, threads: int = THREADS) -> int:
 def unchanged(x: float) -> float:
     """Identity."""
     return x
+
+
+def scalar_key(operator: Op) -> str:
+    """The key in chains of an operator with a scalar function."""
+    assert operator.scalar is not None
+    return key_of(operator.scalar)
 
 
 def chain_step(
@@ -102,7 +61,7 @@ def chain_step(
     if compute is None:
         kinds = [compute_dtype(operand.dtype) for operand in operands if operand is not None]
         compute = next((kind for kind in kinds if kind.kind == "f"), kinds[-1] if kinds else compute_dtype(result))
-    return Apply(function, tuple(operands), tuple(map(float, numbers)), compute, result)
+    return Apply(key_of(function), tuple(operands), tuple(map(float, numbers)), compute, result)
 
 
 def elementwise_chain(
@@ -146,14 +105,14 @@ def elementwise_launch(
             taken += 1
             box.load(2, taken, "k", f"v{taken}")
             arguments.append(_widened(f"v{taken}", operand, step.compute))
-        for place, value in enumerate(step.numbers):
+        for place, value in enumerate(step.attributes):
             arguments.append(number_in(writer.parameter(f"a{number}_{place}", value), step.compute))
-        head.append(f"f{number} = scalar({key_of(step.function)!r}, {step.compute.name!r})")
+        head.append(f"f{number} = scalar({step.key!r}, {step.compute.name!r})")
         writer.add(2, f"t{number} = f{number}({', '.join(arguments)})")
         if number + 1 < len(steps):
             writer.add(2, f"t{number} = {rounded(f't{number}', step.result)}")
     box.store(2, 0, "k", f"t{len(steps) - 1}")
-    title = " ".join(key_of(step.function).partition(" ")[0] for step in steps)
+    title = " ".join(step.key.partition(" ")[0] for step in steps)
     return Launch(
         source_module.compile_source(title, "\n".join([*head, writer.text()]), (THREADS,)),
         writer.values,

@@ -6,12 +6,10 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from ...base.dataclass import dataclass
-from ...plan.kernel_api import Argument, Buffer
+from ...plan.kernel_api import Argument, BaseLaunch, Buffer, Chain
 from ..device.device import SIMULATED
 from ..element.block_quantized import kernel_view
 
@@ -19,47 +17,20 @@ OCCUPANCY = "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"
 """Environment variable of Numba's low-occupancy warnings, which are on by default."""
 
 
-class ScratchAllocator(Protocol):
-    """Allocates scratch buffers for the launches of a node."""
-
-    def temporary(self, dtype: np.dtype[Any] | type, shape: Sequence[int]) -> Buffer:
-        """A buffer that lives while the node's launches run."""
-
-
-class ElementwiseStep(Protocol):
-    """One scalar function of an `ElementwiseChain`; None among its operands is the result of the previous step."""
-
-    @property
-    def function(self) -> Callable[..., Any]: ...
-    @property
-    def operands(self) -> Sequence[Buffer | None]: ...
-
-
-class ElementwiseChain(Protocol):
-    """Scalar functions applied in order to each element of `output`."""
-
-    @property
-    def steps(self) -> Sequence[ElementwiseStep]: ...
-    @property
-    def output(self) -> Buffer: ...
-
-
 @dataclass(frozen=True)
-class Launch:
-    """One launch of a kernel.
+class Launch(BaseLaunch):
+    """One launch of a device kernel.
 
     Attributes:
         arguments: buffers, which kernels see as flat arrays of the storage dtype, and numbers.
         blocks: of the grid, along each axis.
-        output: what it computes, where it can take in what follows.
-        takes: the launch that computes an element-wise chain of the output too, None where it cannot.
     """
 
     kernel: DeviceKernel
     arguments: Sequence[Argument]
     blocks: int | tuple[int, ...]
     output: Buffer | None = None
-    takes: Callable[[ElementwiseChain], Launch | None] | None = None
+    takes: Callable[[Chain, Buffer], Launch | None] | None = None
 
 
 class DeviceKernel:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...plan.kernel_api import Argument, Buffer
-from .elementwise import Chain
+from ...plan.kernel_api import Argument, BaseStep, Buffer, Chain
 from .per_thread import per_thread_launch
 
 if TYPE_CHECKING:
-    from .kernel import Launch, ScratchAllocator
+    from .kernel import Launch
 
 MERGE = """
     row, at = i // length, i % length
@@ -40,7 +39,7 @@ MERGE = """
 
 
 def sort_launches(
-    step: ScratchAllocator, title: str, rows: int, length: int, named: Mapping[str, Argument], compare: str
+    step: BaseStep, title: str, rows: int, length: int, named: Mapping[str, Argument], compare: str
 ) -> tuple[list[Launch | Chain], Buffer]:
     """Launches that sort the indices 0 to `length` of each row, and the buffer of sorted indices, [rows, length].
 

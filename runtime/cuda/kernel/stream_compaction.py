@@ -10,11 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...plan.kernel_api import Argument, Buffer
+from ...plan.kernel_api import Argument, BaseStep, Buffer, Chain
 from ..device.device import SIMULATED
 from . import source_module
-from .elementwise import Chain
-from .kernel import Launch, ScratchAllocator
+from .kernel import Launch
 from .operand import Writer
 from .per_thread import per_thread_launch
 
@@ -58,7 +57,7 @@ def prefixes(starts: Buffer) -> Launch:
 
 
 def compaction_launches(
-    step: ScratchAllocator, title: str, amount: int, named: Mapping[str, Argument], test: str, write: str
+    step: BaseStep, title: str, amount: int, named: Mapping[str, Argument], test: str, write: str
 ) -> tuple[list[Launch | Chain], Buffer]:
     """Launches that run `write` for each selected index, and the buffer of their number.
 

@@ -11,8 +11,7 @@ A planner is called for each node of its operators, with the shapes at hand.
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,11 +20,10 @@ import numpy as np
 
 from ...base.dataclass import dataclass
 from ...ir import registry
-from ...plan.kernel_api import Allocation, Buffer, View
+from ...plan.kernel_api import BaseStep, Buffer, Chain, Planners, View
 from ...tensor.weight_array import as_array
 from ..element.element import is_supported
 from ..element.sub_byte import PackedBuffer
-from ..kernel.elementwise import Chain
 from ..kernel.kernel import Launch
 from ..memory.dynamic_length import Sized
 
@@ -36,74 +34,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Step:
-    """A node while its device planner runs.
+class Step(BaseStep):
+    """A node as its device planner sees it; a data-dependent shape among its results is empty.
 
     Attributes:
-        inputs: buffers, None for an absent optional input.
-        attributes: all attributes, defaults filled in.
-        results: dtype and shape of each output, None if it is unused; a data-dependent shape is empty.
-        cache: arrays derived from constants, shared by all plans of a session.
         device: index of the device.
         sized: outputs with data-dependent shapes.
         fresh: buffers that every run fills with random bits.
         flags: bytes that kernels set for data that the operator does not allow, with the error message.
-        may_overwrite: whether an output may overwrite the memory of an input.
     """
 
-    node: Node
-    inputs: list[Buffer | None]
-    attributes: dict[str, Any]
-    results: list[tuple[np.dtype[Any], tuple[int, ...]] | None]
-    cache: dict[Any, np.ndarray]
     device: int = 0
-    outputs: dict[int, Buffer] = field(default_factory=dict)
     sized: dict[int, Sized] = field(default_factory=dict)
     fresh: list[Buffer] = field(default_factory=list)
-    may_overwrite: Callable[[Buffer], bool] = lambda buffer: False
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
-
-    def input(self, index: int) -> Buffer:
-        """A required input."""
-        found = self.inputs[index]
-        assert found is not None
-        return found
-
-    def optional_input(self, index: int) -> Buffer | None:
-        """An optional input, None if it is absent."""
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    def output(self, index: int = 0) -> Buffer:
-        """The buffer of a used output."""
-        if index not in self.outputs:
-            result = self.results[index]
-            assert result is not None
-            self.outputs[index] = self.temporary(*result)
-        return self.outputs[index]
-
-    def is_used(self, index: int) -> bool:
-        """Whether output `index` is used."""
-        return index < len(self.results) and self.results[index] is not None
-
-    def temporary(self, dtype: np.dtype[Any] | type, shape: Sequence[int]) -> Buffer:
-        """A scratch buffer for the launches of this step."""
-        kind = np.dtype(dtype)
-        return Buffer(kind, tuple(shape), Allocation(math.prod(shape) * kind.itemsize))
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of a constant input, None for other inputs."""
         buffer = self.optional_input(index)
-        if buffer is None or buffer.allocation.constant is None:
-            return None
-        if isinstance(buffer, PackedBuffer):
-            return np.asarray(as_array(buffer.host()))
-        whole = buffer.allocation.constant.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.nbytes]
-        return whole.view(buffer.dtype).reshape(buffer.shape)
-
-    def constant_buffer(self, array: np.ndarray) -> Buffer:
-        """A constant buffer with the array's elements."""
-        plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
-        return Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
+        return np.asarray(as_array(buffer.host())) if isinstance(buffer, PackedBuffer) else super().constant(index)
 
     def random_bits(self, count: int) -> Buffer:
         """Random int64 bits, new in every run."""
@@ -185,11 +134,10 @@ def specialized_inputs(node: Node) -> list[Value]:
     return [value for place in places if place < len(node.inputs) and (value := node.inputs[place]) is not None]
 
 
-PLANNERS: dict[Op, Planner] = {}
+PLANNERS: Planners[Planner] = Planners()
 DECOMPOSITIONS: dict[Op, Decomposition] = {}
 CPU_REASONS: dict[Op, str] = {}
 CONTROL_FLOW: dict[Op, ControlFlow] = {}
-_by_element: list[Planner] = []
 SIZED: set[Op] = set()
 """Operators whose planners return outputs of data-dependent length."""
 
@@ -207,7 +155,7 @@ def cuda(*found: Op, sized: bool = False) -> Callable[[Planner], Planner]:
 
 def cuda_by_element(planner: Planner) -> Planner:
     """Register the device planner of operators with a scalar function and no planner of their own."""
-    _by_element[:] = [planner]
+    PLANNERS.by_element = planner
     return planner
 
 
@@ -248,7 +196,7 @@ def load_kernels() -> None:
 def planner_of(operator: Op) -> Planner | None:
     """The device planner of an operator, None without one."""
     load_kernels()
-    return PLANNERS.get(operator) or (_by_element[0] if operator.scalar is not None and _by_element else None)
+    return PLANNERS.of(operator)
 
 
 def cpu_reason(operator: Op) -> str | None:

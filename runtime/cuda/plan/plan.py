@@ -11,7 +11,7 @@ from ...base.dataclass import dataclass
 from ...ir.graph import Node, Value
 from ...plan.arena import place
 from ...plan.kernel_api import Allocation, Buffer
-from ...region.region import Region
+from ...plan.plan import BasePlan
 from ...tensor.dtype import DType
 from ...tensor.tensor import Tensor
 from ...tensor.weight_array import as_array
@@ -75,33 +75,23 @@ class Download:
 
 
 @dataclass(eq=False)
-class Plan:
-    """The steps of a region for inputs of given dtypes and shapes.
+class Plan(BasePlan[DeviceWeight]):
+    """Launches, transfers and host steps for one set of input shapes.
 
     Attributes:
-        steps: in order.
         nodes: for each step the node it comes from, None for copies of inputs and outputs.
-        fed: for each input, the value that it is among the objects of a run, or the slot of an array that is on the
-            device.
-        outputs, live: values among the objects, or buffers; live ones also arrays whose lengths are read.
-        arena: bytes of device memory beside weights; weights: arrays that are there all the time, and `uploaded` those
-            that are already.
+        weights: arrays that stay in device memory, outside the arena; uploaded: those that are there already.
         flags: bytes to look at when all is done, and the error that they stand for; flagged: all of them as one array.
-        rest: the region that is planned and run afterwards on the values in `live`.
+        taps: locations of the values that are passed to the caller.
     """
 
     steps: list[Launch | HostStep | Control | Draw | Upload | Download] = field(default_factory=list)
     nodes: list[Node | None] = field(default_factory=list)
-    fed: list[Value | int] = field(default_factory=list)
-    outputs: list[Buffer | Value] = field(default_factory=list)
-    arena: int = 0
+    live: list[Location] = field(default_factory=list)
     weights: dict[int, np.ndarray] = field(default_factory=dict)
     uploaded: dict[int, Weight] = field(default_factory=dict)
-    objects: dict[Value, DeviceWeight] = field(default_factory=dict)
     flags: list[tuple[Buffer, str]] = field(default_factory=list)
     flagged: Buffer | None = None
-    rest: Region[DeviceWeight] | None = None
-    live: list[Location] = field(default_factory=list)
     taps: dict[str, Location] = field(default_factory=dict)
 
 
@@ -168,5 +158,4 @@ def _use(buffer: Buffer, at: int, arena: dict[int, Allocation], weights: dict[in
         weights[id(allocation.constant)] = as_array(allocation.constant)
     elif allocation.slot is None:
         arena[id(allocation)] = allocation
-        allocation.first = at if allocation.first < 0 else min(allocation.first, at)
-        allocation.last = max(allocation.last, at)
+        allocation.use(at)

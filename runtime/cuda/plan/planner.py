@@ -15,17 +15,16 @@ from ...ir.clone import captures, needed
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import Undecomposable
 from ...ir.registry import operator
-from ...plan.kernel_api import Allocation, Buffer, View
+from ...plan.kernel_api import Allocation, Buffer, Chain, View, constant_of
 from ...plan.plan import dtype_of_numpy, ints, is_static, size
-from ...plan.region_planner import RegionPlanner
+from ...plan.region_planner import RegionPlanner, check_implemented
 from ...region.region import Region
 from ...tensor.dtype import STRING, DType
 from ...tensor.weight_array import Blocks, Packed, load_weight
 from ..element.block_quantized import quantized_buffer
 from ..element.element import is_supported
 from ..element.sub_byte import PackedBuffer, packed_buffer
-from ..kernel.elementwise import Chain, fuse
-from ..kernel.kernel import Launch
+from ..kernel.elementwise import MAX_FUNCTIONS, chain_launch
 from ..memory.dynamic_length import Sized
 from ..memory.host_weight import DeviceWeight, host_weight
 from .kernel_api import (
@@ -48,8 +47,10 @@ def _held(dtype: DType | None) -> bool:
     return dtype is not None and dtype is not STRING and dtype.numpy is not None and is_supported(dtype.as_numpy())
 
 
-class Planner(RegionPlanner[DeviceWeight]):
+class Planner(RegionPlanner[DeviceWeight, Buffer]):
     """Makes one plan for device `number`; values named in `keep` are returned as taps."""
+
+    max_fused = MAX_FUNCTIONS
 
     def __init__(
         self,
@@ -58,15 +59,11 @@ class Planner(RegionPlanner[DeviceWeight]):
         keep: frozenset[str] = frozenset(),
         number: int = 0,
     ) -> None:
-        super().__init__(region)
-        self.keep = keep
+        super().__init__(region, keep)
         self.number = number
         self.plan = Plan()
         self.host: set[Value] = set()
-        self.device: dict[Value, Buffer] = {}
         self.sized: dict[Value, Sized] = {}
-        self.steps: list[Chain | Launch | HostStep | Control | Draw | Upload | Download] = []
-        self.nodes: list[Node | None] = []
         self.uses.update(value for node in self.copies for value in node.outputs if value.name in keep)
         for value, feed in zip(region.inputs, feeds, strict=True):
             self._feed(self.copy_of(value), feed, value)
@@ -74,24 +71,24 @@ class Planner(RegionPlanner[DeviceWeight]):
     def _feed(self, value: Value, feed: OnDevice | OnHost | Fixed, described: Value) -> None:
         if isinstance(feed, Fixed):
             self.constant(value, host_weight(feed.tensor), feed.tensor.dtype)
-            self.plan.fed.append(value)
+            self.plan.inputs.append(value)
             return
         if isinstance(feed, OnDevice):
             value.dtype, value.shape = dtype_of_numpy(feed.dtype), feed.shape
-            slot = len(self.plan.fed)
+            slot = len(self.plan.inputs)
             allocation = Allocation(
                 size(feed.shape) * feed.dtype.itemsize, slot=slot, writable=described.name in self.region.inplace_inputs
             )
-            self.device[value] = Buffer(feed.dtype, feed.shape, allocation)
-            self.plan.fed.append(slot)
+            self.locations[value] = Buffer(feed.dtype, feed.shape, allocation)
+            self.plan.inputs.append(slot)
             return
         if feed.data is not None and feed.dtype is not None and feed.shape is not None:
             self.constant(value, np.frombuffer(feed.data, feed.dtype.as_numpy()).reshape(feed.shape), feed.dtype)
-            self.plan.fed.append(value)
+            self.plan.inputs.append(value)
             return
         value.container, value.dtype, value.shape = described.container, feed.dtype or described.dtype, feed.shape
         self.host.add(value)
-        self.plan.fed.append(value)
+        self.plan.inputs.append(value)
 
     def make_plan(self) -> Plan:
         """Return the plan."""
@@ -113,9 +110,9 @@ class Planner(RegionPlanner[DeviceWeight]):
 
     def _readable(self, value: Value) -> bool:
         """Whether a value has few elements that are computed before use, so that the host can read them."""
-        location = self.device.get(value)
+        location = self.locations.get(value)
         if value in self.constants or location is None:
-            return value in self.host and value not in self.constants and value not in self.plan.fed
+            return value in self.host and value not in self.constants and value not in self.plan.inputs
         made_here = location.allocation.constant is None and location.allocation.slot is None
         return made_here and location.count <= MAX_SPECIALIZED_ELEMENTS and location.dtype.kind in "fiub"
 
@@ -156,7 +153,7 @@ class Planner(RegionPlanner[DeviceWeight]):
                 return "an input is a sequence, a map or an optional"
             if value.dtype is STRING:
                 return "an input is a string tensor"
-            if value not in self.device and (not _held(value.dtype) or not is_static(value.shape)):
+            if value not in self.locations and (not _held(value.dtype) or not is_static(value.shape)):
                 return (
                     "the shape of an input is unknown"
                     if _held(value.dtype)
@@ -227,62 +224,54 @@ class Planner(RegionPlanner[DeviceWeight]):
             if location is None or not location.count:
                 return "it has no inputs" if location is not None else f"kernels do not support {value.dtype}"
         inputs = [None if value is None else locations[value] for value in node.inputs]
-        results = [
-            (value.dtype.as_numpy(), ints(value.shape) if is_static(value.shape) else ())
-            if self.is_used(value) and value.dtype is not None
-            else None
-            for value in node.outputs
-        ]
+        results = self.results_of(node)
         attributes = {**node.op.defaults, **node.attributes}
-        step = Step(
-            node, inputs, attributes, results, self.region.packed, self.number, may_overwrite=self._may_overwrite
-        )
+        step = Step(node, inputs, attributes, results, self.region.packed, self.may_overwrite, device=self.number)
         found = plan_node(step)
         if isinstance(found, str):
             return found
         for value, location in locations.items():
-            if location is not None and value in self.host and value not in self.device:
-                self.device[value] = location
-                self._add(Upload(value, location), node)
+            if location is not None and value in self.host and value not in self.locations:
+                self.locations[value] = location
+                self.add(Upload(value, location), node)
         if isinstance(found, View):
             assert results[0] is not None
-            made = self.device[node.outputs[0]] = found.buffer.view(results[0][1])
+            made = self.locations[node.outputs[0]] = found.buffer.view(results[0][1])
             if isinstance(made, PackedBuffer):
                 self.constant(node.outputs[0], made.host())
             return None
         for index, value in enumerate(node.outputs):
             if index in step.outputs:
-                self.device[value] = step.outputs[index]
+                self.locations[value] = step.outputs[index]
             elif index in step.sized and is_static(value.shape):
-                self.device[value] = step.sized[index].buffer.view(ints(value.shape))
+                self.locations[value] = step.sized[index].buffer.view(ints(value.shape))
             elif index in step.sized:
                 self.sized[value] = step.sized[index]
         self.plan.flags += step.flags
         for buffer in step.fresh:
-            self._add(Draw(buffer), node)
+            self.add(Draw(buffer), node)
         for item in found if isinstance(found, list) else [found]:
-            self._fuse(item, node)
+            self.append(item, node)
         return None
 
     def _described(self, value: Value) -> Buffer | None:
         """The buffer of a value, which may have to be uploaded."""
-        location = self.device.get(value)
+        location = self.locations.get(value)
         if location is not None:
             return location
         array = self.constants.get(value)
         if isinstance(array, Blocks):
             blocks = quantized_buffer(array)
             if blocks is not None:
-                self.device[value] = blocks
+                self.locations[value] = blocks
             return blocks
         if isinstance(array, Packed):
-            location = self.device[value] = packed_buffer(array)
+            location = self.locations[value] = packed_buffer(array)
             return location
         if array is not None:
             if array.dtype.kind in "OUT" or not is_supported(array.dtype):
                 return None
-            plain = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
-            location = self.device[value] = Buffer(plain.dtype, plain.shape, Allocation(plain.nbytes, constant=plain))
+            location = self.locations[value] = constant_of(array)
             return location
         if value.container or not _held(value.dtype) or not is_static(value.shape) or value.dtype is None:
             return None
@@ -293,47 +282,14 @@ class Planner(RegionPlanner[DeviceWeight]):
             else None
         )
 
-    def _add(self, item: Chain | Launch | HostStep | Control | Draw | Upload | Download, node: Node | None) -> None:
-        self.steps.append(item)
-        self.nodes.append(node)
-
-    def _fuse(self, item: Chain | Launch, node: Node) -> None:
-        before = self.steps[-1] if self.steps else None
-        if (
-            isinstance(item, Chain)
-            and isinstance(before, Chain | Launch)
-            and before.output is not None
-            and not self.keep
-        ):
-            both = fuse(before, item)
-            if both is not None and self._only_use(before.output):
-                self.steps[-1], self.nodes[-1] = both, node
-                return
-        self._add(item, node)
-
-    def _may_overwrite(self, buffer: Buffer) -> bool:
-        """Whether an input's memory may be overwritten: the last use of a temporary, or an in-place input."""
-        allocation = buffer.allocation
-        whole = buffer.offset == 0 and buffer.nbytes == allocation.nbytes
-        return (
-            whole
-            and allocation.constant is None
-            and (allocation.slot is None or allocation.writable)
-            and self._only_use(buffer)
-            and not self.keep
-        )
-
-    def _only_use(self, buffer: Buffer) -> bool:
-        users = [value for value, location in self.device.items() if location.allocation is buffer.allocation]
-        return len(users) == 1 and self.uses[users[0]] == 1 and users[0] not in self.results
+    def may_overwrite(self, buffer: Buffer) -> bool:
+        """As the base, unless intermediate values are returned."""
+        return not self.keep and super().may_overwrite(buffer)
 
     def _on_host(self, node: Node, why: str) -> None:
-        if node.op.compute is None:
-            raise UnsupportedError(
-                "E-OP-MISSING", None, f"no implementation of {node.op.name}", hint="List them with candle-convert ops"
-            )
+        check_implemented(node)
         inputs = [None if value is None else self._at_host(value, node) for value in node.inputs]
-        self._add(HostStep(node, why, inputs, self._captured(node)), node)
+        self.add(HostStep(node, why, inputs, self._captured(node)), node)
         self.host.update(value for value in node.outputs if value.name)
 
     def _controlled(self, node: Node) -> None:
@@ -342,7 +298,7 @@ class Planner(RegionPlanner[DeviceWeight]):
             None if value is None else self._at_host(value, node) if index in host_inputs else self._where(value, node)
             for index, value in enumerate(node.inputs)
         ]
-        self._add(Control(node, inputs, self._captured(node)), node)
+        self.add(Control(node, inputs, self._captured(node)), node)
         self.host.update(value for value in node.outputs if value.name)
 
     def _captured(self, node: Node) -> dict[Value, Buffer | Value]:
@@ -351,43 +307,40 @@ class Planner(RegionPlanner[DeviceWeight]):
     def _where(self, value: Value, node: Node) -> Buffer | Value:
         """The location of a value: on the device if it is there, else on the host. Weights too: subgraph programs
         upload them."""
-        location = self.device.get(value)
+        location = self.locations.get(value)
         return location if location is not None and location.allocation.constant is None else self._at_host(value, node)
 
     def _at_host(self, value: Value, node: Node | None) -> Value:
         if value in self.constants:
             self.plan.objects[value] = self.constants[value]
         elif value not in self.host:
-            self._add(Download(self.device[value], value), node)
+            self.add(Download(self.locations[value], value), node)
             self.host.add(value)
         return value
 
     def _result(self, value: Value) -> Buffer | Value:
-        return self._at_host(value, None) if value in self.constants or value in self.host else self.device[value]
+        return self._at_host(value, None) if value in self.constants or value in self.host else self.locations[value]
 
     def _cut(self, nodes: list[Node]) -> None:
         """Leave nodes to a region that is planned once its inputs are known."""
-        wanted = {value for node in nodes for value in needed(node)} | set(self.results)
-        made = self.device.keys() | self.sized.keys() | self.host
-        fed = [value for value in wanted if value not in self.constants and value in made]
-        weights = {value: self.constants[value] for value in wanted if value in self.constants}
+        fed, weights = self.needed_later(nodes, self.locations.keys() | self.sized.keys() | self.host)
         self.plan.rest = Region(nodes, fed, self.results, weights, self.region.packed)
         self.plan.live = [self._location(value) for value in fed]
 
     def _location(self, value: Value) -> Location:
-        return self.sized[value] if value in self.sized else self.device.get(value, value)
+        return self.sized[value] if value in self.sized else self.locations.get(value, value)
 
     def _finished(self) -> Plan:
         plan = self.plan
         plan.taps = {
             value.name: self._location(value)
-            for value in (*self.device, *self.sized, *self.host)
+            for value in (*self.locations, *self.sized, *self.host)
             if value.name in self.keep
         }
-        fed = {value for value in plan.fed if isinstance(value, Value)}
+        fed = {value for value in plan.inputs if isinstance(value, Value)}
         steps, plan.nodes = inputs_first(
             self.steps, self.nodes, lambda step: isinstance(step, Upload) and step.value in fed
         )
-        plan.steps = [item.launch() if isinstance(item, Chain) else item for item in steps]
+        plan.steps = [chain_launch(item) if isinstance(item, Chain) else item for item in steps]
         assign_offsets(plan)
         return plan
