@@ -18,8 +18,8 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
-from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.models.pipelines.pooling import mean_pooled, normalized
+from candle_convert.models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 
 TASKS = {"embedding": "feature-extraction"}
 """Tasks of the cases that the checkpoint does not name."""
@@ -47,10 +47,28 @@ def cached(model, input_ids, prefill):
     return {"logits": logits, "max_diff_to_full": np.abs(logits - model.logits(input_ids)).max()}
 
 
-def greedy(model, input_ids, count):
-    """A prompt and its continuation, and the smallest margin between the two most probable tokens of a step."""
-    sequences = np.concatenate([input_ids, [model.greedy(input_ids[0].tolist(), count)]], 1)
-    best = np.sort(model.logits(sequences)[0, input_ids.shape[1] - 1 : -1])[:, -2:]
+def decoded(model, input_ids, decoder_input_ids, attention_mask=None):
+    """Logits of the decoder's tokens, one at a time, and their distance from those without a cache."""
+    cache, steps = model.start(input_ids, attention_mask), []
+    for position in range(decoder_input_ids.shape[1]):
+        found, cache = model.decoder.step(decoder_input_ids[:, position : position + 1], cache)
+        steps.append(found)
+    logits = np.concatenate(steps, 1)
+    whole = model(input_ids, attention_mask, decoder_input_ids)["logits"]
+    return {"logits": logits, "max_diff_to_full": np.abs(logits - whole).max()}
+
+
+def greedy(model, input_ids, length):
+    """A sequence of `length` tokens, the prompt included or the decoder's, and the smallest margin between the two most
+    probable tokens of a step."""
+    if isinstance(model, EncoderDecoderModel):
+        sequences, generated = np.array([model.greedy(input_ids[0].tolist(), length - 1)]), length - 1
+        logits = model(input_ids, decoder_input_ids=sequences)["logits"]
+    else:
+        generated = length - input_ids.shape[1]
+        sequences = np.concatenate([input_ids, [model.greedy(input_ids[0].tolist(), generated)]], 1)
+        logits = model.logits(sequences)
+    best = np.sort(logits[0, length - generated - 1 : -1])[:, -2:]
     return {"sequences": sequences, "min_margin": np.float32((best[:, 1] - best[:, 0]).min())}
 
 
@@ -58,7 +76,8 @@ def forward(model, inputs):
     """The outputs of one run by name, and the pooled hidden states."""
     found, mask = model(**inputs), inputs.get("attention_mask")
     if mask is not None:
-        found = {name: item * mask[..., None] if item.ndim == 3 else item for name, item in found.items()}
+        masked = {name for name, item in found.items() if item.ndim == 3 and item.shape[:2] == mask.shape}
+        found = {name: item * mask[..., None] if name in masked else item for name, item in found.items()}
     hidden = found.get("last_hidden_state")
     if hidden is not None:
         found["last_token"] = normalized(hidden[:, -1])
@@ -69,10 +88,10 @@ def forward(model, inputs):
 
 def computed(model, variant, inputs, wanted):
     """The outputs of a variant by name."""
-    if isinstance(model, LanguageModel) and variant == "cache":
-        return cached(model, **inputs)
-    if isinstance(model, LanguageModel) and variant == "greedy":
-        return greedy(model, inputs["input_ids"], wanted["sequences"].shape[1] - inputs["input_ids"].shape[1])
+    if variant == "cache":
+        return decoded(model, **inputs) if isinstance(model, EncoderDecoderModel) else cached(model, **inputs)
+    if variant == "greedy":
+        return greedy(model, inputs["input_ids"], wanted["sequences"].shape[1])
     return forward(model, inputs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,15 +55,19 @@ class Cache:
         mask_buffer: int64 [batch, capacity]: 1 for tokens, 0 for padding and unused slots.
         decode_step: the last run, if the next one may repeat it.
         expected_length: length that is about to be reached, to allocate for; 0 if unknown.
+        source: inputs that every run has unchanged: what an encoder made of its text.
     """
 
-    def __init__(self, states: dict[str, np.ndarray], batch: int) -> None:
+    def __init__(
+        self, states: dict[str, np.ndarray], batch: int, source: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         self.states = states
+        self.source = dict(source or {})
         self.length = 0
         self.mask_buffer = np.zeros((batch, 0), np.int64)
         self.decode_step: DecodeStep | None = None
         self.expected_length = 0
-        self._token_counts = np.zeros((batch, 1), np.int64)
+        self.token_counts = np.zeros((batch, 1), np.int64)
 
     @property
     def mask(self) -> np.ndarray:
@@ -72,8 +76,8 @@ class Cache:
 
     def copy(self) -> Cache:
         """A copy with its own arrays."""
-        made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer))
-        made.length, made.mask_buffer, made._token_counts = self.length, self.mask_buffer.copy(), self._token_counts
+        made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer), self.source)
+        made.length, made.mask_buffer, made.token_counts = self.length, self.mask_buffer.copy(), self.token_counts
         return made
 
     def truncate(self, length: int) -> None:
@@ -81,7 +85,7 @@ class Cache:
         masked."""
         self.mask_buffer = self.mask_buffer[:, :length].copy()
         self.length, self.expected_length, self.decode_step = length, 0, None
-        self._token_counts = self.mask_buffer.sum(1, keepdims=True)
+        self.token_counts = self.mask_buffer.sum(1, keepdims=True)
 
     def append(self, new: np.ndarray, capacity: int) -> np.ndarray:
         """Append tokens (1) and padding (0), int64 [batch, count], with capacity for `capacity`; returns their
@@ -89,8 +93,8 @@ class Cache:
         self.mask_buffer = zero_padded(self.mask_buffer, (len(new), capacity))
         self.mask_buffer[:, self.length : self.length + new.shape[1]] = new
         self.length += new.shape[1]
-        counted = self._token_counts + new.cumsum(1)
-        self._token_counts = counted[:, -1:]
+        counted = self.token_counts + new.cumsum(1)
+        self.token_counts = counted[:, -1:]
         positions: np.ndarray = np.maximum(counted - 1, 0)
         return positions
 
@@ -98,7 +102,7 @@ class Cache:
         """`append` for one token of each sequence within the capacity."""
         self.mask_buffer[:, self.length] = 1
         self.length += 1
-        positions, self._token_counts = self._token_counts, self._token_counts + 1
+        positions, self.token_counts = self.token_counts, self.token_counts + 1
         return positions
 
 

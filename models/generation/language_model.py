@@ -312,7 +312,7 @@ class LanguageModel:
             "position_ids": places,
             CACHE_POSITION: np.array(before, np.int64),
         }
-        return {name: array for name, array in feeds.items() if name in self._names} | cache.states
+        return {name: array for name, array in feeds.items() if name in self._names} | cache.source | cache.states
 
     def _results(self, session: Session, names: list[str], feeds: dict[str, Any]) -> list[Any]:
         if not session.on_device:

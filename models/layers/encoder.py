@@ -74,28 +74,31 @@ class Encoder(Net):
         value: Value = self.Transpose(self.split_heads(x, count, self.config.head_dim), perm=[0, 2, 1, 3])
         return value
 
-    def attend(self, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
+    def attend(self, q: Value, k: Value, v: Value, mask: Value | None = None, scale: float | None = None) -> Value:
         """Attention output [batch, length, hidden] from queries, keys and values of that shape.
 
         Args:
             mask: which keys are visible (bool) or what is added to the scores (f32), broadcast to [batch, heads,
                 length, length]; None for all tokens.
+            scale: of the scores; None for 1 / sqrt(head_dim).
         """
         mask = self.visible() if mask is None else mask
         keys, values = (self.heads(item, self.kv_heads) for item in (k, v))
-        y = self.Attention(self.heads(q, self.config.heads), keys, values, mask)
+        y = self.Attention(self.heads(q, self.config.heads), keys, values, mask, scale=scale)
         return self.merge_heads(self.Transpose(y, perm=[0, 2, 1, 3]))
 
-    def self_attention(self, x: Value, name: str, mask: Value | None = None, rotary: Rotary | None = None) -> Value:
+    def self_attention(
+        self, x: Value, name: str, mask: Value | None = None, rotary: Rotary | None = None, scale: float | None = None
+    ) -> Value:
         """Attention with the weights ``NAME.{q,k,v,o}``, or ``qkv`` for fused projections; see `attend` for the
-        mask. Queries and keys are rotated by `rotary`."""
+        mask and the scale. Queries and keys are rotated by `rotary`."""
         q, k, v = self.projected(x, name)
         if rotary is not None:
             places = self.once("places", lambda: self.Unsqueeze(self.positions(), [0]))
             at = self.once("places_of_all", lambda: self.Expand(places, self.Shape(self.ids)))
             counts = (self.config.heads, self.kv_heads)
             q, k = (rotary.rotate(self, y, count, at) for y, count in zip((q, k), counts, strict=True))
-        return linear(self, self.attend(q, k, v, mask), f"{name}.o")
+        return linear(self, self.attend(q, k, v, mask, scale), f"{name}.o")
 
     def projected(self, x: Value, name: str) -> tuple[Value, Value, Value]:
         """Queries, keys and values from one fused projection or three."""

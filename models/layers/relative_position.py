@@ -11,39 +11,41 @@ from ...runtime.ir.graph import Value
 from .net import Net
 
 
-def bucketed(net: Net, distance: Value, buckets: int, farthest: int, *, both_ways: bool = True) -> Value:
-    """The bucket of each distance key - query, i64 of the same shape. Half of the buckets are for single distances,
-    the others grow logarithmically up to `farthest`.
+def buckets_of(distance: np.ndarray, buckets: int, farthest: int, *, both_ways: bool = True) -> np.ndarray:
+    """The bucket of each distance key - query, int64 of the same shape. Half of the buckets are for single distances,
+    the others grow logarithmically up to `farthest`, from where on all distances share the last one.
 
     Args:
-        distance: i64.
+        distance: int64.
+        buckets: fewer than twice `farthest`; in both directions, fewer than four times.
         both_ways: whether keys behind the query have buckets of their own; otherwise their distance counts as 0.
     """
-    zero = net.Constant(value_int=0)
+    after = np.zeros_like(distance)
     if both_ways:
         buckets //= 2
-        after = net.Mul(net.Cast(net.Greater(distance, zero), to=7), net.Constant(value_int=buckets))
-        distance = net.Abs(distance)
+        after = (distance > 0) * buckets
+        distance = np.abs(distance)
     else:
-        after = None
-        distance = net.Max(net.Neg(distance), zero)
+        distance = np.maximum(-distance, 0)
     exact = buckets // 2
-    ratio = net.Log(net.Div(net.Cast(net.Max(distance, net.Constant(value_int=1)), to=1), float(exact)))
-    steps = net.Cast(net.Mul(net.Div(ratio, math.log(farthest / exact)), float(buckets - exact)), to=7)
-    far = net.Min(net.Add(steps, net.Constant(value_int=exact)), net.Constant(value_int=buckets - 1))
-    near = net.Less(distance, net.Constant(value_int=exact))
-    found: Value = net.Where(near, distance, far)
-    return found if after is None else net.Add(found, after)
+    ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
+    steps = (ratio / np.float32(math.log(farthest / exact)) * np.float32(buckets - exact)).astype(np.int64)
+    found: np.ndarray = after + np.where(distance < exact, distance, np.minimum(exact + steps, buckets - 1))
+    return found
 
 
 def position_bias(net: Net, distance: Value, name: str, farthest: int, *, both_ways: bool = True) -> Value:
-    """The bias [1, heads, query, key] of distances [query, key], from ``NAME.weight`` [buckets, heads]."""
-    table = net.vector(f"{name}.weight")
-    assert table.shape is not None
-    (buckets, _) = table.shape
+    """The bias [1, heads, query, key] of distances [query, key], from ``NAME.weight`` [buckets, heads]; see
+    `buckets_of`."""
+    weight = net.vector(f"{name}.weight")
+    assert weight.shape is not None
+    (buckets, _) = weight.shape
     assert isinstance(buckets, int)
-    places = bucketed(net, distance, buckets, farthest, both_ways=both_ways)
-    bias: Value = net.Unsqueeze(net.Transpose(net.Gather(table, places), perm=[2, 0, 1]), [0])
+    nearest, last = -farthest, farthest if both_ways else 0
+    places = buckets_of(np.arange(nearest, last + 1), buckets, farthest, both_ways=both_ways)
+    table = net.Transpose(net.Gather(weight, net.constant(places)), perm=[1, 0])
+    rows = net.Sub(net.Clip(distance, net.Constant(value_int=nearest), net.Constant(value_int=last)), nearest)
+    bias: Value = net.Unsqueeze(net.Gather(table, rows, axis=1), [0])
     return bias
 
 

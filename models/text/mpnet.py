@@ -21,7 +21,7 @@ KEYS = (
     *ENCODER,
     INTERMEDIATE,
     act("gelu"),
-    Key("buckets", "relative_attention_num_buckets", (), 32, Integer(4, 1024, 4)),
+    Key("buckets", "relative_attention_num_buckets", (), 32, Integer(4, 2 * FARTHEST, 4)),
 )
 HF, NAME, SQUARE = "mpnet.encoder.layer.{i}.", "layers.{i}.", ("hidden", "hidden")
 WEIGHTS = (

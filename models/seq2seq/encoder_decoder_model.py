@@ -1,0 +1,137 @@
+"""A runnable encoder-decoder: the encoder runs once, the decoder token by token."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.base.out_of_memory import memory_limited
+from ...runtime.base.units import human_count
+from ...runtime.contract.architecture import RunOptions
+from ...runtime.ir.graph import Graph
+from ...runtime.session import Session
+from ..generation.kv_cache import Cache
+from ..generation.language_model import Placement
+from .cross_language_model import SOURCE_MASK, CrossLanguageModel
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ..tokenizer import Tokenizer
+
+
+class EncoderDecoderModel:
+    """An encoder and a decoder that attends to it.
+
+    Args:
+        encoder, decoder: graphs made by `candle_convert.models.load`.
+        options: threads, device, activations, hyper-parameters and tokenizer.
+    """
+
+    def __init__(self, encoder: Graph, decoder: Graph, options: RunOptions) -> None:
+        self.graph = decoder
+        self.encoder_graph = encoder
+        self._options = options
+        self._encoders: dict[str, Session] = {}
+        self.decoder = CrossLanguageModel(
+            decoder,
+            options.threads,
+            options.activations,
+            options.tokenizer,
+            placement=Placement(options.device, options.device_memory, options.gpu_layers),
+        )
+
+    def __repr__(self) -> str:
+        size = f"{human_count(sum(tensor.count for tensor in self._weights().values()))} parameters"
+        return f"<{type(self).__name__} {self.graph.arch or self.graph.name}: {size}>"
+
+    def _weights(self) -> dict[str, Any]:
+        return {**self.encoder_graph.weights, **self.graph.weights}
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. UsageError if it is missing."""
+        return self.decoder.tokenizer
+
+    @memory_limited
+    def __call__(
+        self,
+        input_ids: ArrayLike,
+        attention_mask: ArrayLike | None = None,
+        decoder_input_ids: ArrayLike | None = None,
+        decoder_attention_mask: ArrayLike | None = None,
+    ) -> dict[str, np.ndarray]:
+        """``logits`` [batch, target, vocabulary] and ``encoder_last_hidden_state`` [batch, source, hidden], as
+        transformers names them.
+
+        Args:
+            input_ids, decoder_input_ids: integers [batch, length] or [length].
+            attention_mask, decoder_attention_mask: 1 for tokens, 0 for padding; None if all are tokens.
+
+        Raises UsageError for shapes that do not fit.
+        """
+        if decoder_input_ids is None:
+            raise UsageError(
+                "E-RUN-INPUT", None, "decoder_input_ids is missing", expected="input_ids, decoder_input_ids"
+            )
+        hidden, source = self.encode(input_ids, attention_mask)
+        ids = np.atleast_2d(np.asarray(decoder_input_ids, np.int64))
+        if len(ids) != len(hidden):
+            why = "input_ids and decoder_input_ids have different numbers of rows"
+            raise UsageError("E-RUN-SHAPE", None, why, expected=len(hidden), found=len(ids))
+        logits, _ = self.decoder.step(ids, self.decoder.start(len(ids), source), mask=decoder_attention_mask)
+        return {"logits": logits, "encoder_last_hidden_state": hidden}
+
+    def start(self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, rows: int = 1) -> Cache:
+        """A cache to decode with: the encoder has run, the decoder has seen no token. Each text has `rows` rows of the
+        decoder's batch."""
+        hidden, source = self.encode(input_ids, attention_mask)
+        return self.decoder.start(len(hidden) * rows, source)
+
+    def encode(
+        self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, activations: str = "f32"
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Hidden states f32 [batch, source, hidden], and the inputs that the decoder has of them."""
+        ids = np.atleast_2d(np.asarray(input_ids, np.int64))
+        mask = np.ones_like(ids) if attention_mask is None else np.atleast_2d(np.asarray(attention_mask, np.int64))
+        if mask.shape != ids.shape or not ids.size:
+            why = "the shapes of attention_mask and input_ids differ" if ids.size else "input_ids has no tokens"
+            raise UsageError("E-RUN-SHAPE", None, why, expected=list(ids.shape), found=list(mask.shape))
+        session = self._encoder(activations)
+        hidden, *cross = session.run(None, {"input_ids": ids, "attention_mask": mask})
+        names = [value.name for value in self.encoder_graph.outputs[1:]]
+        return hidden, {SOURCE_MASK: mask, **dict(zip(names, cross, strict=True))}
+
+    def _encoder(self, activations: str) -> Session:
+        """The encoder's session; both kinds of activations share its weights."""
+        options = self._options
+        kind = options.activations or activations
+        if kind not in self._encoders:
+            self._encoders[kind] = Session(
+                self.encoder_graph,
+                options.threads,
+                native=True,
+                activations=kind,
+                shares_weights_with=next(iter(self._encoders.values()), None),
+                device=options.device,
+                device_memory=options.device_memory,
+                gpu_layers=options.gpu_layers,
+            )
+        return self._encoders[kind]
+
+    def greedy(self, ids: Sequence[int], count: int) -> list[int]:
+        """The first decoder token and the `count` most probable next ones, one after another."""
+        cache, tokens = self.start([ids]), [self.decoder_start]
+        while len(tokens) <= count:
+            tokens.append(int(self.decoder.advance([tokens[cache.length :]], cache)[0].argmax()))
+        return tokens
+
+    @functools.cached_property
+    def decoder_start(self) -> int:
+        """The token that the decoder starts from."""
+        assert self._options.config is not None
+        return int(self._options.config.decoder_start)

@@ -1,0 +1,53 @@
+"""Configurations of encoder-decoders that transformers builds, as hub repositories have them, and inputs for them."""
+
+import numpy as np
+from candle_convert.tests.oracles.transformers import Case
+
+T5 = {
+    "vocab_size": 96,
+    "d_model": 64,
+    "d_ff": 96,
+    "d_kv": 16,
+    "num_layers": 2,
+    "num_heads": 4,
+    "relative_attention_num_buckets": 16,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "decoder_start_token_id": 0,
+    "is_encoder_decoder": True,
+}
+ENCODER_DECODERS = [
+    Case(name, cls, {"architectures": [cls], "model_type": kind, **config}, T5)
+    for name, cls, kind, config in [
+        ("t5", "T5ForConditionalGeneration", "t5", {}),
+        ("t5_1_1", "T5ForConditionalGeneration", "t5",
+         {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "num_decoder_layers": 3, "d_kv": 24,
+          "relative_attention_max_distance": 20}),
+        ("ul2", "T5ForConditionalGeneration", "t5", {"feed_forward_proj": "gated-silu", "tie_word_embeddings": False}),
+        ("mt5", "MT5ForConditionalGeneration", "mt5", {"tie_word_embeddings": False}),
+        ("umt5", "UMT5ForConditionalGeneration", "umt5", {"feed_forward_proj": "gated-gelu"}),
+    ]
+]  # fmt: skip
+
+
+def inputs(case, seed, source=40, target=9):
+    """Two calls: one text without a mask, and texts of several lengths with padding, the decoder's too."""
+    rng = np.random.default_rng(seed)
+    vocabulary, start = case.base["vocab_size"], case.base["decoder_start_token_id"]
+
+    def decoder_ids(batch):
+        return np.concatenate([np.full((batch, 1), start), rng.integers(3, vocabulary, (batch, target))], 1)
+
+    length = source - 7
+    mask = (np.arange(length) < np.array([[length], [length - 3], [4]])).astype(np.int64)
+    batch = np.where(mask, rng.integers(3, vocabulary, (3, length)), case.base["pad_token_id"])
+    right = (np.arange(target + 1) < np.array([[target + 1], [target - 1], [2]])).astype(np.int64)
+    return {
+        "single": {"input_ids": rng.integers(3, vocabulary, (1, source)), "decoder_input_ids": decoder_ids(1)},
+        "padded": {
+            "input_ids": batch,
+            "attention_mask": mask,
+            "decoder_input_ids": decoder_ids(3),
+            "decoder_attention_mask": right,
+        },
+    }

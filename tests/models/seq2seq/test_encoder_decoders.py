@@ -1,0 +1,93 @@
+"""Every encoder-decoder against transformers: full passes, decoding through the caches, and the files it exports."""
+
+import candle_convert as cc
+import numpy as np
+import onnxruntime
+import pytest
+from candle_convert import models
+from candle_convert.models.layers.relative_position import buckets_of
+from candle_convert.tests.builders.encoder_decoder_cases import ENCODER_DECODERS, inputs
+from candle_convert.tests.oracles.transformers import difference, made
+
+MASKS = {"logits": "decoder_attention_mask", "encoder_last_hidden_state": "attention_mask"}
+"""The mask of the tokens whose rows an output has."""
+
+
+def expected(model, arrays):
+    """The outputs of transformers by name."""
+    import torch
+
+    with torch.no_grad():
+        found = model(**{name: torch.tensor(array) for name, array in arrays.items()}, use_cache=False)
+    return {name: found[name].numpy() for name in MASKS}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("case", ENCODER_DECODERS, ids=lambda case: case.name)
+def test_as_transformers(case, seed, tmp_path):
+    reference = made(case, seed, tmp_path)
+    model = models.load(tmp_path, threads=1)
+    for variant, arrays in inputs(case, seed).items():
+        got, want = model(**arrays), expected(reference, arrays)
+        assert set(got) == set(want)
+        for name, array in want.items():
+            mask = arrays.get(MASKS[name], np.ones(array.shape[:2]))
+            assert difference(got[name], array * mask[..., None], mask) <= case.tolerance, (variant, name)
+
+
+@pytest.mark.parametrize("case", ENCODER_DECODERS, ids=lambda case: case.name)
+def test_token_by_token(case, tmp_path):
+    """Texts of several lengths, each decoded by two rows that share its keys and values, and rows that are reordered
+    and leave."""
+    reference = made(case, 0, tmp_path)
+    model = models.load(tmp_path, threads=1)
+    arrays = inputs(case, 0)["padded"]
+    source = {name: arrays[name] for name in ("input_ids", "attention_mask")}
+    rng = np.random.default_rng(0)
+    said = np.zeros((6, 0), np.int64)
+    cache = model.start(**source, rows=2)
+    for step in range(300):
+        said = np.concatenate([said, rng.integers(0 if step else 1, 96, (len(said), 1)) * (step > 0)], 1)
+        logits = model.decoder.advance(said[:, -1:], cache)
+        if step in (0, 9, 299):
+            rows = {name: array.repeat(2, 0)[: len(said)] for name, array in source.items()}
+            want = expected(reference, {**rows, "decoder_input_ids": said})["logits"][:, -1]
+            assert difference(logits, want) <= case.tolerance, step
+        if step in (5, 8):
+            chosen = [1, 1, 3, 2, 4, 4] if step == 5 else [1, 0, 3, 3]
+            model.decoder.select(cache, chosen, rows=2)
+            said = said[chosen]
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (16, 32), (64, 1000), (20, 21), (4, 8)])
+def test_buckets_of_distances(buckets, farthest, both_ways):
+    import torch
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    distance = np.arange(-2 * farthest, 2 * farthest)
+    bucket = T5Attention._relative_position_bucket
+    want = bucket(torch.tensor(distance), bidirectional=both_ways, num_buckets=buckets, max_distance=farthest)
+    np.testing.assert_array_equal(buckets_of(distance, buckets, farthest, both_ways=both_ways), want.numpy())
+
+
+@pytest.mark.parametrize("case", ENCODER_DECODERS, ids=lambda case: case.name)
+def test_the_onnx_files_compute_the_same(case, tmp_path):
+    reference = made(case, 0, tmp_path / "checkpoint")
+    cc.convert(tmp_path / "checkpoint", tmp_path / "onnx", to="onnx")
+    encoder, decoder = (
+        onnxruntime.InferenceSession(str(tmp_path / f"onnx/{name}_model.onnx"), providers=["CPUExecutionProvider"])
+        for name in ("encoder", "decoder")
+    )
+    arrays = inputs(case, 0)["padded"]
+    del arrays["decoder_attention_mask"]
+    want = expected(reference, arrays)
+    (hidden,) = encoder.run(None, {name: arrays[name] for name in ("input_ids", "attention_mask")})
+    mask = arrays["attention_mask"]
+    assert difference(hidden, want["encoder_last_hidden_state"] * mask[..., None], mask) <= case.tolerance
+    logits, *presents = decoder.run(
+        None,
+        {"input_ids": arrays["decoder_input_ids"], "encoder_attention_mask": mask, "encoder_hidden_states": hidden},
+    )
+    assert difference(logits, want["logits"]) <= case.tolerance
+    assert len(presents) == 4 * reference.config.num_decoder_layers
