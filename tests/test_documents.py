@@ -31,7 +31,7 @@ def test_the_tree_of_the_architecture():
     tree = re.search(r"```text\n(.*?)```", text, re.DOTALL)[1]
     drawn, wing = set(), ""
     for line in tree.splitlines()[1:]:
-        names = re.findall(r"([a-z_]+)/(?=\s|$)", line)
+        names = re.findall(r"([a-z0-9_]+)/(?=\s|$)", line)
         if line.startswith("  ") and line[2] != " ":
             wing = names[0]
         else:
