@@ -12,7 +12,6 @@ TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 APPENDED = re.findall(r"^```python\n# (\S+\.py), at the end\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 ROWS = {
-    "ops/rules/operand_types.py": ('"T=wide T"', '    "T=float T": "MaxRoiPool '),
     "runtime/tensor/dtype.py": ('("q5_test", ', '        ("q4_0_v1", 32, 20),\n'),
     "tests/builders/later_decoder_cases.py": ("*cases(", '    *cases("ArceeForCausalLM", '),
     "tests/convert/cli/test_command_line.py": ('(["count", ', '    (["types"], {"types": LIST}),\n'),

@@ -98,6 +98,7 @@ def working(q: np.ndarray, precision: np.dtype[Any] | None) -> type[np.floating[
 @op(
     "Attention",
     since=25,
+    types="T=float T U=float number+bool T U i64 -> 4",
     infer=_infer,
     lower=lowered(attention_of_terms),
     tolerance=Tolerance(1e-5, 1e-5),

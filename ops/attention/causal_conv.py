@@ -55,6 +55,7 @@ def causal_conv(
 @composed(
     "CausalConvWithState",
     since=27,
+    types="T=real T T T -> 2",
     infer=_infer,
     examples=[
         case("f32[2,3,7]", "f32[3,1,4]", "f32[3]", "f32[2,3,3]", outputs=2),

@@ -44,6 +44,7 @@ def _infer(node: Inference) -> None:
     "FlexAttention",
     "ai.onnx.preview",
     since=1,
+    types="T=float T T",
     infer=_infer,
     tolerance=Tolerance(1e-5, 1e-5),
     examples=[

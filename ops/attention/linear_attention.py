@@ -42,6 +42,7 @@ def _split(x: np.ndarray, heads: int) -> np.ndarray:
 @op(
     "LinearAttention",
     since=27,
+    types="T=real T T real T T -> 2",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

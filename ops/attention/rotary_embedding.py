@@ -26,6 +26,7 @@ def _infer(node: Inference) -> None:
 @op(
     "RotaryEmbedding",
     since=23,
+    types="T=real T T i64",
     infer=_infer,
     lower=lowered(rotary_of_terms),
     examples=[

@@ -63,6 +63,7 @@ def infer_cast_like(node: Inference) -> None:
 @op(
     "Cast",
     since=28,
+    types="number+f8+crumb+nibble+bool+f4+f8_e8m0+string",
     infer=as_asked,
     scalar=lambda x: x,
     examples=[
@@ -97,6 +98,7 @@ def type_by_name(node: Node, build: Builder) -> None:
 @op(
     "CastLike",
     since=25,
+    types="number+f8+crumb+nibble+bool+f4+f8_e8m0+string number+f8+crumb+nibble+bool+f4+f8_e8m0+string",
     infer=infer_cast_like,
     scalar=lambda x, like: x,
     examples=[
@@ -118,6 +120,7 @@ def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode:
 @op(
     "BitCast",
     since=26,
+    types="number+f8+complex+crumb+nibble+bool+f4+f8_e8m0",
     infer=as_asked,
     examples=[case("f32[2,3]", to=6), case("i64[3]", to=11), case("i4[6]", to=21), case("u8[0]", to=3)],
 )

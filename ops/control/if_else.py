@@ -65,7 +65,7 @@ def _joined(node: Inference, index: int, values: list[Value]) -> None:
     node.set(index, next(iter(dtypes), None), either(first.shape, last.shape), data=data, container=container)
 
 
-@op("If", since=25, infer=infer_if)
+@op("If", since=25, types="bool -> *", infer=infer_if)
 def if_(condition: np.ndarray, *, then_branch: Graph, else_branch: Graph, call: Call) -> tuple[Any, ...]:
     """The outputs of the first subgraph where the condition, one element, holds, else those of the second."""
     if condition.size != 1:

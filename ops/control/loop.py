@@ -70,7 +70,7 @@ def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
     return np.full((1,) if value.shape is not None and len(value.shape) == 1 else (), item, dtype)
 
 
-@op("Loop", since=25, infer=infer_loop)
+@op("Loop", since=25, types="i64 bool any+optional+sequence** -> *", infer=infer_loop)
 def loop(
     trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call
 ) -> tuple[Any, ...]:

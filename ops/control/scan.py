@@ -62,7 +62,7 @@ def _given(numbers: Sequence[int] | None, count: int) -> list[int]:
     return list(numbers) if numbers else [0] * count
 
 
-@op("Scan", since=25, infer=infer_scan)
+@op("Scan", since=25, types="any** -> *", infer=infer_scan)
 def scan(
     *inputs: Any,
     body: Graph,

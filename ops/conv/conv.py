@@ -47,6 +47,7 @@ def _infer(node: Inference) -> None:
 @op(
     "Conv",
     since=22,
+    types="T=float T T",
     infer=_infer,
     examples=[
         case("f32[2,4,7,5]", "f32[6,4,3,2]", "f32[6]", strides=[2, 1], pads=[1, 0, 2, 1]),

@@ -91,6 +91,7 @@ def _infer(node: Inference) -> None:
 @op(
     "ConvTranspose",
     since=22,
+    types="T=float T T",
     infer=_infer,
     examples=[
         case("f32[2,4,5,3]", "f32[4,3,3,2]", "f32[3]", strides=[2, 1], pads=[1, 0, 0, 1], output_padding=[1, 0]),
@@ -180,6 +181,7 @@ def _infer_col2im(node: Inference) -> None:
 @op(
     "Col2Im",
     since=18,
+    types="tensor i64 i64",
     infer=_infer_col2im,
     examples=[
         case("f32[2,12,20]", np.array([5, 7]), np.array([2, 3])),

@@ -39,6 +39,7 @@ def _infer(node: Inference) -> None:
 @op(
     "DeformConv",
     since=22,
+    types="T=float T T T T",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

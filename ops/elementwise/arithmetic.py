@@ -44,6 +44,7 @@ def _quotient_of(row: Sequence[Dim]) -> Dim:
     case("i64[2,1]", "i64[1,3]"),
     case("f32[0,3]", "f32[1]"),
     case("u8[3]", "u8[3]"),
+    types="T=number T",
     scalar=lambda a, b: a + b,
     infer=followed(broadcast_to_one, lambda a, b: a + b, _sum_of),
 )
@@ -59,6 +60,7 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("i64[2,1]", "i64[1,3]"),
     case("u8[3]", "u8[3]"),
     case("f32[0,3]", "f32[3]"),
+    types="T=number T",
     scalar=lambda a, b: a - b,
     infer=followed(broadcast_to_one, lambda a, b: a - b, _difference_of),
 )
@@ -74,6 +76,7 @@ def sub(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("i64[2,1]", "i64[1,3]"),
     case("f32[2,0]", "f32[1]"),
     case("i8[3]", "i8[3]"),
+    types="T=number T",
     scalar=lambda a, b: a * b,
     infer=followed(broadcast_to_one, lambda a, b: a * b, _product_of),
 )
@@ -93,6 +96,7 @@ def _truncated(a: int, b: int) -> int:
     case(INTEGERS, np.array([2, -2, 3, 5], np.int32)),
     case("u8[2,1]", np.array([3, 7], np.uint8)),
     case("f32[0,3]", "f32[3]"),
+    types="T=number T",
     scalar=lambda a, b: a / b,
     infer=followed(broadcast_to_one, _truncated, _quotient_of),
 )
@@ -124,6 +128,7 @@ def _mod(a: float, b: float, fmod: int) -> float:
     case("i32[0]", "i32[1]"),
     case("f32[2,3]", "f32[3]"),
     case("i32[3]", np.array([-3, 5, -7], np.int32), fmod=1),
+    types="T=number T",
     scalar=_mod,
     infer=followed(broadcast_to_one, lambda a, b: a % b),
 )
@@ -141,6 +146,7 @@ def mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
     case("f32[3]", np.array([2, 3, -1], np.int32)),
     case("i32[3]", np.array([2, 0, 1], np.float32)),
     case("f32[0,3]", "f32[3]"),
+    types="float+index number",
     scalar=lambda x, y: math.pow(x, y),
     infer=followed(broadcast_to_one, lambda x, y: x**y if 0 <= y < 64 else 0),
 )

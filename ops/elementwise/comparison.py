@@ -32,6 +32,7 @@ def _equal_lengths(items: Sequence[Dim]) -> Dim:
     case("string[2,3]", "string[3]"),
     case("bool[2,3]", "bool[3]"),
     case("f32[0,3]", "f32[3]"),
+    types="T=number+bool+string T",
     scalar=lambda a, b: a == b,
     infer=followed(truth, lambda a, b: a == b, _equal_lengths),
 )
@@ -46,6 +47,7 @@ def equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("i64[2,3]", "i64[3]"),
     case("f32[5]", NANS),
     case("f32[0,3]", "f32[3]"),
+    types="T=number T",
     scalar=lambda a, b: a < b,
     infer=followed(truth, lambda a, b: a < b),
 )
@@ -60,6 +62,7 @@ def less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("i64[2,3]", "i64[3]"),
     case("f32[5]", NANS),
     case("f32[0,3]", "f32[3]"),
+    types="T=number T",
     scalar=lambda a, b: a <= b,
     infer=followed(truth, lambda a, b: a <= b),
 )
@@ -74,6 +77,7 @@ def less_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("i64[2,3]", "i64[3]"),
     case("f32[5]", NANS),
     case("f32[0,3]", "f32[3]"),
+    types="T=number T",
     scalar=lambda a, b: a > b,
     infer=followed(truth, lambda a, b: a > b),
 )
@@ -88,6 +92,7 @@ def greater(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("i64[2,3]", "i64[3]"),
     case("f32[5]", NANS),
     case("f32[0,3]", "f32[3]"),
+    types="T=number T",
     scalar=lambda a, b: a >= b,
     infer=followed(truth, lambda a, b: a >= b),
 )
@@ -96,7 +101,7 @@ def greater_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.greater_equal(a, b)
 
 
-@elementwise("IsNaN", 20, case(NANS), case("f32[0,3]"), scalar=lambda x: x != x, infer=truth)
+@elementwise("IsNaN", 20, case(NANS), case("f32[0,3]"), types="f8+float", scalar=lambda x: x != x, infer=truth)
 def is_nan(x: np.ndarray) -> np.ndarray:
     """Where x is not a number."""
     return np.isnan(x)
@@ -113,6 +118,7 @@ def _is_inf(x: float, detect_negative: int, detect_positive: int) -> bool:
     case(NANS, detect_negative=0),
     case(NANS, detect_positive=0),
     case("f32[0,3]"),
+    types="f8+float",
     scalar=_is_inf,
     infer=truth,
 )

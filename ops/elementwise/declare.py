@@ -90,6 +90,7 @@ def elementwise(
     name: str,
     since: int,
     *examples: Example,
+    types: str,
     scalar: Callable[..., Any] | None,
     infer: Infer = same_as_input,
     lower: Rule | None = None,
@@ -97,7 +98,7 @@ def elementwise(
     """Declare an operator that works element by element; narrow floats are computed in f32."""
 
     def made(compute: Compute) -> Op:
-        operator = op(name, since=since, infer=infer, examples=examples, scalar=scalar, lower=lower)(
+        operator = op(name, since=since, types=types, infer=infer, examples=examples, scalar=scalar, lower=lower)(
             fitting(name)(quiet(widened(compute)))
         )
         upgrade(operator, below=6)(forget_consumed_inputs)
@@ -107,12 +108,17 @@ def elementwise(
 
 
 def binary(
-    name: str, since: int, *examples: Example, scalar: Callable[..., Any] | None, infer: Infer = broadcast_to_one
+    name: str,
+    since: int,
+    *examples: Example,
+    types: str,
+    scalar: Callable[..., Any] | None,
+    infer: Infer = broadcast_to_one,
 ) -> Callable[[Compute], Op]:
     """Declare an element-wise operator of two inputs whose second one had an axis before opset 7."""
 
     def made(compute: Compute) -> Op:
-        operator = elementwise(name, since, *examples, scalar=scalar, infer=infer)(compute)
+        operator = elementwise(name, since, *examples, types=types, scalar=scalar, infer=infer)(compute)
         upgrade(operator, below=7)(place_by_axis)
         return operator
 

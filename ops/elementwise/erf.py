@@ -62,6 +62,7 @@ def _run(x: np.ndarray, out: np.ndarray) -> None:
     case("f32[2,3]"),
     case(np.array([-7, -1, 0, 1e-4, 3, 7], np.float32)),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x: math.erf(x),
 )
 def erf(x: np.ndarray) -> np.ndarray:

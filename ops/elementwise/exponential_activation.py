@@ -21,7 +21,9 @@ def sigmoid_of(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, small, 1) / (1 + small)
 
 
-@elementwise("Sigmoid", 13, case("f32[2,3]"), case(FAR), case("f32[0,2]"), scalar=lambda x: 1 / (1 + math.exp(-x)))
+@elementwise(
+    "Sigmoid", 13, case("f32[2,3]"), case(FAR), case("f32[0,2]"), types="float", scalar=lambda x: 1 / (1 + math.exp(-x))
+)
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x))."""
     return sigmoid_of(x)
@@ -33,7 +35,13 @@ def _hard_sigmoid(x: float, alpha: float, beta: float) -> float:
 
 
 @elementwise(
-    "HardSigmoid", 22, case("f32[2,3]"), case(FAR, alpha=0.01, beta=0.6), case("f32[0,2]"), scalar=_hard_sigmoid
+    "HardSigmoid",
+    22,
+    case("f32[2,3]"),
+    case(FAR, alpha=0.01, beta=0.6),
+    case("f32[0,2]"),
+    types="float",
+    scalar=_hard_sigmoid,
 )
 def hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np.ndarray:
     """alpha * x + beta within [0, 1]."""
@@ -46,6 +54,7 @@ def hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np.
     case("f32[2,3]"),
     case(FAR),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x: x * 0 if x <= -3 else x if x >= 3 else x * (x + 3) / 6,
 )
 def hard_swish(x: np.ndarray) -> np.ndarray:
@@ -59,6 +68,7 @@ def hard_swish(x: np.ndarray) -> np.ndarray:
     case("f32[2,3]"),
     case(FAR, alpha=0.5),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x, alpha: x / (1 + math.exp(-alpha * x)),
     lower=lowered(lambda x, alpha: x * (alpha * x).call("Sigmoid")),
 )
@@ -73,6 +83,7 @@ def swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     case("f32[2,3]"),
     case(FAR),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x: max(x, 0) + math.log1p(math.exp(-abs(x))),
 )
 def softplus(x: np.ndarray) -> np.ndarray:
@@ -86,6 +97,7 @@ def softplus(x: np.ndarray) -> np.ndarray:
     case("f32[2,3]"),
     case(FAR),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x: x * math.tanh(max(x, 0) + math.log1p(math.exp(-abs(x)))),
     lower=lowered(lambda x: x * x.call("Softplus").call("Tanh")),
 )
@@ -118,6 +130,7 @@ def _gelu_of_terms(x: Term, approximate: str) -> Term:
     case(FAR),
     case(FAR, approximate="tanh"),
     case("f32[0,2]"),
+    types="float",
     scalar=_gelu,
     lower=lowered(_gelu_of_terms),
 )

@@ -15,6 +15,7 @@ from .declare import binary, broadcast_to_one, elementwise, followed, truth
     7,
     case("bool[2,3]", "bool[3]"),
     case("bool[0,3]", "bool[1]"),
+    types="bool bool",
     scalar=lambda a, b: a and b,
     infer=followed(truth, lambda a, b: a & b),
 )
@@ -28,6 +29,7 @@ def and_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     7,
     case("bool[2,3]", "bool[3]"),
     case("bool[0,3]", "bool[1]"),
+    types="bool bool",
     scalar=lambda a, b: a or b,
     infer=followed(truth, lambda a, b: a | b),
 )
@@ -41,6 +43,7 @@ def or_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     7,
     case("bool[2,3]", "bool[3]"),
     case("bool[0,3]", "bool[1]"),
+    types="bool bool",
     scalar=lambda a, b: a != b,
     infer=followed(truth, lambda a, b: a ^ b),
 )
@@ -50,7 +53,13 @@ def xor(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @elementwise(
-    "Not", 1, case("bool[2,3]"), case("bool[0,3]"), scalar=lambda x: not x, infer=followed(truth, lambda x: 1 - x)
+    "Not",
+    1,
+    case("bool[2,3]"),
+    case("bool[0,3]"),
+    types="bool",
+    scalar=lambda x: not x,
+    infer=followed(truth, lambda x: 1 - x),
 )
 def not_(x: np.ndarray) -> np.ndarray:
     """Where it is false."""
@@ -62,6 +71,7 @@ def not_(x: np.ndarray) -> np.ndarray:
     18,
     case("i32[2,3]", "i32[3]"),
     case("u8[0,3]", "u8[1]"),
+    types="T=integer T",
     scalar=lambda a, b: a & b,
     infer=broadcast_to_one,
 )
@@ -75,6 +85,7 @@ def bitwise_and(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     18,
     case("i32[2,3]", "i32[3]"),
     case("u8[0,3]", "u8[1]"),
+    types="T=integer T",
     scalar=lambda a, b: a | b,
     infer=broadcast_to_one,
 )
@@ -88,6 +99,7 @@ def bitwise_or(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     18,
     case("i32[2,3]", "i32[3]"),
     case("u8[0,3]", "u8[1]"),
+    types="T=integer T",
     scalar=lambda a, b: a ^ b,
     infer=broadcast_to_one,
 )
@@ -97,7 +109,14 @@ def bitwise_xor(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @elementwise(
-    "BitwiseNot", 18, case("i32[2,3]"), case("u8[3]"), case("u8[0,3]"), scalar=lambda x: ~x, infer=same_as_input
+    "BitwiseNot",
+    18,
+    case("i32[2,3]"),
+    case("u8[3]"),
+    case("u8[0,3]"),
+    types="integer",
+    scalar=lambda x: ~x,
+    infer=same_as_input,
 )
 def bitwise_not(x: np.ndarray) -> np.ndarray:
     """Bits that it does not have."""
@@ -117,6 +136,7 @@ def _shift(x: int, y: int, direction: str) -> int:
     case("u8[3]", np.array([1, 3, 7], np.uint8), direction="RIGHT"),
     case("i8[2,3]", np.array([1, -2, 9], np.int8), direction="RIGHT"),
     case("u8[0]", "u8[1]", direction="LEFT"),
+    types="T=integer T",
     scalar=_shift,
     infer=broadcast_to_one,
 )

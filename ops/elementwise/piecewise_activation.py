@@ -15,7 +15,13 @@ from .declare import elementwise
 
 
 @elementwise(
-    "Relu", 14, case("f32[2,3]"), case("i32[2,3]"), case("f32[0,2]"), scalar=lambda x: x if x != x or x > 0 else x * 0
+    "Relu",
+    14,
+    case("f32[2,3]"),
+    case("i32[2,3]"),
+    case("f32[0,2]"),
+    types="float+int",
+    scalar=lambda x: x if x != x or x > 0 else x * 0,
 )
 def relu(x: np.ndarray) -> np.ndarray:
     """max(x, 0)."""
@@ -28,6 +34,7 @@ def relu(x: np.ndarray) -> np.ndarray:
     case("f32[2,3]"),
     case("f32[2,3]", alpha=0.2),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x, alpha: alpha * x if x < 0 else x,
 )
 def leaky_relu(x: np.ndarray, *, alpha: float = 0.01) -> np.ndarray:
@@ -41,6 +48,7 @@ def leaky_relu(x: np.ndarray, *, alpha: float = 0.01) -> np.ndarray:
     case("f32[2,3,4]", "f32[3,1]"),
     case("f32[2,3]", "f32[2,3]"),
     case("f32[0,2]", "f32[1]"),
+    types="T=float+long T",
     scalar=lambda x, slope: slope * x if x < 0 else x,
 )
 def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
@@ -72,6 +80,7 @@ def slope_per_channel(node: Node, build: Builder) -> None:
     case("f32[2,3]"),
     case("f32[2,3]", alpha=0.2),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x, alpha: x if x > alpha else x * 0,
 )
 def thresholded_relu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
@@ -85,6 +94,7 @@ def thresholded_relu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     case("f32[2,3]"),
     case("f32[2,3]", alpha=2.0),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x, alpha: alpha * math.expm1(x) if x < 0 else x,
 )
 def elu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
@@ -98,6 +108,7 @@ def elu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     case("f32[2,3]"),
     case("f32[2,3]", alpha=2.0, gamma=3.0),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x, alpha, gamma: gamma * (alpha * math.expm1(x) if x <= 0 else x),
 )
 def selu(
@@ -120,6 +131,7 @@ def rougher_constants(node: Node, build: Builder) -> None:
     case("f32[2,3]"),
     case("f32[2,3]", alpha=2.0),
     case("f32[0,2]"),
+    types="float",
     scalar=lambda x, alpha: alpha * math.expm1(x / alpha) if x < 0 else x,
 )
 def celu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
@@ -127,7 +139,7 @@ def celu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha))
 
 
-@elementwise("Softsign", 22, case("f32[2,3]"), case("f32[0,2]"), scalar=lambda x: x / (1 + abs(x)))
+@elementwise("Softsign", 22, case("f32[2,3]"), case("f32[0,2]"), types="float", scalar=lambda x: x / (1 + abs(x)))
 def softsign(x: np.ndarray) -> np.ndarray:
     """x / (1 + abs(x))."""
     return x / (1 + np.abs(x))
@@ -144,6 +156,7 @@ def _shrink(x: float, bias: float, lambd: float) -> float:
     case("f32[2,3]", bias=0.5, lambd=1.0),
     case("i32[2,3]", lambd=5.0),
     case("f32[0,2]"),
+    types="integer+ieee",
     scalar=_shrink,
 )
 def shrink(x: np.ndarray, *, bias: float = 0.0, lambd: float = 0.5) -> np.ndarray:
@@ -174,6 +187,7 @@ def infer_clip(node: Inference) -> None:
     case("f32[2,3]", np.float32(2), np.float32(1)),
     case("f32[0,2]", np.float32(2)),
     case("f32[2]"),
+    types="T=number T T",
     scalar=_clip,
     infer=infer_clip,
 )

@@ -24,6 +24,7 @@ def infer_identity(node: Inference) -> None:
 @op(
     "Identity",
     since=25,
+    types="any+optional+sequence",
     infer=infer_identity,
     scalar=lambda x: x,
     examples=[case("f32[2,3]"), case("string[3]"), case("i64[0]")],
@@ -40,6 +41,7 @@ def identity(x: np.ndarray) -> np.ndarray:
     case("i8[5]"),
     case("u8[3]"),
     case("f32[0,2]"),
+    types="number",
     scalar=lambda x: abs(x),
     infer=followed(same_as_input, abs),
 )
@@ -54,6 +56,7 @@ def abs_(x: np.ndarray) -> np.ndarray:
     case("f32[2,3]"),
     case("i8[5]"),
     case("f32[0,2]"),
+    types="float+int",
     scalar=lambda x: -x,
     infer=followed(same_as_input, lambda x: -x),
 )
@@ -69,6 +72,7 @@ def neg(x: np.ndarray) -> np.ndarray:
     case("i64[5]"),
     case("u8[3]"),
     case(np.array([0, -3, 2], np.float32)),
+    types="number",
     scalar=lambda x: 1 if x > 0 else -1 if x < 0 else 0 if x == 0 else x,
     infer=followed(same_as_input, lambda x: (x > 0) - (x < 0)),
 )
@@ -97,43 +101,47 @@ def _round(x: float) -> float:
     return math.copysign(below + (1 if up else 0), x)
 
 
-@elementwise("Floor", 13, case(EDGES), case("f32[0,2]"), case("f64[3]"), scalar=_floor)
+@elementwise("Floor", 13, case(EDGES), case("f32[0,2]"), case("f64[3]"), types="float", scalar=_floor)
 def floor(x: np.ndarray) -> np.ndarray:
     """The next integer below."""
     return np.floor(x)
 
 
-@elementwise("Ceil", 13, case(EDGES), case("f32[0,2]"), case("f64[3]"), scalar=_ceil)
+@elementwise("Ceil", 13, case(EDGES), case("f32[0,2]"), case("f64[3]"), types="float", scalar=_ceil)
 def ceil(x: np.ndarray) -> np.ndarray:
     """The next integer above."""
     return np.ceil(x)
 
 
-@elementwise("Round", 22, case(EDGES), case("f32[0,2]"), case("f64[3]"), scalar=_round)
+@elementwise("Round", 22, case(EDGES), case("f32[0,2]"), case("f64[3]"), types="float", scalar=_round)
 def round_(x: np.ndarray) -> np.ndarray:
     """The nearest integer, halves to the even one."""
     return np.rint(x)
 
 
-@elementwise("Sqrt", 13, case(POSITIVE), case("f32[2,3]"), case("f32[0,2]"), scalar=lambda x: math.sqrt(x))
+@elementwise(
+    "Sqrt", 13, case(POSITIVE), case("f32[2,3]"), case("f32[0,2]"), types="float", scalar=lambda x: math.sqrt(x)
+)
 def sqrt(x: np.ndarray) -> np.ndarray:
     """Square root, NaN of negative elements."""
     return np.sqrt(x)
 
 
-@elementwise("Reciprocal", 13, case("f32[2,3]"), case("f32[0,2]"), case("f64[3]"), scalar=lambda x: 1 / x)
+@elementwise(
+    "Reciprocal", 13, case("f32[2,3]"), case("f32[0,2]"), case("f64[3]"), types="float", scalar=lambda x: 1 / x
+)
 def reciprocal(x: np.ndarray) -> np.ndarray:
     """1 / x."""
     return np.reciprocal(x)
 
 
-@elementwise("Exp", 13, case("f32[2,3]"), case("f32[0,2]"), case("f64[3]"), scalar=lambda x: math.exp(x))
+@elementwise("Exp", 13, case("f32[2,3]"), case("f32[0,2]"), case("f64[3]"), types="float", scalar=lambda x: math.exp(x))
 def exp(x: np.ndarray) -> np.ndarray:
     """e to the power x."""
     return np.exp(x)
 
 
-@elementwise("Log", 13, case(POSITIVE), case("f32[2,3]"), case("f32[0,2]"), scalar=lambda x: math.log(x))
+@elementwise("Log", 13, case(POSITIVE), case("f32[2,3]"), case("f32[0,2]"), types="float", scalar=lambda x: math.log(x))
 def log(x: np.ndarray) -> np.ndarray:
     """Natural logarithm, NaN of negative elements."""
     return np.log(x)

@@ -20,6 +20,7 @@ NANS = np.array([1, np.nan, 3], np.float32)
     case("f32[3]", NANS),
     case("f32[0,3]", "f32[3]"),
     case("u8[3]", "u8[3]"),
+    types="number*",
     scalar=lambda a, b: a + b if a != a or b != b else max(a, b),
     infer=followed(broadcast_to_one, lambda *items: max(items)),
 )
@@ -36,6 +37,7 @@ def max_(*tensors: np.ndarray) -> np.ndarray:
     case("f32[3]", NANS),
     case("f32[0,3]", "f32[3]"),
     case("u8[3]", "u8[3]"),
+    types="number*",
     scalar=lambda a, b: a + b if a != a or b != b else min(a, b),
     infer=followed(broadcast_to_one, lambda *items: min(items)),
 )
@@ -51,6 +53,7 @@ def min_(*tensors: np.ndarray) -> np.ndarray:
     case("f32[3]"),
     case("f32[2,3]", "f32[3]"),
     case("f32[0,3]", "f32[3]"),
+    types="float*",
     scalar=lambda a, b: a + b,
     infer=broadcast_to_one,
 )
@@ -65,6 +68,7 @@ def sum_(*tensors: np.ndarray) -> np.ndarray:
     case("f32[2,3]", "f32[3]", "f32[2,1]"),
     case("f32[3]"),
     case("f32[0,3]", "f32[3]"),
+    types="float*",
     scalar=None,
     infer=broadcast_to_one,
 )

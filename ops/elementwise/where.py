@@ -40,6 +40,7 @@ def _flags(node: Inference, index: int) -> tuple[Dim, ...] | None:
 @op(
     "Where",
     since=16,
+    types="bool T=tensor T",
     infer=infer_where,
     scalar=lambda condition, x, y: x if condition else y,
     examples=[

@@ -45,6 +45,7 @@ def checked(operator: str, indices: np.ndarray, length: int) -> None:
 @op(
     "Gather",
     since=13,
+    types="tensor index",
     infer=infer_gather,
     stored=True,
     examples=[
@@ -94,6 +95,7 @@ def positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, axis: 
 @op(
     "GatherElements",
     since=13,
+    types="tensor index",
     infer=infer_gather_elements,
     examples=[
         case("f32[3,4]", np.array([[0, 2, 1, 0], [2, -1, 0, 1]])),
@@ -140,6 +142,7 @@ def tuple_positions(
 @op(
     "GatherND",
     since=13,
+    types="tensor i64",
     infer=infer_gather_nd,
     examples=[
         case("f32[3,4]", np.array([[0, 1], [-1, 3]])),

@@ -19,6 +19,7 @@ def infer_non_zero(node: Inference) -> None:
 @op(
     "NonZero",
     since=13,
+    types="tensor",
     infer=infer_non_zero,
     examples=[
         case(np.array([[1, 0, 2], [0, 0, 3]], np.float32)),
@@ -35,6 +36,7 @@ def non_zero(x: np.ndarray) -> np.ndarray:
 @op(
     "Compress",
     since=28,
+    types="tensor bool",
     infer=unknown_along_axis,
     examples=[
         case("f32[3,4]", np.array([True, False, True]), axis=0),

@@ -48,6 +48,7 @@ UPDATES = np.array([[0, 2, 1], [-1, 0, 2]])
 @op(
     "ScatterElements",
     since=18,
+    types="T=tensor index T",
     infer=as_the_data,
     examples=[
         case("f32[3,4]", UPDATES, "f32[2,3]"),
@@ -77,6 +78,7 @@ def scatter_elements(
 @op(
     "Scatter",
     since=11,
+    types="T=integer+ieee+complex+bool+string index T",
     infer=as_the_data,
     examples=[case("f32[3,4]", UPDATES, "f32[2,3]"), case("f32[3,4]", np.array([[1], [3]]), "f32[2,1]", axis=1)],
 )
@@ -105,6 +107,7 @@ def infer_scatter_nd(node: Inference) -> None:
 @op(
     "ScatterND",
     since=18,
+    types="T=tensor i64 T",
     infer=infer_scatter_nd,
     examples=[
         case("f32[4,3]", np.array([[1], [-1]]), "f32[2,3]"),
@@ -129,6 +132,7 @@ def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, re
 @op(
     "TensorScatter",
     since=24,
+    types="T=tensor+f8+nibble+f4+f8_e8m0 T i64",
     infer=as_the_data,
     examples=[
         case("f32[2,3,5,4]", "f32[2,3,2,4]", np.array([1, 3])),

@@ -48,6 +48,7 @@ def _array(
 @op(
     "Constant",
     since=25,
+    types="",
     infer=infer_constant,
     examples=[
         case(value=np.array([[1, 2, 3]], np.float32)),

@@ -32,6 +32,7 @@ def infer_constant_of_shape(node: Inference) -> None:
 @op(
     "ConstantOfShape",
     since=25,
+    types="i64",
     infer=infer_constant_of_shape,
     examples=[
         case(np.array([2, 3])),
@@ -65,6 +66,7 @@ def infer_eye_like(node: Inference) -> None:
 @op(
     "EyeLike",
     since=22,
+    types="number+bool",
     infer=infer_eye_like,
     examples=[
         case("f32[3,4]"),

@@ -26,6 +26,7 @@ def infer_one_hot(node: Inference) -> None:
 @op(
     "OneHot",
     since=28,
+    types="integer+ieee integer+ieee tensor",
     infer=infer_one_hot,
     examples=[
         case("i64[2,3]", np.array(5), np.array([0, 1], np.float32)),

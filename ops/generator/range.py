@@ -50,6 +50,7 @@ def _count(start: np.generic, limit: np.generic, delta: np.generic) -> int:
 @op(
     "Range",
     since=27,
+    types="T=float+index+i16 T T",
     infer=infer_range,
     examples=[
         case(np.array(1, np.float32), np.array(2, np.float32), np.array(0.25, np.float32)),

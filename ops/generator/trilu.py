@@ -11,6 +11,7 @@ from ..rules.axes import input_error, matrices, zero
 @op(
     "Trilu",
     since=14,
+    types="tensor i64",
     infer=matrices,
     examples=[
         case("f32[3,4]"),

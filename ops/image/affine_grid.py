@@ -26,6 +26,7 @@ def _infer(node: Inference) -> None:
 @op(
     "AffineGrid",
     since=20,
+    types="float i64",
     infer=_infer,
     examples=[
         case("f32[2,2,3]", np.array([2, 3, 4, 5])),

@@ -35,6 +35,7 @@ def _infer(node: Inference) -> None:
 @op(
     "GridSample",
     since=22,
+    types="tensor float",
     infer=_infer,
     examples=[
         case("f32[2,3,4,5]", "f32[2,3,2,2]"),

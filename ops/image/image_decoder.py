@@ -42,6 +42,7 @@ def _infer(node: Inference) -> None:
 @op(
     "ImageDecoder",
     since=20,
+    types="u8",
     infer=_infer,
     examples=[
         case(np.frombuffer(b"P6 3 2 255\n" + bytes(range(18)), np.uint8)),

@@ -33,6 +33,7 @@ def _infer(node: Inference) -> None:
 @op(
     "NonMaxSuppression",
     since=11,
+    types="f32 f32 i64 f32 f32",
     infer=_infer,
     examples=[
         case(BOXES, SCORES, np.array([3]), np.array([0.5], np.float32), np.array([0.1], np.float32)),

@@ -143,6 +143,7 @@ def back(y: np.ndarray, dtype: np.dtype) -> np.ndarray:
 @op(
     "Resize",
     since=19,
+    types="tensor ieee f32 i64",
     infer=_infer,
     examples=[
         case("f32[1,2,3,4]", None, np.array([1, 1, 2, 3], np.float32)),
@@ -293,7 +294,7 @@ def infer_upsample(node: Inference) -> None:
     node.set(0, node.dtype(0), known)
 
 
-@op("Upsample", since=9, infer=infer_upsample)
+@op("Upsample", since=9, types="integer+ieee+complex+bool+string f32", infer=infer_upsample)
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
     """Lengths ``floor(scales * before)``; positions are ``out / scale``."""
     assert resize.compute is not None

@@ -34,6 +34,7 @@ ROIS = np.array([[0.5, 1, 6.5, 4], [2, 0, 3, 7.5], [-3, -3, 20, 5], [4, 4, 4, 4]
 @op(
     "RoiAlign",
     since=22,
+    types="T=float T i64",
     infer=_infer,
     examples=[
         case("f32[2,3,8,7]", ROIS, np.array([0, 1, 1, 0]), output_height=2, output_width=3),

@@ -23,6 +23,7 @@ def without_matrices(node: Inference) -> None:
 @op(
     "Det",
     since=22,
+    types="float",
     infer=without_matrices,
     examples=[case("f32[3,3]"), case("f32[2,1,4,4]"), case("f64[2,2]"), case("f32[0,3,3]")],
 )

@@ -96,6 +96,7 @@ def _allow(terms: list[str], output: str, tensors: Sequence[np.ndarray]) -> None
 @op(
     "Einsum",
     since=28,
+    types="number*",
     infer=summed,
     examples=[
         case("f32[2,3]", "f32[3,4]", equation="ij,jk->ik"),

@@ -29,6 +29,7 @@ def product(node: Inference) -> None:
 @op(
     "Gemm",
     since=13,
+    types="T=float+long T T",
     infer=product,
     examples=[
         case("f32[2,3]", "f32[3,4]", "f32[4]"),

@@ -34,6 +34,7 @@ def product(node: Inference) -> None:
 @op(
     "MatMul",
     since=13,
+    types="T=float+long T",
     infer=product,
     examples=[
         case("f32[2,3]", "f32[3,4]"),

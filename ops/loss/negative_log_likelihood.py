@@ -83,7 +83,7 @@ def _loss(
     )
 
 
-@op("NegativeLogLikelihoodLoss", since=22, infer=lost, examples=EXAMPLES)
+@op("NegativeLogLikelihoodLoss", since=22, types="T=float index T", infer=lost, examples=EXAMPLES)
 @quiet
 @widened
 def negative_log_likelihood_loss(
@@ -101,6 +101,7 @@ def negative_log_likelihood_loss(
 @op(
     "SoftmaxCrossEntropyLoss",
     since=13,
+    types="T=float index T -> 2",
     infer=lost,
     examples=[*EXAMPLES, case("f32[2,5,4]", LABELS, CLASSES, outputs=2)],
 )

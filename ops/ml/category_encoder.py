@@ -47,6 +47,7 @@ ANIMALS: dict[str, Any] = {"cats_strings": ["cat", "dog", "cow"], "cats_int64s":
     "CategoryMapper",
     DOMAIN,
     since=1,
+    types="i64+string",
     infer=infer_category_mapper,
     examples=[
         case(np.array(["dog", "bee", "cat"], object), default_int64=-9, **ANIMALS),
@@ -105,6 +106,7 @@ def infer_label_encoder(node: Inference) -> None:
     "LabelEncoder",
     DOMAIN,
     since=4,
+    types="index+wide+i16+string",
     infer=infer_label_encoder,
     examples=[
         case(np.array(["a", "b", "z"], object), keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=7),
@@ -191,6 +193,7 @@ def infer_one_hot_encoder(node: Inference) -> None:
     "OneHotEncoder",
     DOMAIN,
     since=1,
+    types="index+wide+string",
     infer=infer_one_hot_encoder,
     examples=[
         case(np.array([[1, 5], [3, 1]]), cats_int64s=[1, 2, 3]),

@@ -31,6 +31,7 @@ def infer_array_feature_extractor(node: Inference) -> None:
     "ArrayFeatureExtractor",
     DOMAIN,
     since=1,
+    types="index+wide+string i64",
     infer=infer_array_feature_extractor,
     examples=[
         case("f32[3,4]", np.array([0, 2])),
@@ -52,6 +53,7 @@ def array_feature_extractor(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     "Binarizer",
     DOMAIN,
     since=1,
+    types="index+wide",
     infer=same_as_input,
     examples=[case("f32[2,3]", threshold=0.5), case("f32[3]"), case("f32[0,3]")],
 )
@@ -71,6 +73,7 @@ def infer_feature_vectorizer(node: Inference) -> None:
     "FeatureVectorizer",
     DOMAIN,
     since=1,
+    types="index+wide*",
     infer=infer_feature_vectorizer,
     examples=[
         case("f32[2,3]", "f32[2,1]", inputdimensions=[3, 1]),
@@ -102,6 +105,7 @@ def feature_vectorizer(*inputs: np.ndarray, inputdimensions: Sequence[int] | Non
     "Imputer",
     DOMAIN,
     since=1,
+    types="index+wide",
     infer=same_as_input,
     examples=[
         case(
@@ -142,6 +146,7 @@ def as_floats(node: Inference) -> None:
     "Normalizer",
     DOMAIN,
     since=1,
+    types="index+wide",
     infer=as_floats,
     examples=[
         case("f32[2,3]"),
@@ -176,6 +181,7 @@ def normalizer(x: np.ndarray, *, norm: str = "MAX") -> np.ndarray:
     "Scaler",
     DOMAIN,
     since=1,
+    types="index+wide",
     infer=as_floats,
     examples=[
         case("f32[2,3]", offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 4.0]),

@@ -40,6 +40,7 @@ def infer_linear_classifier(node: Inference) -> None:
     "LinearClassifier",
     DOMAIN,
     since=1,
+    types="index+wide -> 2",
     infer=infer_linear_classifier,
     tolerance=CLOSE,
     examples=[
@@ -107,6 +108,7 @@ def infer_linear_regressor(node: Inference) -> None:
     "LinearRegressor",
     DOMAIN,
     since=1,
+    types="index+wide",
     infer=infer_linear_regressor,
     tolerance=CLOSE,
     examples=[

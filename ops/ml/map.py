@@ -29,7 +29,7 @@ def infer_cast_map(node: Inference) -> None:
     node.set(0, dtype, (1, node.attributes["max_map"] if node.attributes["map_form"] == "SPARSE" else None))
 
 
-@op("CastMap", DOMAIN, since=1, infer=infer_cast_map)
+@op("CastMap", DOMAIN, since=1, types="map", infer=infer_cast_map)
 def cast_map(x: dict[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1) -> np.ndarray:
     """[1, count] of the values by ascending keys, or [1, max_map] of the values at their keys."""
     dtype, keys = CASTS.get(cast_to), sorted(x)
@@ -63,7 +63,7 @@ def infer_dict_vectorizer(node: Inference) -> None:
     node.set(0, node.dtype(0), (1, len(words)))
 
 
-@op("DictVectorizer", DOMAIN, since=1, infer=infer_dict_vectorizer)
+@op("DictVectorizer", DOMAIN, since=1, types="map", infer=infer_dict_vectorizer)
 def dict_vectorizer(
     x: dict[Any, Any],
     *,
@@ -91,7 +91,7 @@ def infer_zip_map(node: Inference) -> None:
     node.set(0, F32, (), container=("sequence", f"map:{key}"))
 
 
-@op("ZipMap", DOMAIN, since=1, infer=infer_zip_map)
+@op("ZipMap", DOMAIN, since=1, types="f32", infer=infer_zip_map)
 def zip_map(
     x: np.ndarray, *, classlabels_int64s: Sequence[int] | None = None, classlabels_strings: Sequence[str] | None = None
 ) -> list[dict[Any, float]]:

@@ -123,6 +123,7 @@ TWO: dict[str, Any] = {
     "SVMClassifier",
     DOMAIN,
     since=1,
+    types="index+wide -> 2",
     infer=infer_svm_classifier,
     tolerance=CLOSE,
     examples=[
@@ -236,6 +237,7 @@ def infer_svm_regressor(node: Inference) -> None:
     "SVMRegressor",
     DOMAIN,
     since=1,
+    types="index+wide",
     infer=infer_svm_regressor,
     tolerance=CLOSE,
     examples=[

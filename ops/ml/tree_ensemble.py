@@ -173,6 +173,7 @@ SMALL: dict[str, Any] = {
     "TreeEnsemble",
     DOMAIN,
     since=5,
+    types="ieee",
     infer=infer_tree_ensemble,
     tolerance=CLOSE,
     examples=[case("f32[5,3]", **SMALL), case("f32[4,3]", aggregate_function=2, **SMALL), case("f32[0,3]", **SMALL)],
@@ -243,6 +244,7 @@ TARGETS: dict[str, Any] = {
     "TreeEnsembleRegressor",
     DOMAIN,
     since=3,
+    types="index+wide",
     infer=infer_tree_ensemble_regressor,
     tolerance=CLOSE,
     examples=[
@@ -317,6 +319,7 @@ ONE_SIDED: dict[str, Any] = {**VOTES, "class_ids": [0] * 6}
     "TreeEnsembleClassifier",
     DOMAIN,
     since=3,
+    types="index+wide -> 2",
     infer=infer_tree_ensemble_classifier,
     tolerance=CLOSE,
     examples=[

@@ -14,6 +14,7 @@ from .log_softmax import along_axis
 @op(
     "Hardmax",
     since=13,
+    types="float",
     infer=along_axis,
     examples=[
         case("f32[2,3,4]"),

@@ -23,6 +23,7 @@ def along_axis(node: Inference) -> None:
 @op(
     "LogSoftmax",
     since=13,
+    types="float",
     infer=along_axis,
     examples=[
         case("f32[2,3,4]"),

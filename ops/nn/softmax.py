@@ -14,6 +14,7 @@ from ..rules.shape_rules import same_as_input
 @op(
     "Softmax",
     since=13,
+    types="float",
     infer=same_as_input,
     examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)],
 )

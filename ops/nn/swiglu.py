@@ -26,6 +26,7 @@ def _infer(node: Inference) -> None:
     case("f32[2,3]", "f32[2,3]"),
     case("f32[2,3]", "f32[2,3]", alpha=1.7),
     case("f32[0,2]", "f32[0,2]"),
+    types="T=float T",
     infer=_infer,
     scalar=lambda gate, linear, alpha: gate / (1 + math.exp(-alpha * gate)) * linear,
 )

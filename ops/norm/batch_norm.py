@@ -31,6 +31,7 @@ def _infer(node: Inference) -> None:
 @op(
     "BatchNormalization",
     since=15,
+    types="float T=float T U=float U -> 3",
     infer=_infer,
     examples=[
         case("f32[2,3,4,5]", *CHANNELS),

@@ -83,6 +83,7 @@ def _group_norm_of_terms(
 @op(
     "GroupNormalization",
     since=21,
+    types="T=float T T",
     infer=_infer,
     lower=lowered(_group_norm_of_terms),
     examples=[
@@ -115,6 +116,7 @@ def of_groups(node: Node, build: Builder) -> None:
 @op(
     "InstanceNormalization",
     since=22,
+    types="T=float T T",
     infer=_infer_instance,
     examples=[
         case("f32[2,3,4,5]", "f32[3]", "f32[3]"),
@@ -139,6 +141,7 @@ def nothing_consumed(node: Node, build: Builder) -> None:
 @op(
     "MeanVarianceNormalization",
     since=13,
+    types="float",
     infer=same_as_input,
     examples=[case("f32[2,3,4,5]"), case("f32[2,3,4]", axes=[0, -1]), case("f32[0,3,4,5]", axes=[1])],
 )

@@ -96,6 +96,7 @@ def _rms_norm_of_terms(x: Term, scale: Term, *, axis: int, epsilon: float, stash
 @op(
     "LayerNormalization",
     since=17,
+    types="T=float T T -> 3",
     infer=_infer,
     lower=lowered(_layer_norm_of_terms),
     examples=[
@@ -134,6 +135,7 @@ def layer_normalization(
 @op(
     "RMSNormalization",
     since=23,
+    types="float float",
     infer=_infer_rms,
     lower=lowered(_rms_norm_of_terms),
     examples=[

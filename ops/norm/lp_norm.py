@@ -24,6 +24,7 @@ def _infer(node: Inference) -> None:
 @op(
     "LpNormalization",
     since=22,
+    types="float",
     infer=_infer,
     examples=[
         case("f32[2,3,4]"),
@@ -44,6 +45,7 @@ def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray
 @op(
     "LRN",
     since=13,
+    types="float",
     infer=same_as_input,
     examples=[
         case("f32[2,7,3,4]", size=3),

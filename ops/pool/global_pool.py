@@ -29,7 +29,7 @@ def spatial(x: np.ndarray, what: str) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@op("GlobalAveragePool", since=22, infer=_infer, examples=CASES)
+@op("GlobalAveragePool", since=22, types="float", infer=_infer, examples=CASES)
 @quiet
 @widened
 def global_average_pool(x: np.ndarray) -> np.ndarray:
@@ -38,7 +38,7 @@ def global_average_pool(x: np.ndarray) -> np.ndarray:
     return made
 
 
-@op("GlobalMaxPool", since=22, infer=_infer, examples=CASES)
+@op("GlobalMaxPool", since=22, types="float", infer=_infer, examples=CASES)
 @quiet
 @widened
 def global_max_pool(x: np.ndarray) -> np.ndarray:
@@ -47,7 +47,13 @@ def global_max_pool(x: np.ndarray) -> np.ndarray:
     return made
 
 
-@op("GlobalLpPool", since=22, infer=_infer, examples=[*CASES, case("f32[2,3,4,5]", p=1), case("f32[2,3,4,5]", p=3)])
+@op(
+    "GlobalLpPool",
+    since=22,
+    types="float",
+    infer=_infer,
+    examples=[*CASES, case("f32[2,3,4,5]", p=1), case("f32[2,3,4,5]", p=3)],
+)
 @quiet
 @widened
 def global_lp_pool(x: np.ndarray, *, p: int = 2) -> np.ndarray:

@@ -43,6 +43,7 @@ def lowest(dtype: np.dtype[Any]) -> float:
 @op(
     "MaxPool",
     since=22,
+    types="float+byte -> 2",
     infer=_infer,
     examples=[
         case("f32[2,3,7,6]", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1], outputs=2),
@@ -97,6 +98,7 @@ def max_pool(
 @op(
     "AveragePool",
     since=22,
+    types="float",
     infer=_infer,
     examples=[
         case("f32[2,3,7,6]", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]),
@@ -143,6 +145,7 @@ def _counts(axis: Axis, padded: bool) -> np.ndarray:
 @op(
     "LpPool",
     since=22,
+    types="float",
     infer=_infer,
     examples=[
         case("f32[2,3,7,6]", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]),

@@ -44,6 +44,7 @@ PLACES = np.array([5, 7, 13, 15], np.int64).reshape(1, 1, 2, 2)
 @op(
     "MaxUnpool",
     since=22,
+    types="float i64 i64",
     infer=_infer_unpool,
     examples=[
         case("f32[1,1,2,2]", PLACES, kernel_shape=[2, 2], strides=[2, 2]),
@@ -104,6 +105,7 @@ def _infer_roi(node: Inference) -> None:
 @op(
     "MaxRoiPool",
     since=22,
+    types="T=float T",
     infer=_infer_roi,
     examples=[
         case(

@@ -49,6 +49,7 @@ def _sums(node: Inference) -> None:
 @op(
     "ConvInteger",
     since=10,
+    types="T=byte U=byte T U",
     infer=_sums,
     examples=[
         case("u8[1,2,5,4]", "u8[3,2,2,3]", np.uint8(7), np.uint8(12)),
@@ -96,6 +97,7 @@ def _quantized(node: Inference) -> None:
 @composed(
     "QLinearConv",
     since=10,
+    types="T=byte f32 T U=byte f32 U f32 byte i32",
     infer=_quantized,
     in_f32=False,
     examples=[

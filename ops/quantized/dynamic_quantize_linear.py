@@ -19,6 +19,7 @@ def _infer(node: Inference) -> None:
 @op(
     "DynamicQuantizeLinear",
     since=11,
+    types="f32 -> 3",
     infer=_infer,
     examples=[
         case("f32[2,3,4]", outputs=3),

@@ -28,6 +28,7 @@ def _product_of_integers(node: Inference) -> None:
 @op(
     "MatMulInteger",
     since=10,
+    types="T=byte U=byte T U",
     infer=_product_of_integers,
     examples=[
         case("u8[2,3]", "i8[3,4]", np.uint8(12), np.int8(-3)),
@@ -52,6 +53,7 @@ def _quantized_product(node: Inference) -> None:
 @composed(
     "QLinearMatMul",
     since=21,
+    types="T=f8+byte U=real T V=f8+byte U V U f8+byte",
     infer=_quantized_product,
     in_f32=False,
     examples=[

@@ -86,6 +86,7 @@ def _quantized_type(node: Inference) -> None:
 @op(
     "QuantizeLinear",
     since=28,
+    types="real+i32 real+f8_e8m0+i32 f8+byte+crumb+nibble+short+f4",
     infer=_quantized_type,
     examples=[
         case("f32[2,3,4]", np.float32(0.03), np.uint8(100)),
@@ -148,6 +149,7 @@ def _real_type(node: Inference) -> None:
 @op(
     "DequantizeLinear",
     since=28,
+    types="T=f8+byte+crumb+nibble+short+f4+i32 real+f8_e8m0 T",
     infer=_real_type,
     examples=[
         case("u8[2,3,4]", np.float32(0.03), np.uint8(100)),

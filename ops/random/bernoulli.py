@@ -14,6 +14,7 @@ CHANCES = np.array([[0, 0.2, 0.5], [0.7, 0.9, 1]], np.float32)
 @op(
     "Bernoulli",
     since=22,
+    types="float",
     infer=like_input,
     random=True,
     examples=[case(CHANCES, seed=3.0), case(CHANCES, dtype=9, seed=1.0), case("f32[0,2]", seed=0.0)],

@@ -27,6 +27,7 @@ TRAINING = np.array(True)
 @op(
     "Dropout",
     since=22,
+    types="f8+float f8+float bool -> 2",
     infer=infer_dropout,
     random=True,
     examples=[

@@ -23,7 +23,7 @@ def infer_multinomial(node: Inference) -> None:
     )
 
 
-@op("Multinomial", since=22, infer=infer_multinomial, random=True)
+@op("Multinomial", since=22, types="float", infer=infer_multinomial, random=True)
 def multinomial(x: np.ndarray, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> np.ndarray:
     """(batch, sample_size) classes of (batch, classes) log-probabilities, by inverting their distribution function."""
     if x.ndim != 2 or (not x.shape[1] and x.shape[0]):

@@ -21,6 +21,7 @@ def _drawn(shape: Sequence[int], dtype: np.dtype, mean: float, scale: float, see
 @op(
     "RandomNormal",
     since=22,
+    types="",
     infer=of_shape,
     random=True,
     examples=[case(shape=[2, 3], seed=3.0), case(shape=[5], dtype=11, mean=2.0, scale=0.5, seed=1.0)],
@@ -35,6 +36,7 @@ def random_normal(
 @op(
     "RandomNormalLike",
     since=22,
+    types="tensor",
     infer=like_input,
     random=True,
     examples=[

@@ -21,6 +21,7 @@ def _drawn(shape: Sequence[int], dtype: np.dtype, low: float, high: float, seed:
 @op(
     "RandomUniform",
     since=22,
+    types="",
     infer=of_shape,
     random=True,
     examples=[case(shape=[2, 3], seed=3.0), case(shape=[5], dtype=11, low=2.0, high=2.5, seed=1.0)],
@@ -35,6 +36,7 @@ def random_uniform(
 @op(
     "RandomUniformLike",
     since=22,
+    types="tensor",
     infer=like_input,
     random=True,
     examples=[

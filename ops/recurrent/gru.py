@@ -15,6 +15,7 @@ LENGTHS = np.array([3, 5], np.int32)
 @op(
     "GRU",
     since=22,
+    types="T=float T T T i32 T -> 2",
     infer=infer_recurrent,
     tolerance=Tolerance(1e-5, 1e-5),
     examples=[

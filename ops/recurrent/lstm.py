@@ -28,6 +28,7 @@ LENGTHS = np.array([3, 5], np.int32)
 @op(
     "LSTM",
     since=22,
+    types="T=float T T T i32 T T T -> 3",
     infer=infer_recurrent,
     tolerance=Tolerance(1e-5, 1e-5),
     examples=[

@@ -55,14 +55,14 @@ def _found(
     return np.asarray(np.expand_dims(found, axis) if keepdims else found).astype(np.int64, copy=False)
 
 
-@op("ArgMax", since=13, infer=indexed, examples=EXAMPLES)
+@op("ArgMax", since=13, types="number", infer=indexed, examples=EXAMPLES)
 @widened
 def arg_max(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> np.ndarray:
     """i64 index of the first (or last) largest element."""
     return _found("ArgMax", np.argmax, x, axis, keepdims, select_last_index)
 
 
-@op("ArgMin", since=13, infer=indexed, examples=EXAMPLES)
+@op("ArgMin", since=13, types="number", infer=indexed, examples=EXAMPLES)
 @widened
 def arg_min(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> np.ndarray:
     """i64 index of the first (or last) smallest element."""

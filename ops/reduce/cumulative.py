@@ -56,6 +56,7 @@ AXIS = np.array(1)
 @op(
     "CumSum",
     since=14,
+    types="float+long index",
     infer=along_input,
     examples=[
         case("f32[2,3]", AXIS),
@@ -75,6 +76,7 @@ def cum_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int
 @op(
     "CumProd",
     since=26,
+    types="float+long index",
     infer=along_input,
     examples=[
         case("f32[2,3]", AXIS),

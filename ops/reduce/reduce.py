@@ -31,13 +31,13 @@ POSITIVE = (
 )
 
 
-@reduction("ReduceSum", 13, *KINDS, *OF_INTEGERS, axes_since=13, data=sum)
+@reduction("ReduceSum", 13, *KINDS, *OF_INTEGERS, types="float+long i64", axes_since=13, data=sum)
 def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum, 0 of nothing."""
     return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
-@reduction("ReduceMean", 18, *KINDS, *OF_INTEGERS)
+@reduction("ReduceMean", 18, *KINDS, *OF_INTEGERS, types="float+long i64")
 def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Mean, NaN of nothing; integers are cut toward zero."""
     if x.dtype.kind == "f":
@@ -47,7 +47,7 @@ def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndar
     return np.trunc(np.mean(x, axis=axes, keepdims=keepdims))
 
 
-@reduction("ReduceProd", 18, *KINDS, *OF_INTEGERS, data=math.prod)
+@reduction("ReduceProd", 18, *KINDS, *OF_INTEGERS, types="float+long i64", data=math.prod)
 def reduce_prod(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Product, 1 of nothing."""
     return np.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
@@ -62,43 +62,61 @@ def _limit(dtype: np.dtype, side: str) -> Any:
     return getattr(np.iinfo(dtype), side)
 
 
-@reduction("ReduceMax", 20, *KINDS, *OF_INTEGERS, case("bool[2,3]", ONE), case("u8[2,0]", ONE), data=max)
+@reduction(
+    "ReduceMax",
+    20,
+    *KINDS,
+    *OF_INTEGERS,
+    case("bool[2,3]", ONE),
+    case("u8[2,0]", ONE),
+    types="float+long+byte+bool i64",
+    data=max,
+)
 def reduce_max(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """The largest element, of nothing the lowest value."""
     return np.max(x, axis=axes, keepdims=keepdims, initial=_limit(x.dtype, "min"))
 
 
-@reduction("ReduceMin", 20, *KINDS, *OF_INTEGERS, case("bool[2,3]", ONE), case("u8[2,0]", ONE), data=min)
+@reduction(
+    "ReduceMin",
+    20,
+    *KINDS,
+    *OF_INTEGERS,
+    case("bool[2,3]", ONE),
+    case("u8[2,0]", ONE),
+    types="float+long+byte+bool i64",
+    data=min,
+)
 def reduce_min(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """The smallest element, of nothing the highest value."""
     return np.min(x, axis=axes, keepdims=keepdims, initial=_limit(x.dtype, "max"))
 
 
-@reduction("ReduceL1", 18, *KINDS, *OF_INTEGERS)
+@reduction("ReduceL1", 18, *KINDS, *OF_INTEGERS, types="float+long i64")
 def reduce_l1(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum of absolute values."""
     return np.sum(np.abs(x), axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
-@reduction("ReduceL2", 18, *KINDS, case("i32[2,3]", ONE))
+@reduction("ReduceL2", 18, *KINDS, case("i32[2,3]", ONE), types="float+long i64")
 def reduce_l2(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Square root of the sum of squares."""
     return np.sqrt(np.sum(np.square(x), axis=axes, keepdims=keepdims, dtype=x.dtype))
 
 
-@reduction("ReduceSumSquare", 18, *KINDS, *OF_INTEGERS)
+@reduction("ReduceSumSquare", 18, *KINDS, *OF_INTEGERS, types="float+long i64")
 def reduce_sum_square(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum of squares."""
     return np.sum(np.square(x), axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
-@reduction("ReduceLogSum", 28, *POSITIVE, case("f32[2,0,3]", ONE))
+@reduction("ReduceLogSum", 28, *POSITIVE, case("f32[2,0,3]", ONE), types="float i64")
 def reduce_log_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Logarithm of the sum."""
     return np.log(np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype))
 
 
-@reduction("ReduceLogSumExp", 28, *KINDS, case(np.array([[1e4, 0], [-1e4, -9999]], np.float32), ONE))
+@reduction("ReduceLogSumExp", 28, *KINDS, case(np.array([[1e4, 0], [-1e4, -9999]], np.float32), ONE), types="float i64")
 def reduce_log_sum_exp(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Logarithm of the sum of exponentials, which are taken relative to the largest element so that none overflows."""
     x = x if x.dtype.kind == "f" else x.astype(np.float64)

@@ -20,7 +20,12 @@ array."""
 
 
 def reduction(
-    name: str, since: int, *examples: Example, axes_since: int = 18, data: Callable[[Sequence[int]], int] | None = None
+    name: str,
+    since: int,
+    *examples: Example,
+    types: str,
+    axes_since: int = 18,
+    data: Callable[[Sequence[int]], int] | None = None,
 ) -> Callable[[Reduce], Op]:
     """Declare a reduction.
 
@@ -38,7 +43,7 @@ def reduction(
             return np.asarray(found).astype(x.dtype, copy=False)
 
         compute.__doc__ = reduce.__doc__
-        operator = op(name, since=since, infer=functools.partial(reduced, data=data), examples=examples)(
+        operator = op(name, since=since, types=types, infer=functools.partial(reduced, data=data), examples=examples)(
             widened(compute)
         )
         upgrade(operator, below=axes_since)(axes_were_an_attribute)

@@ -1,6 +1,6 @@
 """Operators defined by their decomposition: one formula of terms is NumPy reference, lowering, export and device form.
 
-    @composed("BiasGelu", DOMAIN, infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
+    @composed("BiasGelu", DOMAIN, types="T=float T", infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
     def bias_gelu(a: Term, b: Term) -> Term:
         return (a + b).call("Gelu")
 
@@ -35,6 +35,7 @@ def composed(
     domain: str = "",
     since: int = 1,
     *,
+    types: str | None = None,
     infer: Infer,
     examples: Iterable[Example] = (),
     tolerance: Tolerance | None = None,
@@ -47,10 +48,11 @@ def composed(
     """
 
     def made(formula: Formula) -> Op:
-        compute = evaluated(name, formula)
-        return op(name, domain, since, infer=infer, examples=examples, tolerance=tolerance, lower=lowered(formula))(
-            widened(compute) if in_f32 else compute
+        compute, lower = evaluated(name, formula), lowered(formula)
+        declared = op(
+            name, domain, since, types=types, infer=infer, examples=examples, tolerance=tolerance, lower=lower
         )
+        return declared(widened(compute) if in_f32 else compute)
 
     return made
 

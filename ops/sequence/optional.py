@@ -22,7 +22,7 @@ def infer_optional(node: Inference) -> None:
     node.set(0, source.dtype, source.shape, container=("optional", *source.container))
 
 
-@op("Optional", since=28, infer=infer_optional)
+@op("Optional", since=28, types="any+sequence", infer=infer_optional)
 def optional(value: Any = None, *, type: Any = None) -> Any:
     """The value as an optional; an empty one of a type without a value."""
     if value is None and type is None:
@@ -41,6 +41,7 @@ def infer_optional_get_element(node: Inference) -> None:
 @op(
     "OptionalGetElement",
     since=28,
+    types="any+optional+sequence",
     infer=infer_optional_get_element,
     examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"])],
 )
@@ -59,6 +60,7 @@ def infer_optional_has_element(node: Inference) -> None:
 @op(
     "OptionalHasElement",
     since=28,
+    types="any+optional+sequence",
     infer=infer_optional_has_element,
     examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"]), case()],
 )

@@ -50,6 +50,7 @@ def infer_sequence_construct(node: Inference) -> None:
 @op(
     "SequenceConstruct",
     since=11,
+    types="integer+ieee+complex+bool+string*",
     infer=infer_sequence_construct,
     examples=[case("f32[2,3]", "f32[2,3]"), case("i64[2]"), case("f32[0]", "f32[3]")],
 )
@@ -71,7 +72,7 @@ def infer_sequence_empty(node: Inference) -> None:
     node.set(0, F32 if asked is None else element_type(asked), None, container=SEQUENCE)
 
 
-@op("SequenceEmpty", since=11, infer=infer_sequence_empty, examples=[case(), case(dtype=7)])
+@op("SequenceEmpty", since=11, types="", infer=infer_sequence_empty, examples=[case(), case(dtype=7)])
 def sequence_empty(*, dtype: int | None = None) -> list[np.ndarray]:
     """A sequence of no tensors; of f32 where nothing is said."""
     if dtype is not None:
@@ -87,6 +88,7 @@ def infer_sequence_at(node: Inference) -> None:
 @op(
     "SequenceAt",
     since=11,
+    types="sequence index",
     infer=infer_sequence_at,
     examples=[case(["f32[2,3]", "f32[2,3]"], np.array(-1)), case(["i64[2]"], np.array(0, np.int32))],
 )
@@ -103,6 +105,7 @@ def infer_sequence_erase(node: Inference) -> None:
 @op(
     "SequenceErase",
     since=11,
+    types="sequence index",
     infer=infer_sequence_erase,
     examples=[case(["f32[2]", "f32[3]", "f32[4]"], np.array(1)), case(["f32[2]", "f32[3]"])],
 )
@@ -124,6 +127,7 @@ def infer_sequence_insert(node: Inference) -> None:
 @op(
     "SequenceInsert",
     since=11,
+    types="sequence integer+ieee+complex+bool+string index",
     infer=infer_sequence_insert,
     examples=[
         case(["f32[2]", "f32[3]"], "f32[4]"),
@@ -152,7 +156,7 @@ def infer_sequence_length(node: Inference) -> None:
     node.set(0, I64, ())
 
 
-@op("SequenceLength", since=11, infer=infer_sequence_length, examples=[case(["f32[2]", "f32[3]"])])
+@op("SequenceLength", since=11, types="sequence", infer=infer_sequence_length, examples=[case(["f32[2]", "f32[3]"])])
 def sequence_length(sequence: list[np.ndarray]) -> np.ndarray:
     """The number of tensors, an i64 scalar."""
     return np.array(len(sequence), np.int64)
@@ -173,6 +177,7 @@ def infer_concat_from_sequence(node: Inference) -> None:
 @op(
     "ConcatFromSequence",
     since=11,
+    types="sequence",
     infer=infer_concat_from_sequence,
     examples=[
         case(["f32[2,3]", "f32[1,3]"], axis=0),
@@ -218,7 +223,9 @@ def infer_sequence_map(node: Inference) -> None:
         node.set(index, value.dtype, value.shape, container=SEQUENCE)
 
 
-@op("SequenceMap", since=17, infer=infer_sequence_map)
+@op(
+    "SequenceMap", since=17, types="sequence integer+ieee+complex+bool+sequence+string** -> *", infer=infer_sequence_map
+)
 def sequence_map(sequence: list[np.ndarray], *others: Any, body: Graph, call: Call) -> tuple[list[Any], ...]:
     """The body applied to each tensor of the sequence, and to those of other sequences or the same other tensors."""
     for item in others:

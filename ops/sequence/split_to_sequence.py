@@ -35,6 +35,7 @@ def infer_split_to_sequence(node: Inference) -> None:
 @op(
     "SplitToSequence",
     since=24,
+    types="tensor index",
     infer=infer_split_to_sequence,
     examples=[
         case("f32[3,6]", np.array(2), axis=1),

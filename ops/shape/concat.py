@@ -38,6 +38,7 @@ def infer_concat(node: Inference) -> None:
 @op(
     "Concat",
     since=13,
+    types="tensor*",
     infer=infer_concat,
     examples=[
         case("f32[2,3]", "f32[2,1]", axis=1),

@@ -50,6 +50,7 @@ def _checked(operator: str, x: np.ndarray, block: int, mode: str, axes: tuple[in
 @op(
     "DepthToSpace",
     since=28,
+    types="tensor",
     infer=infer_depth_to_space,
     examples=[
         case("f32[2,8,2,3]", blocksize=2),
@@ -73,6 +74,7 @@ def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR") -> np.nd
 @op(
     "SpaceToDepth",
     since=28,
+    types="tensor",
     infer=infer_space_to_depth,
     examples=[
         case("f32[2,3,4,6]", blocksize=2),

@@ -40,6 +40,7 @@ def infer_expand(node: Inference) -> None:
 @op(
     "Expand",
     since=13,
+    types="tensor i64",
     infer=infer_expand,
     examples=[
         case("f32[3,1]", np.array([2, 1, 4])),
@@ -81,6 +82,7 @@ def _times(length: Dim, times: Dim) -> Dim:
 @op(
     "Tile",
     since=13,
+    types="tensor i64",
     infer=infer_tile,
     examples=[
         case("f32[2,3]", np.array([2, 1])),

@@ -79,6 +79,7 @@ PADS = np.array([1, 0, 0, 2])
 @op(
     "Pad",
     since=25,
+    types="T=any i64 T index",
     infer=infer_pad,
     examples=[
         case("f32[2,3]", PADS),
@@ -163,6 +164,7 @@ def infer_center_crop_pad(node: Inference) -> None:
 @op(
     "CenterCropPad",
     since=18,
+    types="tensor index",
     infer=infer_center_crop_pad,
     examples=[
         case("f32[5,4]", np.array([2, 7])),

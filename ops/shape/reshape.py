@@ -49,6 +49,7 @@ def _copied(node: Inference, index: int, dim: Dim, shape: Shape | None) -> Dim:
 @op(
     "Reshape",
     since=25,
+    types="any i64",
     infer=infer_reshape,
     examples=[
         case("f32[2,3,4]", np.array([4, 6])),
@@ -101,6 +102,7 @@ def infer_flatten(node: Inference) -> None:
 @op(
     "Flatten",
     since=25,
+    types="any",
     infer=infer_flatten,
     examples=[
         case("f32[2,3,4]"),

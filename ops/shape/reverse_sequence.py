@@ -11,6 +11,7 @@ from ..rules.axes import input_error, matrices
 @op(
     "ReverseSequence",
     since=28,
+    types="tensor i64",
     infer=matrices,
     examples=[
         case("f32[4,3]", np.array([4, 1, 2])),

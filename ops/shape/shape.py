@@ -28,6 +28,7 @@ def _window(rank: int, start: int, end: int | None) -> slice:
 @op(
     "Shape",
     since=25,
+    types="any",
     infer=infer_shape,
     examples=[
         case("f32[2,3,4]"),
@@ -51,7 +52,7 @@ def infer_size(node: Inference) -> None:
     node.set(0, I64, (), data=None if known is None else [known])
 
 
-@op("Size", since=25, infer=infer_size, examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")])
+@op("Size", since=25, types="any", infer=infer_size, examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")])
 def size(x: np.ndarray) -> np.ndarray:
     """The number of elements, an i64 scalar."""
     return np.array(x.size, np.int64)

@@ -83,6 +83,7 @@ def _negative(position: Dim) -> bool:
 @op(
     "Slice",
     since=13,
+    types="tensor T=index T T T",
     infer=infer_slice,
     examples=[
         case("f32[4,5]", np.array([1, 0]), np.array([3, -1]), np.array([0, 1]), np.array([1, 2])),

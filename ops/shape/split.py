@@ -47,6 +47,7 @@ def equal_parts(length: int, count: int) -> tuple[int, ...]:
 @op(
     "Split",
     since=18,
+    types="tensor i64 -> *",
     infer=infer_split,
     examples=[
         case("f32[6,2]", outputs=2, num_outputs=2),

@@ -36,6 +36,7 @@ def infer_squeeze(node: Inference) -> None:
 @op(
     "Squeeze",
     since=25,
+    types="any i64",
     infer=infer_squeeze,
     examples=[
         case("f32[1,3,1,2]", np.array([0, 2])),
@@ -79,6 +80,7 @@ def infer_unsqueeze(node: Inference) -> None:
 @op(
     "Unsqueeze",
     since=25,
+    types="any i64",
     infer=infer_unsqueeze,
     examples=[
         case("f32[3,2]", np.array([0, 2])),

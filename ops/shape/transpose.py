@@ -26,6 +26,7 @@ def infer_transpose(node: Inference) -> None:
 @op(
     "Transpose",
     since=25,
+    types="any",
     infer=infer_transpose,
     examples=[
         case("f32[2,3,4]"),

@@ -62,6 +62,7 @@ def infer_dft(node: Inference) -> None:
 @op(
     "DFT",
     since=20,
+    types="float index i64",
     infer=infer_dft,
     tolerance=NEAR,
     examples=[
@@ -151,6 +152,7 @@ WINDOW = np.array([0.1, 0.5, 1, 0.5, 0.2, 0.3], np.float32)
 @op(
     "STFT",
     since=17,
+    types="T=float U=index T U",
     infer=infer_stft,
     tolerance=NEAR,
     examples=[

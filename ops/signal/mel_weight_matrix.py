@@ -23,6 +23,7 @@ def infer_mel_weight_matrix(node: Inference) -> None:
 @op(
     "MelWeightMatrix",
     since=17,
+    types="T=index T T U=float U",
     infer=infer_mel_weight_matrix,
     examples=[
         case(np.int64(8), np.int64(16), np.int64(8192), np.float32(0), np.float32(8192 / 2)),

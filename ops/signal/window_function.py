@@ -43,19 +43,19 @@ def _window(size: np.ndarray, periodic: int, output_datatype: int, factors: Sequ
     return found.astype(element_type(output_datatype).as_numpy())
 
 
-@op("HannWindow", since=17, infer=as_long_as, examples=EXAMPLES)
+@op("HannWindow", since=17, types="index", infer=as_long_as, examples=EXAMPLES)
 def hann_window(size: np.ndarray, *, periodic: int = 1, output_datatype: int = 1) -> np.ndarray:
     """Shape (size,)."""
     return _window(size, periodic, output_datatype, (0.5, -0.5))
 
 
-@op("HammingWindow", since=17, infer=as_long_as, examples=EXAMPLES)
+@op("HammingWindow", since=17, types="index", infer=as_long_as, examples=EXAMPLES)
 def hamming_window(size: np.ndarray, *, periodic: int = 1, output_datatype: int = 1) -> np.ndarray:
     """Shape (size,)."""
     return _window(size, periodic, output_datatype, (25 / 46, -21 / 46))
 
 
-@op("BlackmanWindow", since=17, infer=as_long_as, examples=EXAMPLES)
+@op("BlackmanWindow", since=17, types="index", infer=as_long_as, examples=EXAMPLES)
 def blackman_window(size: np.ndarray, *, periodic: int = 1, output_datatype: int = 1) -> np.ndarray:
     """Shape (size,)."""
     return _window(size, periodic, output_datatype, (0.42, -0.5, 0.08))

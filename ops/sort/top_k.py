@@ -61,6 +61,7 @@ def _partitioned(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
 @op(
     "TopK",
     since=24,
+    types="number i64 -> 2",
     infer=infer_top_k,
     examples=[
         case("f32[3,5]", np.array([2]), outputs=2),

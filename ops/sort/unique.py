@@ -22,6 +22,7 @@ def infer_unique(node: Inference) -> None:
 @op(
     "Unique",
     since=28,
+    types="tensor -> 4",
     infer=infer_unique,
     examples=[
         case(np.array([2, 1, 1, 3, 4, 3], np.float32), outputs=4),

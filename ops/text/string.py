@@ -43,6 +43,7 @@ MAILS = np.array([["a.b@c.com", "x@y"], ["", "A@B.ORG"]], object)
 @op(
     "RegexFullMatch",
     since=20,
+    types="string",
     infer=infer_regex_full_match,
     examples=[
         case(MAILS, pattern=r"[\w.]+@(\w+\.)+(com|org)"),
@@ -71,6 +72,7 @@ def infer_string_concat(node: Inference) -> None:
 @op(
     "StringConcat",
     since=20,
+    types="string string",
     infer=infer_string_concat,
     examples=[case("string[2,3]", "string[3]"), case("string[2,1]", "string[1,3]"), case("string[0]", "string[1]")],
 )
@@ -103,6 +105,7 @@ DAYS = np.array(["monday", "Tuesday", "WEDNESDAY"], object)
 @op(
     "StringNormalizer",
     since=10,
+    types="string",
     infer=infer_string_normalizer,
     examples=[
         case(DAYS, case_change_action="UPPER", stopwords=["monday"], is_case_sensitive=1),
@@ -147,6 +150,7 @@ def infer_string_split(node: Inference) -> None:
 @op(
     "StringSplit",
     since=20,
+    types="string -> 2",
     infer=infer_string_split,
     examples=[
         case(np.array(["a b c", "  d  ", ""], object), outputs=2),

@@ -65,6 +65,7 @@ TOKENS = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]])
 @op(
     "TfIdfVectorizer",
     since=9,
+    types="index+string",
     infer=infer_tf_idf_vectorizer,
     examples=[
         case(TOKENS, mode="TF", max_skip_count=0, **POOL),

@@ -25,7 +25,9 @@ def as_differentiated(node: Inference) -> None:
         node.set(index, node.dtype(index), node.shape(index))
 
 
-gradient_of = Op("Gradient", "ai.onnx.preview.training", 1, infer=as_differentiated)
+gradient_of = Op(
+    "Gradient", "ai.onnx.preview.training", 1, types="integer+ieee+complex+bool+string** -> *", infer=as_differentiated
+)
 
 
 @upgrade(gradient_of, below=2)

@@ -44,6 +44,7 @@ def _updated(node: Inference, kept: tuple[int, ...], kinds: int) -> None:
     "Adagrad",
     DOMAIN,
     1,
+    types="wide i64 wide** -> *",
     infer=lambda node: _updated(node, (0, 2), 3),
     in_f32=False,
     examples=[
@@ -93,6 +94,7 @@ def adagrad(
     "Adam",
     DOMAIN,
     1,
+    types="wide i64 wide** -> *",
     infer=lambda node: _updated(node, (0, 2, 3), 4),
     in_f32=False,
     examples=[
@@ -148,6 +150,7 @@ def adam(
     "Momentum",
     DOMAIN,
     1,
+    types="wide i64 wide** -> *",
     infer=lambda node: _updated(node, (0, 2), 3),
     in_f32=False,
     examples=[

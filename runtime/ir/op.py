@@ -1,6 +1,6 @@
 """Operators: a function of arrays with the ONNX operator's signature, and its rules, gradient and examples.
 
-    @op("Softmax", since=13, infer=same_as_input, examples=[case("f32[2,3,4]", axis=1)])
+    @op("Softmax", since=13, types="float", infer=same_as_input, examples=[case("f32[2,3,4]", axis=1)])
     def softmax(x, *, axis: int = -1): ...
 
 Inputs are positional (None where an optional one is absent), attributes are keywords whose defaults are the standard's.
@@ -95,6 +95,7 @@ class Op:
         lower: the same expressed by other operators: what a standard calls the function body. It may raise
             `Undecomposable`.
         upgrades: rules from older definitions, in any order.
+        types: dtypes of the inputs that the definition allows, as `operand_types` describes; None for any.
         stored: whether `compute` takes weights as they are stored, quantized ones as `Blocks`; other operators get
             float32.
         random: whether `compute` draws random numbers, so that the same inputs may give other outputs.
@@ -110,6 +111,7 @@ class Op:
     lower: Rule | None = None
     upgrades: list[Upgrade] = field(default_factory=list)
     gradients: list[Gradient] = field(default_factory=list)
+    types: str | None = None
     stored: bool = False
     random: bool = False
     examples: tuple[Example, ...] = ()
@@ -154,6 +156,7 @@ def op(
     domain: str = "",
     since: int = 1,
     *,
+    types: str | None = None,
     infer: Infer,
     examples: Iterable[Example] = (),
     tolerance: Tolerance | None = None,
@@ -173,6 +176,7 @@ def op(
             infer,
             scalar,
             lower,
+            types=types,
             stored=stored,
             random=random,
             examples=tuple(examples),

@@ -1,40 +1,50 @@
 """Operand types: whether the dtypes of a node's inputs are those that the operator definition allows.
 
-The definitions are in the module that declares OPERAND_TYPES. Operators that it does not have, our own fused ones among
-them, take anything.
+An operator states them as `Op.types`, the types of its inputs in order: ``"T=float T index"``. A type is a sum of
+sets, dtypes and the containers sequence, optional and map. ``T=float`` names it: all inputs that say ``T`` have one and
+the same type. ``*`` is any number of inputs of one type, ``**`` any number of inputs whose types may differ. ``-> 3``
+at the end is the most outputs, ``-> *`` any number, where that is not one. Operators without types, our own fused ones
+among them, take anything.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 from ..base.dataclass import dataclass
-from ..plugin.discovery import OPERAND_TYPES
 from ..tensor.dtype import BlockType
 from .graph import Node, Value
 from .op import Op
 
+SETS = {
+    "half": "bf16 f16",
+    "real": "bf16 f16 f32",
+    "ieee": "f16 f32 f64",
+    "float": "bf16 f16 f32 f64",
+    "int": "i8 i16 i32 i64",
+    "uint": "u8 u16 u32 u64",
+    "byte": "i8 u8",
+    "index": "i32 i64",
+    "wide": "f32 f64",
+    "complex": "c64 c128",
+    "f8": "f8_e4m3 f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz",
+    "short": "i16 u16",
+    "integer": "i8 i16 i32 i64 u8 u16 u32 u64",
+    "number": "bf16 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
+    "tensor": "bf16 bool c64 c128 f16 f32 f64 i8 i16 i32 i64 string u8 u16 u32 u64",
+    "any": "bf16 bool c64 c128 f4 f16 f32 f64 f8_e4m3 f8_e5m2 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz i2 i4 i8 "
+    "i16 i32 i64 string u2 u4 u8 u16 u32 u64",
+    "long": "i32 i64 u32 u64",
+    "nibble": "i4 u4",
+    "crumb": "i2 u2",
+}
+"""Names for sets of dtypes."""
 NARROW = frozenset({"i4", "u4", "i2", "u2", "f4", "f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz", "f8_e8m0"})
 MOVED = frozenset({"f32", "i64", "bool", "string"})
 """Operators that accept all of these dtypes only move elements; they also accept quantized weights, which few
 definitions list."""
 UNLIMITED = 1 << 31
 """Output count of variadic operators."""
-
-
-class OperandTypes(NamedTuple):
-    """What definitions of operators say of their operands.
-
-    Attributes:
-        sets: names of sets of dtypes, and what is in them.
-        inputs: types of the inputs, and the operators that take them.
-        outputs: how many outputs nodes may have where that is not one, and their operators.
-    """
-
-    sets: dict[str, str]
-    inputs: dict[str, str]
-    outputs: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class Formal:
     Attributes:
         kinds: names of dtypes, and of containers: sequence, optional, map.
         variable: type variable; inputs with the same variable have one type; "" for none.
-        text: the definition as written in the table, for messages.
+        text: the definition as the operator states it, for messages.
     """
 
     kinds: frozenset[str]
@@ -73,8 +83,10 @@ def mismatch(node: Node) -> str | None:
 
 def most_outputs(operator: Op) -> int:
     """Number of outputs that a node of an operator may have."""
-    key = _key(operator)
-    return _outputs().get(key, 1 if key in _inputs() else UNLIMITED)
+    if operator.types is None:
+        return UNLIMITED
+    most = operator.types.partition("->")[2].strip()
+    return UNLIMITED if most == "*" else int(most or 1)
 
 
 def _named(value: Value | None) -> str:
@@ -89,16 +101,12 @@ def _kind(value: Value) -> str | None:
     return None if value.dtype is None else "f32" if isinstance(value.dtype, BlockType) else value.dtype.name
 
 
-def _key(operator: Op) -> str:
-    return f"{operator.domain}.{operator.name}" if operator.domain else operator.name
-
-
 @functools.cache
 def _formals(operator: Op) -> tuple[Formal, ...]:
     """The input definitions of an operator; the last one is repeated for variadic inputs."""
     names: dict[str, Formal] = {}
     found = []
-    for word in _inputs().get(_key(operator), "").split():
+    for word in (operator.types or "").partition("->")[0].split():
         name, _, types = word.rstrip("*").rpartition("=")
         if name or types not in names:
             repeated = types if word.endswith("*") and not word.endswith("**") else ""
@@ -108,21 +116,4 @@ def _formals(operator: Op) -> tuple[Formal, ...]:
 
 
 def _kinds(types: str) -> frozenset[str]:
-    sets = _definitions().sets
-    return frozenset(kind for part in types.split("+") for kind in sets.get(part, part).split())
-
-
-@functools.cache
-def _definitions() -> OperandTypes:
-    found: OperandTypes = OPERAND_TYPES.only()
-    return found
-
-
-@functools.cache
-def _inputs() -> dict[str, str]:
-    return {name: types for types, names in _definitions().inputs.items() for name in names.split()}
-
-
-@functools.cache
-def _outputs() -> dict[str, int]:
-    return {name: count for count, names in _definitions().outputs.items() for name in names.split()}
+    return frozenset(kind for part in types.split("+") for kind in SETS.get(part, part).split())

@@ -102,7 +102,6 @@ OPERATORS = "ops"
 BLOCK_CODECS = Plugins(OPERATORS, "CODECS", indexed=True)
 DEVICE_DECODERS = Plugins(OPERATORS, "DEVICE_DECODERS", indexed=True)
 COST_RULES = Plugins(OPERATORS, "COST_RULES", indexed=True)
-OPERAND_TYPES = Plugins(OPERATORS, "OPERAND_TYPES", indexed=True)
 
 
 def below(package: str, constant: str) -> Plugins:

@@ -111,6 +111,7 @@ def _rotated(q: Term, k: Term, past: Term | None, filled: Term | None, options: 
 @composed(
     "Attention",
     DOMAIN,
+    types="T=real T T i32 T T i32 -> 2",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[
@@ -165,6 +166,7 @@ def attention(
 @composed(
     "QAttention",
     DOMAIN,
+    types="T=byte U=byte V=f16+f32 V V i32 T U V -> 2",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

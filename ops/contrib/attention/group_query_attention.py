@@ -52,6 +52,7 @@ LENGTHS, TOTAL = np.array([4, 6], np.int32), np.array(7, np.int32)
 @op(
     "GroupQueryAttention",
     DOMAIN,
+    types="T=real T T U=real+byte+f8_e4m3 U i32 i32 T T i64 T T f32 f32 T T i32 -> 4",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

@@ -31,6 +31,7 @@ def _infer_attention(node: Inference) -> None:
 @composed(
     "LinearAttention",
     DOMAIN,
+    types="T=real T T real T T -> 2",
     infer=_infer_attention,
     in_f32=False,
     tolerance=Tolerance(1e-4, 1e-5),
@@ -130,6 +131,7 @@ def _infer_gate(node: Inference) -> None:
 @composed(
     "LinearAttentionGate",
     DOMAIN,
+    types="T=real f32 f32 T -> 2",
     infer=_infer_gate,
     examples=[case("f32[2,3,4]", "f32[4]", "f32[4]", "f32[2,3,4]", outputs=2), case("f32[1,2,3]", "f32[3]", "f32[3]")],
 )
@@ -154,6 +156,7 @@ def _infer_conv(node: Inference) -> None:
 @composed(
     "CausalConvWithState",
     DOMAIN,
+    types="T=real T T T -> 3",
     infer=_infer_conv,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

@@ -53,6 +53,7 @@ def _widths(q: Shape, k: Shape | None, v: Shape | None, heads: int) -> Shape:
 @op(
     "MultiHeadAttention",
     DOMAIN,
+    types="T=real T T T i32 T T T i32 i32 -> 4",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

@@ -35,6 +35,7 @@ ENDS, PASTS, PAGES = np.array([0, 3, 4], np.int32), np.array([2, 5], np.int32), 
 @op(
     "PagedAttention",
     DOMAIN,
+    types="T=half T T U=byte+half+f8_e4m3 U i32 i32 i32 T T i32 T T T f32 f32 i32 -> 3",
     infer=_infer,
     tolerance=Tolerance(1e-2, 1e-3),
     examples=[

@@ -46,6 +46,7 @@ def joined(x: np.ndarray) -> np.ndarray:
 @composed(
     "RotaryEmbedding",
     DOMAIN,
+    types="T=real i64 T T",
     infer=same_as_input,
     examples=[
         case("f32[2,3,16]", np.array([[0, 3, 5], [9, 2, 7]]), "f32[10,4]", "f32[10,4]"),
@@ -93,6 +94,7 @@ def rotary_embedding(
 @composed(
     "MRotaryEmbedding",
     DOMAIN,
+    types="T=real i64 T T",
     infer=same_as_input,
     examples=[
         case(

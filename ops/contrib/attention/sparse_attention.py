@@ -37,6 +37,7 @@ ROWS, COLUMNS = np.array([[0, 1, 3]], np.int32), np.array([[0, 0, 1]], np.int32)
 @op(
     "SparseAttention",
     DOMAIN,
+    types="T=real T T T T i32 i32 i32 i32 T T -> 3",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

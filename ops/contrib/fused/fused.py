@@ -49,6 +49,7 @@ def _product(node: Inference) -> None:
 @composed(
     "FusedMatMul",
     DOMAIN,
+    types="T=float T",
     infer=_product,
     examples=[
         case("f32[2,3,4]", "f32[2,5,4]", transB=1, alpha=0.5),
@@ -79,6 +80,7 @@ def _conv(node: Inference) -> None:
 @composed(
     "FusedConv",
     DOMAIN,
+    types="T=ieee T T T",
     infer=_conv,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[
@@ -121,6 +123,7 @@ def fused_conv(
 @composed(
     "FusedGemm",
     DOMAIN,
+    types="T=long+ieee T T",
     infer=gemm_shape,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[
@@ -170,6 +173,7 @@ def _nhwc_conv(node: Inference) -> None:
 @composed(
     "NhwcConv",
     DOMAIN,
+    types="T=ieee T T",
     infer=_nhwc_conv,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[
@@ -218,6 +222,7 @@ def _nhwc_pool(node: Inference) -> None:
 @composed(
     "NhwcMaxPool",
     DOMAIN,
+    types="byte",
     infer=_nhwc_pool,
     examples=[
         case("u8[1,5,6,3]", kernel_shape=[2, 3], strides=[2, 1], pads=[1, 0, 0, 1]),

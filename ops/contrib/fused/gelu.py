@@ -10,26 +10,36 @@ from ...rules.expression import Term
 from ...rules.shape_rules import broadcast_all, same_as_input
 
 
-@composed("Gelu", DOMAIN, infer=same_as_input, examples=[case("f32[2,3]"), case("f32[0,2]")])
+@composed("Gelu", DOMAIN, types="float", infer=same_as_input, examples=[case("f32[2,3]"), case("f32[0,2]")])
 def gelu(x: Term) -> Term:
     """``x * (1 + erf(x / sqrt(2))) / 2``."""
     return x.call("Gelu")
 
 
-@composed("BiasGelu", DOMAIN, infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
+@composed("BiasGelu", DOMAIN, types="T=float T", infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
 def bias_gelu(a: Term, b: Term) -> Term:
     """Gelu of ``a + b``; `b` belongs to the last axis."""
     return (a + b).call("Gelu")
 
 
-@composed("FastGelu", DOMAIN, infer=same_as_input, examples=[case("f32[2,3,4]", "f32[4]"), case("f32[2,5]")])
+@composed(
+    "FastGelu",
+    DOMAIN,
+    types="T=float T",
+    infer=same_as_input,
+    examples=[case("f32[2,3,4]", "f32[4]"), case("f32[2,5]")],
+)
 def fast_gelu(x: Term, bias: Term | None = None) -> Term:
     """Gelu of ``x + bias`` by tanh."""
     return (x if bias is None else x + bias).call("Gelu", approximate="tanh")
 
 
 @composed(
-    "QuickGelu", DOMAIN, infer=same_as_input, examples=[case("f32[2,3]"), case("f32[2,3]", alpha=-0.7), case("f32[0]")]
+    "QuickGelu",
+    DOMAIN,
+    types="float",
+    infer=same_as_input,
+    examples=[case("f32[2,3]"), case("f32[2,3]", alpha=-0.7), case("f32[0]")],
 )
 def quick_gelu(x: Term, *, alpha: float = 1.702) -> Term:
     """``x * sigmoid(alpha * x)``."""

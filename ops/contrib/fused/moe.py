@@ -105,6 +105,7 @@ def mixed(
 @op(
     "MoE",
     DOMAIN,
+    types="T=real T T T T T T T",
     infer=same_as_input,
     tolerance=Tolerance(1e-3, 1e-4),
     examples=[
@@ -177,6 +178,7 @@ def _no_sparse_mixer(wanted: int) -> None:
 @op(
     "QMoE",
     DOMAIN,
+    types="T=real T U=f8_e4m3+u8 V=real+f8_e4m3+f8_e8m0 T U V T U V T U U U T f32 f32 f32 f32 V V",
     infer=same_as_input,
     tolerance=Tolerance(2e-2, 2e-2),
     examples=[

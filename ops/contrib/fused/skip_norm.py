@@ -30,6 +30,7 @@ def _infer_simplified(node: Inference) -> None:
 
 @op(
     "SimplifiedLayerNormalization",
+    types="float float -> 2",
     infer=_infer_simplified,
     examples=[
         case("f32[2,3,4]", "f32[4]"),
@@ -70,6 +71,7 @@ def _summed(x: Term, *others: Term | None) -> Term:
 @composed(
     "SkipSimplifiedLayerNormalization",
     DOMAIN,
+    types="T=real T T T -> 4",
     infer=_infer_skip,
     examples=[
         case("f32[2,3,4]", "f32[2,3,4]", "f32[4]"),
@@ -88,6 +90,7 @@ def skip_simplified_layer_normalization(
 @composed(
     "SkipLayerNormalization",
     DOMAIN,
+    types="T=real T T T T -> 4",
     infer=_infer_skip,
     examples=[
         case("f32[2,3,4]", "f32[2,3,4]", "f32[4]", "f32[4]"),
@@ -118,6 +121,7 @@ def _infer_embedding(node: Inference) -> None:
 @composed(
     "EmbedLayerNormalization",
     DOMAIN,
+    types="i32 i32 T=f16+f32 T T T T i32 i32 -> 3",
     infer=_infer_embedding,
     examples=[
         case(IDS, SEGMENTS, "f32[10,4]", "f32[5,4]", "f32[2,4]", "f32[4]", "f32[4]", MASK, outputs=2),
@@ -206,6 +210,7 @@ TABLE_ZEROS = (np.uint8(100), np.uint8(90), np.uint8(80), np.uint8(70), np.uint8
 @composed(
     "QEmbedLayerNormalization",
     DOMAIN,
+    types="i32 i32 T=byte T T T T i32 f32 f32 f32 f32 f32 T T T T T -> 2",
     infer=_infer_embedding,
     examples=[
         case(
@@ -261,6 +266,7 @@ def quantized_embed_layer_normalization(*inputs: Term | None, epsilon: float = 1
 @composed(
     "GatedRMSNorm",
     DOMAIN,
+    types="T=real T T",
     infer=same_as_input,
     examples=[
         case("f32[2,3,8]", "f32[4]", "f32[2,3,8]"),

@@ -45,6 +45,7 @@ FACTORS = np.array([0.02], np.float32), np.array([3], np.int8), np.array([0.03],
 @op(
     "DynamicQuantizeLSTM",
     DOMAIN,
+    types="f32 T=byte T f32 i32 f32 f32 f32 f32 T f32 T -> 3",
     infer=_infer,
     tolerance=Tolerance(1e-3, 1e-3),
     examples=[

@@ -29,6 +29,7 @@ def _product(node: Inference) -> None:
 @composed(
     "DynamicQuantizeMatMul",
     DOMAIN,
+    types="f32 T=byte f32 T f32",
     infer=_product,
     tolerance=CLOSE,
     examples=[
@@ -54,6 +55,7 @@ def dynamic_quantize_matmul(
 @composed(
     "MatMulIntegerToFloat",
     DOMAIN,
+    types="T=byte U=byte V=f16+f32 V T U V",
     infer=_product,
     tolerance=CLOSE,
     examples=[
@@ -93,6 +95,7 @@ def _gemm(node: Inference) -> None:
 @composed(
     "QGemm",
     DOMAIN,
+    types="T=byte f32 T U=byte f32 U i32 f32 byte",
     infer=_gemm,
     tolerance=CLOSE,
     examples=[

@@ -33,6 +33,7 @@ def _infer(node: Inference) -> None:
 @op(
     "GatherBlockQuantized",
     DOMAIN,
+    types="T=f8+nibble+f4+u8 index real T",
     infer=_infer,
     examples=[
         case("u8[5,32]", np.array([[3, 0], [1, -1]]), "f32[5,2]", block_size=16, quantize_axis=1, bits=8),

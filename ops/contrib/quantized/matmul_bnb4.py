@@ -41,6 +41,7 @@ def _infer(node: Inference) -> None:
 @op(
     "MatMulBnb4",
     DOMAIN,
+    types="T=real u8 T",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-4),
     examples=[

@@ -46,6 +46,7 @@ def fits(what: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.
 @op(
     "MatMulNBits",
     DOMAIN,
+    types="T=real u8 T real+u8 i32 T",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-4),
     examples=[

@@ -45,7 +45,7 @@ def _binary(name: str, function: Callable[..., Term]) -> Op:
         case("i8[4]", F(0.1), np.int8(2), "i8[3,4]", F(0.2), np.int8(-10), F(0.3), np.int8(7)),
     ]
 
-    @composed(name, DOMAIN, infer=_pair, examples=examples, tolerance=ONE_OFF)
+    @composed(name, DOMAIN, types="T=byte f32 T T f32 T f32 T", infer=_pair, examples=examples, tolerance=ONE_OFF)
     def made(
         a: Term,
         a_scale: Term,
@@ -98,7 +98,7 @@ UNARY = [
 ]
 
 
-@composed("QLinearSigmoid", DOMAIN, infer=same_as_input, examples=UNARY, tolerance=ONE_OFF)
+@composed("QLinearSigmoid", DOMAIN, types="T=byte f32 T f32 T", infer=same_as_input, examples=UNARY, tolerance=ONE_OFF)
 def qlinear_sigmoid(x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, y_zero: Term | None = None) -> Term:
     """Sigmoid of the real values."""
     return requantized(dequantized(x, x_scale, x_zero).call("Sigmoid"), y_scale, y_zero, x)
@@ -107,6 +107,7 @@ def qlinear_sigmoid(x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, 
 @composed(
     "QLinearLeakyRelu",
     DOMAIN,
+    types="T=byte f32 T f32 T",
     infer=same_as_input,
     tolerance=ONE_OFF,
     examples=[*UNARY, Example(UNARY[1].inputs, {"alpha": 0.3})],
@@ -121,6 +122,7 @@ def qlinear_leaky_relu(
 @composed(
     "QLinearSoftmax",
     DOMAIN,
+    types="T=byte f32 T f32 T",
     infer=same_as_input,
     tolerance=ONE_OFF,
     examples=[
@@ -148,6 +150,7 @@ def _chosen(node: Inference) -> None:
 @composed(
     "QLinearWhere",
     DOMAIN,
+    types="bool T=byte f32 T T f32 T f32 T",
     infer=_chosen,
     tolerance=ONE_OFF,
     examples=[
@@ -188,6 +191,7 @@ def _concat(node: Inference) -> None:
 @composed(
     "QLinearConcat",
     DOMAIN,
+    types="f32 byte byte+f32**",
     infer=_concat,
     tolerance=ONE_OFF,
     examples=[case(F(0.3), np.uint8(40), "u8[2,3]", F(0.1), np.uint8(20), "u8[2,4]", F(0.2), np.uint8(10), axis=1)],
@@ -216,6 +220,7 @@ def _global(node: Inference) -> None:
 @composed(
     "QLinearGlobalAveragePool",
     DOMAIN,
+    types="T=byte f32 T f32 T",
     infer=_global,
     tolerance=ONE_OFF,
     examples=[
@@ -253,6 +258,7 @@ def _average(node: Inference) -> None:
 @composed(
     "QLinearAveragePool",
     DOMAIN,
+    types="T=byte f32 T f32 T",
     infer=_average,
     tolerance=ONE_OFF,
     examples=[

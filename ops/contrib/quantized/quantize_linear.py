@@ -23,6 +23,7 @@ def _real(node: Inference) -> None:
 @composed(
     "QuantizeLinear",
     DOMAIN,
+    types="T=f16+f32 T byte+nibble+short",
     infer=_quantized,
     in_f32=False,
     examples=[
@@ -38,6 +39,7 @@ def quantize_linear(x: Term, y_scale: Term, y_zero_point: Term | None = None, *,
 @composed(
     "DequantizeLinear",
     DOMAIN,
+    types="T=byte+nibble+short+i32 f16+f32 T",
     infer=_real,
     in_f32=False,
     examples=[

@@ -1,4 +1,4 @@
-"""Operand types: the table against the definitions of ONNX and onnxruntime, and nodes whose inputs contradict it."""
+"""Operand types: those of all operators against ONNX and onnxruntime, and nodes whose inputs contradict them."""
 
 import candle_convert as cc
 import numpy as np
@@ -31,7 +31,7 @@ def kinds(strings):
 
 
 @pytest.mark.parametrize("operator", DEFINED)
-def test_the_table_says_what_the_definitions_say(operator):
+def test_types_are_those_of_the_definitions(operator):
     defined = schema(operator)
     allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in defined.type_constraints}
     variables = [formal.typeStr if hasattr(formal, "typeStr") else formal.type_str for formal in defined.inputs]
