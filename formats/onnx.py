@@ -20,7 +20,7 @@ from .containers.onnx.reader import read_graph
 from .containers.onnx.tensor import Sparse
 
 SUFFIX = ".onnx"
-DATA_SUFFIX = ".onnx.data"
+DATA_SUFFIX = ".onnx_data"
 MAX_MESSAGE = (1 << 31) - (1 << 16)
 """Size limit of one message in bytes: Protocol Buffers allow 2 GiB; less, since some readers copy the message with
 overhead."""

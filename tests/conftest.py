@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from hypothesis import HealthCheck, settings
 
 def pytest_configure(config: pytest.Config) -> None:
     """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep.
-    Tables are as wide as they need to be."""
+    Tables are as wide as they need to be. SIGINT interrupts, also where the shell started this process in the
+    background, which ignores it."""
     os.environ.pop("COLUMNS", None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile(
         "candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow

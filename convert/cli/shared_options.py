@@ -233,6 +233,11 @@ MERGING = (
         help="Merge a LoRA adapter of PEFT into the weights (repeatable).",
     ),
 )
+VARIANTS = click.option(
+    "--dtypes",
+    metavar="DTYPE,...",
+    help="Write ONNX in several precisions into OUT/onnx: f32, f16, q8, int8, uint8, q4, q4f16.",
+)
 GRAPHS = (
     click.option(
         "--external-data",
@@ -365,6 +370,7 @@ def convert_options(values: dict[str, Any]) -> Options:
         source_format=values["source_format"],
         read=read_options(values),
         dtype=values.get("dtype"),
+        dtypes=tuple(filter(None, (values.get("dtypes") or "").split(","))),
         tensor_types=tuple(pair(text, "RE=DTYPE") for text in values.get("tensor_type", ())),
         select=selection(values),
         shard_nbytes=None if values.get("shard_size") is None else limits.size(values["shard_size"]),

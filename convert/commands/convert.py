@@ -35,6 +35,7 @@ Examples
     shared_options.CHOOSING,
     shared_options.SHARDING,
     shared_options.GRAPHS,
+    (shared_options.VARIANTS,),
     shared_options.CARRYING,
     shared_options.PLACING,
     shared_options.READING,

@@ -26,6 +26,7 @@ class Changes(TypedDict, total=False):
     source_format: str | None
     read: ReadOptions
     dtype: str | None
+    dtypes: tuple[str, ...]
     tensor_types: tuple[tuple[str, str], ...]
     select: Select
     shard_nbytes: int | str | None
@@ -73,6 +74,8 @@ class Options:
     Attributes:
         to, source_format: format names; None takes the output's suffix and the input's content.
         dtype: dtype name or ``auto`` for floating-point weights, None keeps them.
+        dtypes: variants of an ONNX export (f32, f16, q8, q4 ...), each a file in the folder ``onnx`` of the output;
+            empty for one file without a folder.
         tensor_types: pairs of name pattern and dtype name.
         select: which weights, under which names.
         shard_nbytes, shard_tensors: the most one output file holds; shard_groups: exactly how many tensors each of them
@@ -99,6 +102,7 @@ class Options:
     source_format: str | None = None
     read: ReadOptions = field(default_factory=ReadOptions)
     dtype: str | None = None
+    dtypes: tuple[str, ...] = ()
     tensor_types: tuple[tuple[str, str], ...] = ()
     select: Select = field(default_factory=Select)
     shard_nbytes: int | None = None

@@ -17,6 +17,7 @@ from ...runtime.base.units import counted, human_size
 from ...runtime.base.version import __version__
 from ...runtime.contract.architecture import MODEL
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
+from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.precision.cast_weights import Cast
 from ...runtime.passes.weights.collect import weights_only
@@ -34,7 +35,7 @@ from ..open.model_directory import INDEX
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
 from ..translate.translate import Rules, graph_names, name_file_type, translated
-from . import graph_files
+from . import graph_files, graph_variants
 from .conversion_options import Options, check_dtypes
 from .graph_dtypes import graph_dtype, retype
 
@@ -178,20 +179,28 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     _refuse_part(graph, options)
     dtype = graph_dtype(graph, options) if format.graphs else options.dtype
     names = graph_names(graph, format)
-    if len(names) == 1:
-        part, casts = _part(graph, names[0], stem, format, beside, options, dtype)
+    variants = graph_variants.chosen(options, format)
+    if names == (MODEL,) and not options.dtypes:
+        part, casts = _part(graph, MODEL, stem, format, beside, options, dtype)
         parts: tuple[Part, ...] = ()
         files = list(part.files)
     else:
         if not beside:
-            why = f"the model has {len(names)} graphs, each of which is a file: {', '.join(names)}"
+            several = f"the model has {len(names)} graphs, each of which is a file: {', '.join(names)}"
+            why = "--dtypes writes a file for each variant" if options.dtypes else several
             raise UsageError("E-OUT-GRAPHS", output, why, hint=f"Choose a directory: -o DIR/ --to {format.name}")
-        made = [_part(_copied(graph), name, graph_files.stem(name), format, beside, options, dtype) for name in names]
-        parts = tuple(part for part, _ in made)
-        casts = made[0][1]
-        casts.audits += [audit for _, other in made[1:] for audit in other.audits]
+        made: dict[graph_variants.Variant, list[Part]] = {variant: [] for variant in variants}
+        casts = Cast()
+        for variant in variants:
+            for name in names:
+                file = f"{graph_files.stem(name)}{variant.suffix}"
+                part, own = _part(_copied(graph), name, file, format, beside, options, dtype, variant)
+                made[variant].append(part)
+                casts.audits += own.audits
+        parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
-        _join(graph, dict(zip(map(graph_files.stem, names), parts, strict=True)))
+        _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
+        graph.attachments = graph_variants.with_settings(graph.attachments, made)
     loose = sorted(graph.attachments.items()) if beside else []
     _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
     files += [_attachment_file(name, storage) for name, storage in loose]
@@ -212,7 +221,14 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
 
 
 def _part(
-    graph: Graph, name: str, stem: str, format: Format, beside: bool, options: Options, dtype: str | None
+    graph: Graph,
+    name: str,
+    stem: str,
+    format: Format,
+    beside: bool,
+    options: Options,
+    dtype: str | None,
+    variant: graph_variants.Variant = graph_variants.PLAIN,
 ) -> tuple[Part, Cast]:
     """What is written of an open graph, which it changes, and the casts of its weights.
 
@@ -221,7 +237,10 @@ def _part(
         stem: what its files are called.
         beside: whether the output is a model directory.
         dtype: of the weights, None to keep theirs.
+        variant: the precision of an export, whose dtype overrides `dtype`.
     """
+    if variant.dtype is not None:
+        dtype, options = variant.dtype, dataclasses.replace(options, dtype=variant.dtype)
     writing = WriteOptions(
         stem,
         options.shard_nbytes,
@@ -237,6 +256,7 @@ def _part(
     casts = Cast(dtype, options.tensor_types + rules, options.nan, Tensor.dequantize)
     if graph.nodes:
         retype(graph, casts, built=built)
+        variant.apply(graph)
     else:
         casts.run(graph)
     if rules:
@@ -250,11 +270,13 @@ def _part(
         format.prepare(graph, writing)
     held = dataclasses.replace(graph, attachments={}) if beside else graph
     assert format.layout is not None
-    return Part(graph, format.layout(held, writing)), casts
+    return Part(graph, variant.placed(format.layout(held, writing))), casts
 
 
 def _copied(graph: Graph) -> Graph:
-    """A graph of weights that can be changed without the original."""
+    """A graph that can be changed without the original."""
+    if graph.nodes:
+        graph = copied_graph(graph, {}, typed=True)
     return dataclasses.replace(
         graph,
         weights=dict(graph.weights),
@@ -263,7 +285,7 @@ def _copied(graph: Graph) -> Graph:
         notes=list(graph.notes),
         opsets=dict(graph.opsets),
         values=dict(graph.values),
-        _fresh={},
+        _fresh=dict(graph._fresh),
     )
 
 

@@ -67,7 +67,8 @@ class Staging:
             self._journal.truncate(0)
             self._append({"plan": self.fingerprint})
         if not self.single:
-            self.partial.mkdir(exist_ok=True)
+            for file in self.files:
+                self.path(file).parent.mkdir(parents=True, exist_ok=True)
         return done or set()
 
     def _locked(self) -> IO[str]:
@@ -122,6 +123,7 @@ class Staging:
             final = self.final(file)
             if final.is_dir():
                 raise FileAccessError("E-OUT-KIND", final, "is a directory, a file is to be written here")
+            final.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.path(file), final)
         _sync_folder(self.folder)
         self.discard()

@@ -139,7 +139,7 @@ def test_copy_between_formats(path, tmp_path):
 
 def test_external_data_is_left_where_it_is(tmp_path):
     cc.convert(tiny_llama.written(tmp_path / "m.gguf"), tmp_path / "net", to="onnx", external_data="always")
-    model, data = tmp_path / "net" / "model.onnx", tmp_path / "net" / "model.onnx.data"
+    model, data = tmp_path / "net" / "model.onnx", tmp_path / "net" / "model.onnx_data"
     before, stamp = data.read_bytes(), os.stat(data)
     for where in (model, tmp_path / "net"):
         assert run(["metadata", "set", str(where), "name", where.name]) == 0
@@ -147,7 +147,7 @@ def test_external_data_is_left_where_it_is(tmp_path):
         assert dict(entries(model))["name"] == where.name
     assert run(["metadata", "set", str(model), "name", "twin", "-o", str(tmp_path / "net" / "twin.onnx")]) == 0
     assert run(["metadata", "set", str(model), "name", "away", "-o", str(tmp_path / "away" / "far.onnx")]) == 0
-    assert (tmp_path / "away" / "model.onnx.data").read_bytes() == before
+    assert (tmp_path / "away" / "model.onnx_data").read_bytes() == before
     assert run(["metadata", "set", str(model), "name", "away", "-o", str(tmp_path / "away" / "other.onnx")]) == 5
     for each in (model, tmp_path / "net" / "twin.onnx", tmp_path / "away" / "far.onnx"):
         onnx.checker.check_model(str(each))

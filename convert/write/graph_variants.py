@@ -1,0 +1,118 @@
+"""Variants of an ONNX export in several precisions, under the file names of Transformers.js: ``model_fp16.onnx`` ..."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
+from ...runtime.base.nearest_name import did_you_mean
+from ...runtime.base.units import counted
+from ...runtime.contract.format import FileLayout, Format
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.dtype import F16
+from ...runtime.tensor.storage import Held, Storage
+from ..quantize.network.quantize_network import Request, quantize, simplified
+from .conversion_options import Options
+
+FOLDER = "onnx"
+"""Where Transformers.js, and Optimum as an alternative, look for the graphs of a model."""
+CONFIG = "config.json"
+DATA = ".onnx_data"
+INT4 = Request("int4", "blocks", block=32)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One precision of an export.
+
+    Attributes:
+        suffix: what its file names end with.
+        dtype: of weights and computation before quantization; None for what the options say.
+        request: how nodes are quantized, None for not at all.
+        folder: where its files go, relative to the output.
+    """
+
+    suffix: str = ""
+    dtype: str | None = None
+    request: Request | None = None
+    folder: str = FOLDER
+
+    def placed(self, files: Iterable[FileLayout]) -> list[FileLayout]:
+        """Files in the variant's folder."""
+        return [dataclasses.replace(file, name=str(Path(self.folder, file.name))) for file in files]
+
+    def apply(self, graph: Graph) -> None:
+        """Quantize the nodes of an export in place; UsageError if no node can be quantized."""
+        if self.request is not None:
+            outcome = quantize(simplified(graph), self.request)
+            if outcome.kept:
+                first, count = outcome.kept[0], counted(len(outcome.kept), "node")
+                where = f"{first.operator} {first.node!r}: {first.why}"
+                graph.note("W-ONNX-KEPT", f"{self.suffix.lstrip('_')}: {count} stay in floating point, such as {where}")
+
+
+VARIANTS = {
+    "f32": Variant("", "f32"),
+    "f16": Variant("_fp16", "f16"),
+    "q8": Variant("_quantized", "f32", Request("int8", "dynamic", per_channel=True)),
+    "int8": Variant("_int8", "f32", Request("int8", "dynamic")),
+    "uint8": Variant("_uint8", "f32", Request("uint8", "dynamic")),
+    "q4": Variant("_q4", "f32", INT4),
+    "q4f16": Variant("_q4f16", "f16", INT4),
+}
+"""By the names that Transformers.js has for its option `dtype`; ``fp32`` and ``fp16`` are accepted too."""
+ALIASES = {"fp32": "f32", "fp16": "f16"}
+PLAIN = Variant(folder="")
+"""The only variant of an export without ``--dtypes``."""
+
+
+def chosen(options: Options, format: Format) -> tuple[Variant, ...]:
+    """The variants that options ask for. UsageError for an unknown one, and where options contradict each other."""
+    if not options.dtypes:
+        return (PLAIN,)
+    if not format.graphs:
+        raise UsageError("E-OPTION", None, f"--dtypes is for graphs, {format.name} files hold weights", expected="onnx")
+    if options.dtype is not None or options.tensor_types:
+        other = "--dtype" if options.dtype is not None else "--tensor-type"
+        raise UsageError("E-OPTION", None, f"--dtypes and {other} contradict each other", hint="Use one of them")
+    found = []
+    for name in dict.fromkeys(ALIASES.get(each.strip(), each.strip()) for each in options.dtypes):
+        if name not in VARIANTS:
+            hint = did_you_mean(name, list(VARIANTS), f"Variants: {', '.join(VARIANTS)}")
+            raise UsageError("E-OPTION", None, f"--dtypes: unknown variant {name!r}", hint=hint)
+        found.append(VARIANTS[name])
+    return tuple(found)
+
+
+def with_settings(attachments: Mapping[str, Storage], parts: Mapping[Variant, Iterable[Any]]) -> dict[str, Storage]:
+    """Attachments whose config.json tells Transformers.js what it cannot see in the files: how many data files a graph
+    has, and which variants keep keys and values as f16.
+
+    Args:
+        parts: of each variant, its parts: each with `graph` and `files`.
+    """
+    data: dict[str, int] = {}
+    halves = []
+    for variant, made in parts.items():
+        for part in made:
+            count = sum(file.name.endswith(DATA) for file in part.files)
+            if count:
+                data[Path(part.files[0].name).name] = count
+            if any(value.name.startswith("past_") and value.dtype is F16 for value in part.graph.inputs):
+                halves.append(next(name for name, known in VARIANTS.items() if known is variant))
+    settings: dict[str, Any] = {}
+    if data:
+        settings["use_external_data_format"] = data
+    if halves:
+        settings["kv_cache_dtype"] = {{"f16": "fp16"}.get(name, name): "float16" for name in dict.fromkeys(halves)}
+    storage = attachments.get(CONFIG)
+    if not settings or storage is None:
+        return dict(attachments)
+    config = json.loads(bytes(storage.read(0, storage.nbytes)))
+    config["transformers.js_config"] = {**config.get("transformers.js_config", {}), **settings}
+    return {**attachments, CONFIG: Held(json.dumps(config, indent=2, ensure_ascii=False).encode())}

@@ -1,0 +1,117 @@
+"""``--dtypes``: variants of an export in onnxruntime and, where it is installed, in Transformers.js."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import candle_convert as cc
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from candle_convert.convert.cli.main import run
+from candle_convert.convert.write.graph_variants import VARIANTS
+
+EXAMPLE = Path(cc.__file__).parent / "examples" / "tiny_llama"
+MODULES = os.environ.get("CANDLE_TRANSFORMERS_JS")
+BOUNDS = {"f32": 2e-6, "f16": 1e-3, "q8": 0.03, "int8": 0.03, "uint8": 0.03, "q4": 0.1, "q4f16": 0.1}
+"""Root mean square of the difference of logits from those of the checkpoint, relative to that of the logits."""
+SCRIPT = """
+import { pipeline, env } from '@huggingface/transformers';
+env.allowRemoteModels = false; env.localModelPath = process.argv[2];
+const generate = await pipeline('text-generation', 'model', { dtype: process.argv[3] });
+const found = await generate('In the beginning', { max_new_tokens: 12, do_sample: false });
+console.log(JSON.stringify(found[0].generated_text));
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("variants") / "model"
+    assert run(["convert", str(EXAMPLE), str(folder), "-t", "onnx", "--dtypes", ",".join(VARIANTS), "-q"]) == 0
+    return folder
+
+
+def logits(path, ids):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.arange(ids.shape[1])[None]}
+    floats = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+    feeds = {
+        item.name: known[item.name]
+        if item.name in known
+        else np.zeros([1, item.shape[1], 0, item.shape[3]], floats[item.type])
+        for item in session.get_inputs()
+    }
+    return session.run(["logits"], feeds)[0].astype(np.float32)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_each_variant_computes_the_model(exported, name):
+    path = exported / "onnx" / f"model{VARIANTS[name].suffix}.onnx"
+    onnx.checker.check_model(str(path))
+    ids = np.array([[44, 361, 380, 295, 301, 440]])
+    want = cc.models.load(EXAMPLE, activations="f32")(ids)["logits"]
+    error = logits(path, ids) - want
+    assert np.sqrt(np.mean(error**2) / np.mean(want**2)) <= BOUNDS[name]
+
+
+def test_files_are_where_transformers_js_looks(exported):
+    assert {path.name for path in (exported / "onnx").iterdir()} == {
+        "model.onnx", "model_fp16.onnx", "model_quantized.onnx", "model_int8.onnx", "model_uint8.onnx",
+        "model_q4.onnx", "model_q4f16.onnx",
+    }  # fmt: skip
+    config = json.loads((exported / "config.json").read_text())
+    assert config["transformers.js_config"] == {"kv_cache_dtype": {"fp16": "float16", "q4f16": "float16"}}
+    assert (exported / "tokenizer.json").is_file()
+
+
+def test_a_network_has_variants_too(tmp_path):
+    source = EXAMPLE.parent / "digits.onnx"
+    cc.convert(source, tmp_path / "out", to="onnx", dtypes=("f32", "q8"))
+    names = sorted(path.name for path in (tmp_path / "out" / "onnx").iterdir())
+    assert names == ["model.onnx", "model_quantized.onnx"]
+    image = cc.load_file(EXAMPLE.parent / "digits.npz")["image"][:8]
+    one, other = (
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"image": image})[0]
+        for path in (source, tmp_path / "out" / "onnx" / "model_quantized.onnx")
+    )
+    assert (one.argmax(1) == other.argmax(1)).all()
+    assert 0 < np.abs(one - other).max() < 2
+
+
+def test_external_data_is_told_to_transformers_js(tmp_path):
+    cc.convert(EXAMPLE, tmp_path / "out", to="onnx", dtypes=("f32",), external_data="always")
+    names = sorted(path.name for path in (tmp_path / "out" / "onnx").iterdir())
+    assert names == ["model.onnx", "model.onnx_data"]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["transformers.js_config"] == {"use_external_data_format": {"model.onnx": 1}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["out.onnx", "--dtypes", "f32,q4"], "--dtypes writes a file for each variant"),
+        (["out", "-t", "onnx", "--dtypes", "q5"], "unknown variant 'q5'"),
+        (["out", "-t", "onnx", "--dtypes", "q4", "--dtype", "f16"], "contradict each other"),
+        (["out", "-t", "safetensors", "--dtypes", "f32"], "--dtypes is for graphs"),
+    ],
+)
+def test_contradictions_are_refused(tmp_path, monkeypatch, capsys, arguments, why):
+    monkeypatch.chdir(tmp_path)
+    assert run(["convert", str(EXAMPLE), *arguments]) == 2
+    assert why in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(MODULES is None, reason="CANDLE_TRANSFORMERS_JS names no folder with @huggingface/transformers")
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "q8", "q4"])
+def test_transformers_js_generates(exported, tmp_path, dtype):
+    script = Path(MODULES) / "candle_generate.mjs"
+    script.write_text(SCRIPT)
+    found = subprocess.run(
+        ["node", str(script), str(exported.parent), dtype], capture_output=True, text=True, timeout=300
+    )
+    assert found.returncode == 0, found.stderr
+    want = cc.models.load(EXAMPLE).generate("In the beginning", max_tokens=12, temperature=0)
+    assert json.loads(found.stdout.splitlines()[-1]) == f"In the beginning{want}"
