@@ -48,7 +48,8 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     histograms by any --method.
     """
     from ..console.atomic_replace import refuse_existing, replacing
-    from ..quantize.network import calibrate, quantize_network
+    from ..quantize.calibration import calibrate
+    from ..quantize.network import quantize_network
 
     refuse_existing(output, force=force or resume)
     placed = shared_options.device(values)

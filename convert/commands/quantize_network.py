@@ -19,8 +19,9 @@ from ...runtime.passes.pattern.replace_nodes import graphs
 from ...runtime.passes.precision.half import F16_MAX
 from ..cli import shared_options
 from ..console.output import current, human_size, notes_json
-from ..quantize.network import calibrate, network_options, quantize_network
-from ..quantize.network.loss import Loss, losses, random_inputs
+from ..quantize.calibration import calibrate
+from ..quantize.calibration.loss import Loss, losses, random_inputs
+from ..quantize.network import network_options, quantize_network
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 MEASURED = 16

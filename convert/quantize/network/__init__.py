@@ -1,1 +1,1 @@
-"""Quantization of ONNX networks: calibration, activation ranges and output loss."""
+"""Quantization of ONNX networks: requests and options."""

@@ -5,7 +5,7 @@ import onnx
 import onnxruntime
 import pytest
 from candle_convert.convert.open.open_model import open_model
-from candle_convert.convert.quantize.network.activation_range import METHODS, Observed
+from candle_convert.convert.quantize.calibration.activation_range import METHODS, Observed
 from candle_convert.convert.write.conversion_options import Options
 from candle_convert.convert.write.pipeline import execute
 from candle_convert.convert.write.plan import plan_graph

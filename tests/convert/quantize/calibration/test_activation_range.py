@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from candle_convert.convert.quantize.network.activation_range import BINS, METHODS, Observed, entropy, mse, percentile
+from candle_convert.convert.quantize.calibration.activation_range import (
+    BINS,
+    METHODS,
+    Observed,
+    entropy,
+    mse,
+    percentile,
+)
 
 SAMPLES = {
     "normal": lambda rng: rng.normal(size=20000),

@@ -1,0 +1,1 @@
+"""Calibration of ONNX networks: input data, activation ranges and output loss."""
