@@ -19,7 +19,7 @@ ROWS = {
 """By file: how the row of the recipe begins, and the text that it is put before."""
 TESTS = {
     "tests/runtime/ir/test_operand_types.py": "CDist",
-    "tests/models/language/test_later_decoders.py": "ernie4_5",
+    "tests/models/language/test_later_decoders.py": "jais2",
     "tests/formats/test_truncation.py": "idx or sample",
     "tests/formats/test_random_damage.py": "idx",
     "tests/convert/open/test_detect_format.py": "idx",

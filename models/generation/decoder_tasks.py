@@ -23,17 +23,21 @@ from ..layers.decoder import Decoder
 if TYPE_CHECKING:
     from .language_model import LanguageModel
 
-CLASSIFIER = (
-    Weight("classifier.weight", "score.weight", shape=("labels", "hidden")),
-    Weight("classifier.bias", "score.bias", optional=True),
-)
-"""The head of a text classifier, which all families of transformers call the same."""
 HEAD = ("head.",)
 """Weights that predict tokens."""
 
 
-def decoder_tasks(build: Callable[[Decoder], None]) -> tuple[Task, ...]:
-    """The tasks of a decoder whose layers `build` adds."""
+def classifier(width: str) -> tuple[Weight, ...]:
+    """The head of a text classifier, which all families of transformers call the same."""
+    return (
+        Weight("classifier.weight", "score.weight", shape=("labels", width)),
+        Weight("classifier.bias", "score.bias", optional=True),
+    )
+
+
+def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tuple[Task, ...]:
+    """The tasks of a decoder whose layers `build` adds; `width` is the parameter that holds the elements of its last
+    hidden state."""
 
     def graphs(task: str) -> dict[str, GraphBuilder]:
         def add(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
@@ -47,7 +51,7 @@ def decoder_tasks(build: Callable[[Decoder], None]) -> tuple[Task, ...]:
             TEXT_CLASSIFICATION,
             graphs(TEXT_CLASSIFICATION),
             run_decoder,
-            weights=CLASSIFIER,
+            weights=classifier(width),
             unneeded=HEAD,
             aliases=("classification",),
         ),

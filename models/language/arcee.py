@@ -9,7 +9,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
-from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
+from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, UNGATED, attention
 from ..schema.hyperparameters import (
     DECODER,
     HEAD_DIM,
@@ -21,25 +21,13 @@ from ..schema.hyperparameters import (
     VALUE_DIM,
     WHOLE_ROTARY,
     act,
-    matrix,
 )
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("relu2"),
     WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
-WEIGHTS = (
-    *EMBED,
-    *ATTN_NORM,
-    *attention(pairs=True),
-    *MLP_NORM,
-    *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
-    *matrix(
-        "layers.{i}.mlp.down", "model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down", shape=("hidden", "intermediate")
-    ),
-    *NORM,
-    *HEAD,
-)
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *UNGATED, *NORM, *HEAD)
 
 
 def build(net: Decoder) -> None:

@@ -22,7 +22,6 @@ from ..schema.fused_weight_layout import EveryOther, TransposedExperts
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
-    FREQUENCY_BASE,
     HEAD_DIM,
     INTERMEDIATE,
     KV_HEADS,
@@ -30,13 +29,14 @@ from ..schema.hyperparameters import (
     VALUE_DIM,
     Fixed,
     Windows,
+    frequency_base,
     matrix,
 )
 
 KEYS: tuple[Row, ...] = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE,
     Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate, COUNT), RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 150000.0, FREQUENCY_BASE), Scaling(),
+    frequency_base(150000.0), Scaling(),
     Windows(lambda config, i: i % 2 == 0, period=2),
     Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
     Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),

@@ -3,19 +3,13 @@ et al. 2023, arXiv:2302.13971)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
-from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import Architecture, Config, Weight
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.contract.architecture import Architecture
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import gated
 from ..layers.norm import norm
-from ..layers.rope import Rotary, Scaling, llama3_factors, llama3_scaling
+from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
     CAUSAL,
@@ -39,27 +33,8 @@ KEYS = (
 )  # fmt: skip
 
 
-def rope_factors(config: Config) -> Tensor | None:
-    """RoPE frequency factors, which GGUF files store instead of the parameters of "llama3" scaling."""
-    if config.scaling["type"] != "llama3":
-        return None
-    return Tensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
-
-
-def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
-    """Derive the RoPE scaling from the stored factors."""
-    if "rope.factors" in weights and config.scaling["type"] == "default":
-        factors = weights["rope.factors"].numpy()
-        if not (np.isfinite(factors) & (factors > 0)).all():
-            raise FormatError(
-                "E-ARCH-ROPE", config.path, "rope_freqs.weight has elements that are not finite and positive"
-            )
-        config.values["scaling"] = llama3_scaling(factors, config.rotary, config.theta)
-
-
 WEIGHTS = (
-    Weight("rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, compute=rope_factors),
-    *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
+    LLAMA3_FACTORS, *EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *GATED, *NORM, *HEAD,
 )  # fmt: skip
 
 
@@ -76,5 +51,5 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, decoder_tasks(build),
-                 accepts=lambda source: not source.get("llama.expert_count"), settle=settle),
+                 accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3),
 )  # fmt: skip

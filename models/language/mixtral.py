@@ -11,11 +11,10 @@ from ..layers.decoder import Decoder
 from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
-from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
+from ..schema.decoder_weights import ATTN_NORM, BLOCK_SPARSE, EMBED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
-    FREQUENCY_BASE,
     HEAD_DIM,
     INTERMEDIATE,
     KV_HEADS,
@@ -25,47 +24,17 @@ from ..schema.hyperparameters import (
     WHOLE_ROTARY,
     Windows,
     act,
-    experts,
-    matrix,
+    frequency_base,
 )
 
 KEYS = (
     *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), Windows(), act("silu"),
     RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
+    frequency_base(1e6),
     Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
     WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
-EXPERT = "model.layers.{i}.block_sparse_moe.experts.{e}."
-WEIGHTS = (
-    *EMBED,
-    *ATTN_NORM,
-    *attention(pairs=True),
-    *MLP_NORM,
-    *matrix(
-        "layers.{i}.mlp.router",
-        "model.layers.{i}.block_sparse_moe.gate",
-        "blk.{i}.ffn_gate_inp",
-        shape=("experts", "hidden"),
-    ),
-    experts(
-        "layers.{i}.mlp.experts.gate",
-        EXPERT + "w1",
-        "blk.{i}.ffn_gate_exps",
-        shape=("experts", "intermediate", "hidden"),
-    ),
-    experts(
-        "layers.{i}.mlp.experts.up", EXPERT + "w3", "blk.{i}.ffn_up_exps", shape=("experts", "intermediate", "hidden")
-    ),
-    experts(
-        "layers.{i}.mlp.experts.down",
-        EXPERT + "w2",
-        "blk.{i}.ffn_down_exps",
-        shape=("experts", "hidden", "intermediate"),
-    ),
-    *NORM,
-    *HEAD,
-)
+WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *BLOCK_SPARSE, *NORM, *HEAD)
 
 
 def build(net: Decoder) -> None:

@@ -4,7 +4,7 @@ after each block."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import Architecture, Key
-from ...runtime.contract.hyperparameter import NOT_NEGATIVE
+from ...runtime.contract.hyperparameter import NOT_NEGATIVE, POSITIVE
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import attend, self_attention
@@ -14,7 +14,7 @@ from ..layers.mlp import gated
 from ..layers.net import Net
 from ..layers.norm import layer_norm, norm
 from ..layers.rope import PLAIN, Rotary, Scaling
-from ..schema.decoder_weights import EMBED, GATED, HEAD, NORM, attention
+from ..schema.decoder_weights import AFTER_ATTN, AFTER_MLP, EMBED, GATED, HEAD, NORM, WHOLE_QK_NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
@@ -25,14 +25,13 @@ from ..schema.hyperparameters import (
     THETA,
     Windows,
     act,
-    matrix,
 )
 
 KEYS = (
     *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, Scaling(), act("silu"),
 )  # fmt: skip
 OLMO_KEYS = (
-    *KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", 0.0, NOT_NEGATIVE),
+    *KEYS, THETA, Key("clip", "clip_qkv", "attention.clamp_kqv", None, POSITIVE),
     Key("eps", (), "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
 )  # fmt: skip
 OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
@@ -43,17 +42,7 @@ OLMO3_KEYS = (
     Key("local_theta", (), "rope.freq_base_swa", lambda config: config.theta, FREQUENCY_BASE),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
-OLMO2_WEIGHTS = (
-    *EMBED, *attention(), *(row for part, heads in (("q", "heads"), ("k", "kv_heads")) for row in matrix(
-        f"layers.{{i}}.attn.{part}_norm", f"model.layers.{{i}}.self_attn.{part}_norm", f"blk.{{i}}.attn_{part}_norm",
-        shape=(f"{heads}*head_dim",))),
-    *matrix("layers.{i}.after_attn", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",
-            shape=("hidden",)),
-    *GATED,
-    *matrix("layers.{i}.after_mlp", "model.layers.{i}.post_feedforward_layernorm", "blk.{i}.post_ffw_norm",
-            shape=("hidden",)),
-    *NORM, *HEAD,
-)  # fmt: skip
+OLMO2_WEIGHTS = (*EMBED, *attention(), *WHOLE_QK_NORM, *AFTER_ATTN, *GATED, *AFTER_MLP, *NORM, *HEAD)
 
 
 def build_olmo(net: Decoder) -> None:

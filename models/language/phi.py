@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, EVEN
-from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import plain
-from ..layers.norm import bias_norm
+from ..layers.norm import bias_norm, head_layer_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.hyperparameters import (
     DECODER,
@@ -89,16 +88,6 @@ MSFT_WEIGHTS = (
 )
 
 
-def _head_norm(net: Decoder, x: Value, name: str, heads: int) -> Value:
-    """Layer norm of each head."""
-    config = net.config
-    return (
-        net.merge_heads(bias_norm(net, net.split_heads(x, heads, config.head_dim), name))
-        if net.has(f"{name}.weight")
-        else x
-    )
-
-
 def build(net: Decoder) -> None:
     """Parallel layers: attention and feed-forward network read the same norm, and both are added to the residual."""
     config = net.config
@@ -106,7 +95,7 @@ def build(net: Decoder) -> None:
     x = net.begin()
     for i in range(config.layers):
         h = bias_norm(net, x, f"layers.{i}.attn_norm")
-        y = self_attention(net, h, i, rotary, normed=_head_norm)
+        y = self_attention(net, h, i, rotary, normed=head_layer_norm)
         x = net.Add(net.Add(y, plain(net, h, f"layers.{i}.mlp", config.act)), x)
     net.end(x, bias_norm)
 

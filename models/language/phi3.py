@@ -3,21 +3,13 @@ LongRoPE."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
-import numpy as np
-
-from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import Architecture, Config, Key, Weight
-from ...runtime.contract.hyperparameter import POSITIVE
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.contract.architecture import Architecture
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import gated_fused
 from ..layers.norm import norm
-from ..layers.rope import ORIGINAL, Rotary, Scaling
+from ..layers.rope import LONGROPE, LONGROPE_FACTORS, Rotary, Scaling, settle_longrope
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from ..schema.hyperparameters import (
     DECODER,
@@ -36,15 +28,6 @@ from ..schema.hyperparameters import (
     partial,
 )
 
-
-def _attention_factor(config: Config) -> float | None:
-    """Scale of queries and keys under LongRoPE, or None."""
-    if config.scaling["type"] != "longrope":
-        return None
-    scale = config.context / config.original
-    return math.sqrt(1 + math.log(scale) / math.log(config.original)) if scale > 1 else 1.0
-
-
 KEYS = (
     *DECODER,
     KV_HEADS,
@@ -60,42 +43,10 @@ KEYS = (
     FUSED,
     DOUBLE,
     Windows(always=True),
-    Key(
-        "original",
-        ("original_max_position_embeddings", "rope_parameters.original_max_position_embeddings"),
-        "rope.scaling.original_context_length",
-        lambda config: config.context,
-        ORIGINAL,
-    ),
-    Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, POSITIVE),
+    *LONGROPE,
 )
-
-
-def _factors(kind: str) -> Weight:
-    def value(config: Config) -> Tensor | None:
-        factors = config.scaling.get(f"{kind}_factor")
-        return None if factors is None else Tensor.of(np.asarray(factors, np.float32))
-
-    return Weight(
-        f"rope.{kind}", (), f"rope_factors_{kind}.weight", shape=("rotary_pairs",), optional=True, compute=value
-    )
-
-
-def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
-    """Derive the RoPE scaling from the stored factors."""
-    there = [name for name in ("rope.long", "rope.short") if name in weights]
-    if len(there) == 1 or (config.scaling["type"] == "longrope" and not there):
-        raise FormatError(
-            "E-ARCH-ROPE", config.path, "longrope needs both rope_factors_long.weight and rope_factors_short.weight"
-        )
-    if there and "long_factor" not in config.scaling:
-        lists = {f"{kind}_factor": weights[f"rope.{kind}"].numpy().tolist() for kind in ("long", "short")}
-        config.values["scaling"] = {"type": "longrope", "original_max_position_embeddings": config.original, **lists}
-
-
 WEIGHTS = (
-    _factors("long"),
-    _factors("short"),
+    *LONGROPE_FACTORS,
     *EMBED,
     *ATTN_NORM,
     *matrix(
@@ -133,5 +84,7 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("phi3", "Phi 3, 3.5, 4", ("phi3",), ("phi3",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle),
+    Architecture(
+        "phi3", "Phi 3, 3.5, 4", ("phi3",), ("phi3",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle_longrope
+    ),
 )

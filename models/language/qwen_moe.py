@@ -13,7 +13,7 @@ from ..layers.mlp import gated
 from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
-from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
+from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention, mixture
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -26,7 +26,6 @@ from ..schema.hyperparameters import (
     VALUE_DIM,
     Windows,
     act,
-    experts,
     matrix,
 )
 from ..schema.weight_layout import Flat
@@ -70,28 +69,7 @@ MIXTURE = (
     *matrix(f"{OURS}gate", f"{HF}gate_proj", f"{GGUF}gate", shape=("intermediate", "hidden"), when=dense),
     *matrix(f"{OURS}up", f"{HF}up_proj", f"{GGUF}up", shape=("intermediate", "hidden"), when=dense),
     *matrix(f"{OURS}down", f"{HF}down_proj", f"{GGUF}down", shape=("hidden", "intermediate"), when=dense),
-    *matrix(f"{OURS}router", f"{HF}gate", f"{GGUF}gate_inp", shape=("experts", "hidden"), when=sparse),
-    experts(
-        f"{OURS}experts.gate",
-        HF + "experts.{e}.gate_proj",
-        f"{GGUF}gate_exps",
-        shape=("experts", "expert_intermediate", "hidden"),
-        when=sparse,
-    ),
-    experts(
-        f"{OURS}experts.up",
-        HF + "experts.{e}.up_proj",
-        f"{GGUF}up_exps",
-        shape=("experts", "expert_intermediate", "hidden"),
-        when=sparse,
-    ),
-    experts(
-        f"{OURS}experts.down",
-        HF + "experts.{e}.down_proj",
-        f"{GGUF}down_exps",
-        shape=("experts", "hidden", "expert_intermediate"),
-        when=sparse,
-    ),
+    *mixture(f"{HF}gate", HF + "experts.{e}", width="expert_intermediate", when=sparse),
 )
 SHARED = (
     *matrix(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.contract.architecture import Architecture
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -12,7 +12,6 @@ from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
-    FREQUENCY_BASE,
     HEAD_DIM,
     INTERMEDIATE,
     RMS_EPS,
@@ -21,13 +20,14 @@ from ..schema.hyperparameters import (
     WHOLE_ROTARY,
     Windows,
     act,
+    frequency_base,
     kv_heads_key,
 )
 from ..schema.layer_kinds import UsesRope
 
 KEYS = (
     *DECODER, kv_heads_key(default=4), HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 2e6, FREQUENCY_BASE), Scaling(),
+    frequency_base(2e6), Scaling(),
     Windows(), act("silu"), UsesRope(),
     WHOLE_ROTARY, TOKENS,
 )  # fmt: skip

@@ -38,6 +38,14 @@ def head_norm(net: Net, x: Value, name: str, heads: int, size: int, epsilon: flo
     return net.merge_heads(rms_norm(net, net.split_heads(x, heads, size), name, epsilon))
 
 
+def head_layer_norm(net: Net, x: Value, name: str, heads: int) -> Value:
+    """Layer norm of each head of `x` [batch, length, heads x head_dim] with ``NAME.weight`` and ``NAME.bias``
+    [head_dim], if the model has it."""
+    if not net.has(f"{name}.weight"):
+        return x
+    return net.merge_heads(bias_norm(net, net.split_heads(x, heads, net.config.head_dim), name))
+
+
 def own_head_norm(net: Net, x: Value, name: str, heads: int) -> Value:
     """Layer norm of each head of `x` [batch, length, heads x head_dim] with ``NAME.weight`` [heads, head_dim], if the
     model has it."""

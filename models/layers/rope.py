@@ -10,9 +10,10 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import HF, Config, value_at
+from ...runtime.contract.architecture import HF, Config, Key, Weight, value_at
 from ...runtime.contract.hyperparameter import (
     NOT_NEGATIVE,
+    POSITIVE,
     Integer,
     Kind,
     Listed,
@@ -24,6 +25,7 @@ from ...runtime.contract.hyperparameter import (
     shown,
 )
 from ...runtime.ir.graph import Value
+from ...runtime.tensor.tensor import Tensor
 from ..schema.hyperparameters import FREQUENCY_BASE
 from .net import Net
 
@@ -95,7 +97,7 @@ PARAMETERS: dict[str, Kind] = {
     "attention_factor": FACTOR,
     "beta_fast": FACTOR, "beta_slow": FACTOR, "mscale": NOT_NEGATIVE, "mscale_all_dim": NOT_NEGATIVE, "truncate": flag,
     "short_factor": FACTOR_LIST, "long_factor": FACTOR_LIST, "rope_theta": FREQUENCY_BASE,
-    "llama_4_scaling_beta": NOT_NEGATIVE,
+    "llama_4_scaling_beta": NOT_NEGATIVE, "short_mscale": FACTOR, "long_mscale": FACTOR,
 }  # fmt: skip
 """Checks of the scaling parameters that are read; others are passed through."""
 NEEDED = {
@@ -219,7 +221,8 @@ class Rotary:
         at = net.Cast(net.Unsqueeze(positions, [2]), to=1)
         angles = net.Mul(at, frequencies)
         cosines, sines = net.Cos(angles), net.Sin(angles)
-        return (cosines, sines) if scale == 1.0 else (net.Mul(cosines, scale), net.Mul(sines, scale))
+        unscaled = not isinstance(scale, Value) and scale == 1.0
+        return (cosines, sines) if unscaled else (net.Mul(cosines, scale), net.Mul(sines, scale))
 
     def rotate(self, net: Net, x: Value, heads: int, positions: Value) -> Value:
         """`x` [batch, length, heads x size] rotated by its positions."""
@@ -230,7 +233,7 @@ class Rotary:
         return y
 
 
-Frequencies = tuple[Any, float]
+Frequencies = tuple[Any, float | Value]
 
 
 def inverse(size: int, theta: float) -> np.ndarray:
@@ -375,11 +378,24 @@ def _longrope(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
                 hint="Check that config.json belongs to this model",
             )
         short, long = (net.constant(frequencies / each) for each in lists)
-    factor = rotary.context / original if scaling.get("factor") is None else float(scaling["factor"])
-    attention = scaling.get("attention_factor")
-    if attention is None:
-        attention = math.sqrt(1 + math.log(factor) / math.log(max(original, ORIGINAL.low))) if factor > 1 else 1.0
-    return net.Where(net.Greater(_length(net, positions), float(original)), long, short), float(attention)
+    beyond = net.Greater(_length(net, positions), float(original))
+    return net.Where(beyond, long, short), _longrope_attention(net, rotary, original, beyond)
+
+
+def _longrope_attention(net: Net, rotary: Rotary, original: int, beyond: Value) -> float | Value:
+    """Multiplier of cosines and sines under LongRoPE: stated for both sets of factors, for the model, or computed."""
+    short, long = (rotary.scaling.get(f"{kind}_mscale") for kind in ("short", "long"))
+    if short is not None and long is not None:
+        found: float | Value = float(short) if short == long else net.Where(beyond, float(long), float(short))
+        return found
+    attention = rotary.scaling.get("attention_factor")
+    return longrope_attention(rotary.scaling, rotary.context, original) if attention is None else float(attention)
+
+
+def longrope_attention(scaling: Mapping[str, Any], context: int, original: int) -> float:
+    """The attention factor of LongRoPE that follows from the context lengths."""
+    factor = context / original if scaling.get("factor") is None else float(scaling["factor"])
+    return math.sqrt(1 + math.log(factor) / math.log(max(original, ORIGINAL.low))) if factor > 1 else 1.0
 
 
 def _length(net: Net, positions: Value) -> Value:
@@ -397,3 +413,75 @@ FREQUENCIES = {
     "longrope": _longrope,
     FACTORS: _default,
 }
+
+
+def _llama3_weight(config: Config) -> Tensor | None:
+    """RoPE frequency factors, which GGUF files store instead of the parameters of "llama3" scaling."""
+    if config.scaling["type"] != "llama3":
+        return None
+    return Tensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
+
+
+LLAMA3_FACTORS = Weight(
+    "rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, compute=_llama3_weight
+)
+
+
+def settle_llama3(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """Derive the RoPE scaling from the stored factors `LLAMA3_FACTORS`."""
+    if "rope.factors" in weights and config.scaling["type"] == "default":
+        factors = weights["rope.factors"].numpy()
+        if not (np.isfinite(factors) & (factors > 0)).all():
+            raise FormatError(
+                "E-ARCH-ROPE", config.path, "rope_freqs.weight has elements that are not finite and positive"
+            )
+        config.values["scaling"] = llama3_scaling(factors, config.rotary, config.theta)
+
+
+def _attention_factor(config: Config) -> float | None:
+    """Scale of queries and keys under LongRoPE, or None. GGUF files store one for both sets of factors."""
+    scaling = config.scaling
+    if scaling["type"] != "longrope":
+        return None
+    if scaling.get("short_mscale") is None or scaling.get("long_mscale") is None:
+        return longrope_attention(scaling, config.context, config.original)
+    return float(scaling["long_mscale"])
+
+
+LONGROPE = (
+    Key(
+        "original",
+        (ORIGINAL_KEY, f"rope_parameters.{ORIGINAL_KEY}", f"rope_scaling.{ORIGINAL_KEY}"),
+        "rope.scaling.original_context_length",
+        lambda config: config.context,
+        ORIGINAL,
+    ),
+    Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, POSITIVE),
+)
+"""Hyper-parameters of LongRoPE beside `Scaling`, read after it."""
+
+
+def _longrope_weight(kind: str) -> Weight:
+    def value(config: Config) -> Tensor | None:
+        factors = config.scaling.get(f"{kind}_factor")
+        return None if factors is None else Tensor.of(np.asarray(factors, np.float32))
+
+    return Weight(
+        f"rope.{kind}", (), f"rope_factors_{kind}.weight", shape=("rotary_pairs",), optional=True, compute=value
+    )
+
+
+LONGROPE_FACTORS = (_longrope_weight("long"), _longrope_weight("short"))
+
+
+def settle_longrope(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """Derive the RoPE scaling from the stored factors `LONGROPE_FACTORS`."""
+    there = [name for name in ("rope.long", "rope.short") if name in weights]
+    if len(there) == 1 or (config.scaling["type"] == "longrope" and not there):
+        raise FormatError(
+            "E-ARCH-ROPE", config.path, "longrope needs both rope_factors_long.weight and rope_factors_short.weight"
+        )
+    if there and "long_factor" not in config.scaling:
+        lists = {f"{kind}_factor": weights[f"rope.{kind}"].numpy().tolist() for kind in ("long", "short")}
+        stated = {} if config.attention_factor is None else {"attention_factor": config.attention_factor}
+        config.values["scaling"] = {"type": "longrope", ORIGINAL_KEY: config.original, **stated, **lists}

@@ -103,7 +103,7 @@ DECODER = (
     TaskName(),
     Vocabulary(),
     Key("context", ("max_position_embeddings", "n_positions", "seq_length"), "context_length", 2048, COUNT),
-    Key("hidden", ("hidden_size", "n_embd", "d_model"), "embedding_length", kind=COUNT),
+    Key("hidden", ("hidden_size", "n_embd", "n_embed", "d_model"), "embedding_length", kind=COUNT),
     Key("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "block_count", kind=LAYERS),
     Key("heads", ("num_attention_heads", "n_head", "n_heads"), "attention.head_count", kind=COUNT),
     *CLASSES,
@@ -162,7 +162,14 @@ LAYER_EPS = Key(
 )
 FREQUENCY_BASE = Real(1, above=True)
 """Valid range of the RoPE frequency base."""
-THETA = Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 10000.0, FREQUENCY_BASE)
+
+
+def frequency_base(default: float) -> Key:
+    """Hyper-parameter: the RoPE frequency base."""
+    return Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", default, FREQUENCY_BASE)
+
+
+THETA = frequency_base(10000.0)
 
 
 PATTERN = "attention.sliding_window_pattern"

@@ -223,6 +223,31 @@ class Stacked(Whole):
 
 
 @dataclass(frozen=True)
+class Elements(Whole):
+    """Tensors of one element and this shape in the file; an f32 vector of all of them in the graph."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def scalars(self) -> bool:
+        return True
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        if any(part.count != 1 for part in parts):
+            raise ValueError("a tensor of one element is expected")
+        first = parts[0]
+        vector = Tensor(first.dtype, (1,), first.storage)
+
+        def all_of(_: np.ndarray) -> np.ndarray:
+            return np.concatenate([part.cast("f32").numpy().reshape(1) for part in parts])
+
+        return changed(vector, (len(parts),), all_of, "f32")
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [Tensor.of(element.reshape(self.shape)) for element in whole.cast("f32").numpy()]
+
+
+@dataclass(frozen=True)
 class Permuted(Whole):
     """A small weight with permuted axes: axis i of the graph's weight is the file's axis ``order[i]``."""
 

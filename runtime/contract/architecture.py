@@ -130,10 +130,14 @@ class Layout(Protocol):
 
     Attributes:
         computed: whether values are recomputed and may be rounded; other layouts only move them.
+        scalars: whether the tensors of the file may have no dimensions.
     """
 
     @property
     def computed(self) -> bool: ...
+
+    @property
+    def scalars(self) -> bool: ...
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         """The weight, from the tensors of the file; lazy."""
@@ -153,6 +157,10 @@ class Moved:
 
     @property
     def computed(self) -> bool:
+        return False
+
+    @property
+    def scalars(self) -> bool:
         return False
 
 

@@ -123,7 +123,7 @@ def gather(architecture: Architecture, config: Config, weights: Mapping[str, Ten
             found.stored[ours] = way, present
             parts = [weights[name] for name in present]
             try:
-                _check_elements(parts)
+                _check_elements(parts, way.layout.scalars)
                 found.weights[ours] = _times(row, way.layout.join(parts, config), config, names, layer, 1)
             except ValueError as error:
                 found.misshapen[ours] = f"{present[0]}: {error}"
@@ -193,10 +193,10 @@ def check_layers(
             raise FormatError("E-ARCH-MISSING", path, why, hint=hint)
 
 
-def _check_elements(parts: Sequence[Tensor]) -> None:
-    """ValueError for scalars and empty tensors, which cannot be weights."""
+def _check_elements(parts: Sequence[Tensor], scalars: bool) -> None:
+    """ValueError for empty tensors, and for scalars unless the layout takes them."""
     for part in parts:
-        if not part.shape or 0 in part.shape:
+        if 0 in part.shape or not (part.shape or scalars):
             raise ValueError(f"a tensor of the shape {list(part.shape)} is not a weight")
 
 

@@ -37,6 +37,22 @@ LLAMA4 = {
     "num_hidden_layers": 4,
     "num_local_experts": 4,
 }
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+WINDOWS = {"sliding_window": 8, "sliding_window_pattern": "LLG", "num_hidden_layers": 3}
+LONGROPE = {
+    "type": "longrope",
+    "original_max_position_embeddings": 64,
+    "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.9, 2.5],
+    "long_factor": [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
+    "short_mscale": 1.25,
+    "long_mscale": 1.25,
+}
 LATER_DECODERS = [
     *cases("GlmForCausalLM", "glm", glm=GLM),
     *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
@@ -117,6 +133,40 @@ LATER_DECODERS = [
             },
         },
     ),
+    *cases("GPTJForCausalLM", "gptj", gptj={"rotary_dim": 8, "tie_word_embeddings": False}),
+    *cases("BloomForCausalLM", "bloom", bloom={}, bloom_five_heads={"num_attention_heads": 5, "hidden_size": 80}),
+    *cases(
+        "OlmoeForCausalLM",
+        "olmoe",
+        olmoe={"num_experts": (6, 8), "num_experts_per_tok": 2, "norm_topk_prob": False, "num_key_value_heads": 4},
+    ),
+    *cases(
+        "PhimoeForCausalLM",
+        "phimoe",
+        phimoe={
+            "attention_bias": True,
+            "lm_head_bias": True,
+            "num_local_experts": (4, 6),
+            "num_experts_per_tok": 2,
+            "rope_scaling": (None, LONGROPE),
+        },
+    ),
+    *cases("Ernie4_5ForCausalLM", "ernie4_5", ernie4_5={"head_dim": 16, "use_bias": False, "rope_theta": 500000.0}),
+    *cases("NemotronForCausalLM", "nemotron", nemotron={"hidden_act": "relu2", "head_dim": 32, "norm_eps": 1e-5}),
+    *cases(
+        "Exaone4ForCausalLM",
+        "exaone4",
+        exaone4={**WINDOWS, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
+        exaone4_small={"sliding_window": None, "rope_scaling": LLAMA3, "layer_types": ["full_attention"] * 3},
+    ),
+    *cases(
+        "HunYuanDenseV1ForCausalLM",
+        "hunyuan_v1_dense",
+        hunyuan_dense={"head_dim": 32, "tie_word_embeddings": True},
+        hunyuan_alpha={"head_dim": 32, "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0}},
+    ),
+    *cases("BitNetForCausalLM", "bitnet", bitnet={"hidden_act": "relu2", "tie_word_embeddings": True}),
+    *cases("ApertusForCausalLM", "apertus", apertus={"hidden_act": "xielu", "rope_scaling": LLAMA3}),
     *cases(
         "DeepseekV3ForCausalLM",
         "deepseek_v3",
@@ -133,6 +183,27 @@ LATER_DECODERS = [
         },
     ),
 ]
+WITHOUT_GGUF = [
+    *cases(
+        "OPTForCausalLM",
+        "opt",
+        opt={"ffn_dim": 96, "word_embed_proj_dim": 64},
+        opt_350m={"ffn_dim": 96, "word_embed_proj_dim": 32, "do_layer_norm_before": False},
+        galactica={
+            "ffn_dim": 96,
+            "enable_bias": False,
+            "layer_norm_elementwise_affine": False,
+            "activation_function": "gelu",
+        },
+    ),
+    *cases("HeliumForCausalLM", "helium", helium={"head_dim": 16, "rms_norm_eps": 1e-8}),
+    *cases(
+        "PersimmonForCausalLM",
+        "persimmon",
+        persimmon={"hidden_act": "relu2", "qk_layernorm": (True, False), "partial_rotary_factor": 0.5},
+    ),
+]
+"""Decoders of architectures that llama.cpp does not have."""
 CLAMPED = cases(
     "GptOssForCausalLM", "gpt_oss", clamped={**OSS, "rope_scaling": {**YARN, "truncate": False}, "swiglu_limit": 0.7}
 )

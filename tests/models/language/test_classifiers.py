@@ -33,6 +33,15 @@ FAMILIES = {
     "Olmo2": ("olmo2", {}),
     "SmolLM3": ("smollm3", {"no_rope_layers": [1, 0]}),
     "Glm": ("glm", {"head_dim": 16}),
+    "GPTJ": ("gptj", {"rotary_dim": 8}),
+    "OPT": ("opt", {"ffn_dim": 96, "word_embed_proj_dim": 32, "do_layer_norm_before": False}),
+    "Bloom": ("bloom", {}),
+    "Phimoe": ("phimoe", {"num_local_experts": 4}),
+    "Helium": ("helium", {"head_dim": 16}),
+    "Nemotron": ("nemotron", {}),
+    "Persimmon": ("persimmon", {}),
+    "Exaone4": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 2}),
+    "HunYuanDenseV1": ("hunyuan_v1_dense", {"head_dim": 16}),
     "Mpt": ("mpt", {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": 64}),
 }
 CASES = [case for name, (kind, config) in FAMILIES.items() for case in cases(
