@@ -19,7 +19,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import gated
 from ..layers.moe import gated_experts, top
 from ..layers.norm import norm
-from ..layers.rope import Rotary, Scaling
+from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from ..schema.fused_weight_layout import HalfColumns, TransposedExperts
 from ..schema.hyperparameters import (
@@ -37,7 +37,6 @@ from ..schema.hyperparameters import (
     matrix,
 )
 from ..schema.layer_kinds import UsesRope
-from .llama import rope_factors, settle
 
 CHUNK, WITHOUT_QK_NORM = 8192, 128
 """What GGUF files imply: length of a chunk, and the number of experts of the model that does not normalize queries."""
@@ -124,8 +123,7 @@ NETWORKS, GGUF_NAMES, OURS = "model.layers.{i}.feed_forward.", "blk.{i}.ffn_", "
 WIDE, EXPERT = ("intermediate", "hidden"), ("expert_intermediate", "hidden")
 BOTH = f"{NETWORKS}experts.gate_up_proj"
 WEIGHTS = (
-    Weight("rope.factors", (), "rope_freqs.weight", shape=("rotary_pairs",), optional=True, compute=rope_factors),
-    *EMBED, *ATTN_NORM, *attention(), *MLP_NORM,
+    LLAMA3_FACTORS, *EMBED, *ATTN_NORM, *attention(), *MLP_NORM,
     *matrix(f"{OURS}gate", f"{NETWORKS}gate_proj", f"{GGUF_NAMES}gate", shape=WIDE, when=dense),
     *matrix(f"{OURS}up", f"{NETWORKS}up_proj", f"{GGUF_NAMES}up", shape=WIDE, when=dense),
     *matrix(f"{OURS}down", f"{NETWORKS}down_proj", f"{GGUF_NAMES}down", shape=WIDE[::-1], when=dense),
@@ -203,6 +201,13 @@ def _mixture(net: Decoder, x: Value, name: str) -> Value:
 
 ARCHITECTURES = (
     Architecture(
-        "llama4", "Llama 4, text", ("llama4_text",), ("llama4",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle
+        "llama4",
+        "Llama 4, text",
+        ("llama4_text",),
+        ("llama4",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        settle=settle_llama3,
     ),
 )
