@@ -86,13 +86,19 @@ def forward(model, inputs):
     return found
 
 
+def embeddings(model, input_ids, attention_mask):
+    """Vectors of length 1 by pooling and further layers, as the checkpoint has them."""
+    texts = [row[mask != 0].tolist() for row, mask in zip(input_ids, attention_mask, strict=True)]
+    return model.embed(texts, normalize=True)
+
+
 def computed(model, variant, inputs, wanted):
     """The outputs of a variant by name."""
     if variant == "cache":
         return decoded(model, **inputs) if isinstance(model, EncoderDecoderModel) else cached(model, **inputs)
     if variant == "greedy":
         return greedy(model, inputs["input_ids"], wanted["sequences"].shape[1])
-    return forward(model, inputs)
+    return forward(model, inputs) | ({"embedding": embeddings(model, **inputs)} if "embedding" in wanted else {})
 
 
 def results_of(path, task, inputs, outputs, threads):

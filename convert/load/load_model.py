@@ -7,17 +7,19 @@ import functools
 import os
 from typing import Any
 
-from ...models.generation.decoder_tasks import run_decoder
 from ...models.generation.language_model import LanguageModel, Placement
+from ...models.pipelines.sentence_modules import embeds
 from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.out_of_memory import memory_limited
-from ...runtime.contract.architecture import MODEL, RunOptions
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, RunOptions
 from ...runtime.ir.graph import Graph
+from ..open.companion import companion_weights
 from ..open.open_model import open_model
 from .legacy_llama import modern
 from .memory_map import mapped
 from .native_model import modelled, tokenizer_of
+from .network import run_network
 
 
 def load_language_model(path: str | os.PathLike[str] | Graph, *arguments: Any, **options: Any) -> LanguageModel:
@@ -74,10 +76,20 @@ def load(
         )
     graph = modern(path if isinstance(path, Graph) else open_model(path))
     options = RunOptions(
-        threads, activations, device, device_memory, gpu_layers, tokenizer=functools.partial(tokenizer_of, graph)
+        threads,
+        activations,
+        device,
+        device_memory,
+        gpu_layers,
+        tokenizer=functools.partial(tokenizer_of, graph),
+        source=graph,
+        companion=functools.partial(companion_weights, graph),
     )
     if graph.nodes:
-        return run_decoder({MODEL: mapped(graph)}, options)
-    model = modelled(graph) if task is None else modelled(graph).for_task(task)
+        return run_network(graph, options, task)
+    model = modelled(graph)
+    if task is None and embeds(graph) and any(each.name == FEATURE_EXTRACTION for each in model.architecture.tasks):
+        task = FEATURE_EXTRACTION
+    model = model if task is None else model.for_task(task)
     graphs = {name: mapped(each) for name, each in model.graphs().items()}
-    return model.task.run(graphs, dataclasses.replace(options, config=model.config))
+    return model.task.run(graphs, dataclasses.replace(options, config=model.config, task=model.task.name))

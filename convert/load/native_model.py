@@ -14,6 +14,7 @@ from ...runtime.contract.architecture import GGUF, HF, MODEL, Architecture, Conf
 from ...runtime.contract.weight_binding import architectures, bind, config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
+from ..open.model_directory import model_folder
 from ..open.open_model import attachments
 from ..open.prequantized import configuration
 from .legacy_llama import modern
@@ -147,5 +148,5 @@ def tokenizer_of(graph: Graph) -> Tokenizer:
 def with_files(graph: Graph) -> Graph:
     """The same graph; one of nodes with the tokenizer and configuration that stand beside its file."""
     if graph.format == NODES and not graph.attachments and graph.files:
-        graph.attachments = attachments(Path(graph.files[0]).parent, graph)
+        graph.attachments = attachments(model_folder(Path(graph.files[0]).parent), graph)
     return graph

@@ -12,6 +12,9 @@ from ...runtime.base.errors import FileAccessError, FormatError, UsageError
 from .foreign_format import refuse_folder
 
 INDEX = ".index.json"
+CONFIG = "config.json"
+NETWORKS = "onnx"
+"""The folder of ONNX files in a repository of transformers or sentence-transformers."""
 WEIGHTS = (
     "*.safetensors.index.json",
     "*.bin.index.json",
@@ -30,7 +33,7 @@ TRAINING = ("training_args*.bin", "optimizer*", "scheduler*", "rng_state*", "ran
 _COPY = re.compile(
     r"(pytorch_model|model|consolidated|adapter_model|diffusion_pytorch_model|tf_model|flax_model|rust_model"
     r"|openvino_model)"
-    r"(?P<variant>[._-](fp16|fp32|bf16|f16|non_ema|ema|int8|uint8|q4|q4f16|q8|bnb4|quantized|optimized|O[1-4]|\d+"
+    r"(?P<variant>[._-](fp16|fp32|bf16|f16|non_ema|ema|int8|uint8|q4|q4f16|q8|qu?int8(_[a-z0-9]+)*|bnb4|quantized|optimized|O[1-4]|\d+"
     r"|fused))?"
     r"([.-]\d+(-of-\d+)?)?\.[a-z0-9]+",
     re.IGNORECASE,
@@ -65,6 +68,8 @@ def find(folder: Path) -> tuple[Path, list[str]]:
         UsageError: there are several models, all of which are named.
     """
     names = weights(folder)
+    if not names and model_folder(folder / NETWORKS) == folder:
+        return find(folder / NETWORKS)
     if not names:
         refuse_folder(folder, listed(folder))
         raise FormatError("E-DIR-EMPTY", folder, "holds no weights", hint=_below(folder))
@@ -72,6 +77,12 @@ def find(folder: Path) -> tuple[Path, list[str]]:
     if not chosen.endswith(INDEX):
         copies(folder, chosen, [name for name in names if not _same_set(chosen, name)], names)
     return folder / chosen, names
+
+
+def model_folder(folder: Path) -> Path:
+    """The folder of a model's configuration, for one of its files: that above the folder of its ONNX files."""
+    inside = folder.name == NETWORKS and folder.is_dir() and not (folder / CONFIG).is_file()
+    return folder.parent if inside and (folder.parent / CONFIG).is_file() else folder
 
 
 def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str]) -> str | None:

@@ -17,9 +17,10 @@ from ...runtime.tensor.storage import Region, Storage
 from . import model_directory
 from .detect_format import detect
 from .locate import located
+from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
+from .module_files import module_files
 
-CONFIG = "config.json"
 CONFIG_LIMIT = 2**24
 MODEL_KEYS = ("model_type", "architectures", "vocab_size")
 """What the config.json of a model has, one of them at least."""
@@ -171,7 +172,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
 def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
     chosen, names = model_directory.find(folder)
     graph = (_index if chosen.name.endswith(INDEX) else read_file)(chosen, options, format)
-    others = [name for name in names if not name.endswith(INDEX) and str(folder / name) not in graph.files]
+    others = [name for name in names if not name.endswith(INDEX) and str(chosen.parent / name) not in graph.files]
     told = model_directory.copies(folder, chosen.name, others, names)
     if told is not None:
         graph.note("W-DIR-COPIES", told)
@@ -180,8 +181,8 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
 
 
 def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
-    """The tokenizer, configuration and documentation files of a model directory; what is left behind is noted on
-    `graph`.
+    """The tokenizer, configuration and documentation files of a model directory, and those of the modules of
+    sentence-transformers, by their names relative to it; what is left behind is noted on `graph`.
 
     A folder of very many texts is a data set's as well as a model's; then only names that every model uses are taken.
     """
@@ -194,6 +195,7 @@ def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
         usual = [name for name in names if name.startswith(ATTACHED_STEMS)][:ATTACHED_MOST]
         graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are not copied")
         names = usual
+    names += module_files(folder, names)
     found: dict[str, Storage] = {}
     for name in names:
         attachment = Source(contained(folder, name, str(folder)))

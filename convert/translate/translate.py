@@ -185,12 +185,13 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from ...runtime.contract.weight_binding import config_keys, unbind
     from .lossy_check import check_expressible
     from .model_card_writer import carried_keys
+    from .sentence_files import pooling_key
     from .tokenizer import keys_for_gguf
 
     check_expressible(graph, model)
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}
-    keys = config_keys(model.architecture, GGUF, model.config)
+    keys = config_keys(model.architecture, GGUF, model.config) | pooling_key(graph, model)
     block = carried_keys(graph, model.architecture.gguf[0])
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
@@ -270,6 +271,7 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     """config.json and the tokenizer's files, as transformers has them."""
     from ...runtime.contract.weight_binding import config_keys
     from .model_card_writer import card_file, sampling
+    from .sentence_files import files_of_pooling
     from .tokenizer import files_for_hf, role_ids
 
     said = config_keys(model.architecture, HF, model.config)
@@ -277,6 +279,7 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     generation = _json(files.get(GENERATION)) | sampling(graph)
     if generation:
         files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
+    files |= files_of_pooling(graph, model) if carried else {}
     files |= card_file(graph, str(graph.metadata.get("general.architecture")), generation)
     tied = {"tie_word_embeddings": "head.weight" not in model.weights}
     config = {"model_type": model.architecture.model_types[0], **said, **_switches(model), **role_ids(files), **tied}

@@ -30,8 +30,10 @@ from ...runtime.tensor.storage import Region, Storage
 from ...runtime.tensor.tensor import CHUNK, Tensor
 from ..console.stdio import refuse_stream
 from ..open import detect_format
+from ..open.companion import without_pickles
 from ..open.lora_adapter import merge
 from ..open.model_directory import INDEX
+from ..open.module_files import is_module_file
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
 from ..translate.translate import Rules, graph_names, name_file_type, translated
@@ -201,7 +203,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         files = [file for part in parts for file in part.files]
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
         graph.attachments = graph_variants.with_settings(graph.attachments, made)
-    loose = sorted(graph.attachments.items()) if beside else []
+    loose = sorted(without_pickles(graph).items()) if beside else []
     _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
     files += [_attachment_file(name, storage) for name, storage in loose]
     return Plan(
@@ -268,7 +270,8 @@ def _part(
     _check_holdable(graph, format)
     if format.prepare is not None:
         format.prepare(graph, writing)
-    held = dataclasses.replace(graph, attachments={}) if beside else graph
+    kept = {} if beside else {name: each for name, each in graph.attachments.items() if not is_module_file(name)}
+    held = dataclasses.replace(graph, attachments=kept)
     assert format.layout is not None
     return Part(graph, variant.placed(format.layout(held, writing))), casts
 
@@ -319,9 +322,9 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
 
 def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
     """Check the names of attached files, which come from a file: plain text files in the folder itself, neither models
-    nor indices nor files that are written already."""
+    nor indices nor files that are written already, and files of sentence-transformers' modules."""
     for name in names:
-        text = (
+        text = is_module_file(name) or (
             name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")
         )
         if not text or name.lower() in written:

@@ -123,6 +123,8 @@ class Staging:
             final = self.final(file)
             if final.is_dir():
                 raise FileAccessError("E-OUT-KIND", final, "is a directory, a file is to be written here")
+            if final.parent != self.folder and final.parent.is_symlink():
+                raise UnsafeFileError("E-OUT-LINK", final.parent, "is a link", hint="Remove the link")
             final.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.path(file), final)
         _sync_folder(self.folder)

@@ -63,7 +63,7 @@ def run_decoder(graphs: Mapping[str, Graph], options: RunOptions) -> LanguageMod
     """The only graph as a language model."""
     from .language_model import LanguageModel, Placement
 
-    return LanguageModel(
+    model = LanguageModel(
         graphs[MODEL],
         options.threads,
         options.activations,
@@ -71,3 +71,5 @@ def run_decoder(graphs: Mapping[str, Graph], options: RunOptions) -> LanguageMod
         None if options.config is None else options.config.values.get("context"),
         Placement(options.device, options.device_memory, options.gpu_layers),
     )
+    model.options = options
+    return model

@@ -13,6 +13,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import human_count
+from ...runtime.contract.architecture import TEXT_GENERATION, RunOptions
 from ...runtime.devices import on_device
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph
@@ -21,6 +22,7 @@ from ...runtime.passes.simplify.slice_pushdown import PushDownSlices
 from ...runtime.region.expected_shapes import BATCHED_LENGTHS, LENGTHS
 from ...runtime.session import Session
 from ...runtime.tensor.dtype import BF16, F16
+from ..pipelines.text_model import TextModel, cannot, embedding_rows
 from .decoder_states import (
     capacity_for,
     empty_states,
@@ -58,7 +60,7 @@ class Placement:
 ON_CPU = Placement()
 
 
-class LanguageModel:
+class LanguageModel(TextModel):
     """A decoder whose graph has the inputs ``input_ids``, ``attention_mask``, ``position_ids`` and states.
 
     Args:
@@ -100,9 +102,9 @@ class LanguageModel:
         self._kept = {value.name: output_of(value.name, results) for value in self._states}
         self._output = graph.outputs[0].name
         self._last = LAST if LAST in results else self._output
-        self._read = read
+        self.options = RunOptions(tokenizer=read)
         self.context = context
-        self.vocabulary = _vocabulary(graph)
+        self.vocabulary = embedding_rows(graph)
         self._options: dict[str, Any] = {"threads": threads, "native": True, **vars(placement)}
         generating = "q8" if self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
@@ -322,18 +324,6 @@ class LanguageModel:
         )
         return [found[name] for name in names]
 
-    @functools.cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer. UsageError if it is missing."""
-        if self._read is None:
-            raise UsageError(
-                "E-LM-TOKENIZER",
-                None,
-                "the model has no tokenizer",
-                hint="Load the model by its path, or pass token ids",
-            )
-        return self._read()
-
     @overload
     def generate(
         self,
@@ -384,6 +374,7 @@ class LanguageModel:
         from .generate import pieces
         from .request import requested, token_limit
 
+        self._check_generates()
         limit = token_limit(max_tokens, max_new_tokens)
         found = pieces(self, self.tokenizer, requested(self._encode, [prompt], limit, stop, context, sampling))
         return (text for _, text in found) if stream else "".join(text for _, text in found)
@@ -410,6 +401,7 @@ class LanguageModel:
         from .generate import generate
         from .request import requested, token_limit
 
+        self._check_generates()
         limit = token_limit(max_tokens, max_new_tokens)
         return generate(
             self,
@@ -418,6 +410,15 @@ class LanguageModel:
             on_text=on_text,
             timing=timing,
         )
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What the model can do."""
+        return super().verbs if self.task not in ("", TEXT_GENERATION) else ("generate",)
+
+    def _check_generates(self) -> None:
+        if "generate" not in self.verbs:
+            raise cannot(self, "generate")
 
     def _encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
@@ -432,21 +433,6 @@ class LanguageModel:
 
 def _fetched(result: Any) -> Any:
     return result if isinstance(result, np.ndarray) else result.numpy()
-
-
-def _vocabulary(graph: Graph) -> int | None:
-    """Rows of the embedding weight."""
-    ids = graph.values.get("input_ids")
-    weight = next(
-        (
-            node.inputs[0]
-            for node in graph.nodes
-            if node.op.name == "Gather" and len(node.inputs) > 1 and node.inputs[1] is ids
-        ),
-        None,
-    )
-    held = graph.weights.get(weight.name) if weight is not None else None
-    return held.shape[0] if held is not None and held.shape else None
 
 
 def _has_narrow_weights(graph: Graph) -> bool:

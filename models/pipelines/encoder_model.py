@@ -12,6 +12,7 @@ from ...runtime.base.units import human_count
 from ...runtime.contract.architecture import RunOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
+from .text_model import TextModel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ ABSENT = {"attention_mask": 1, "token_type_ids": 0}
 """What inputs are everywhere that a call leaves out."""
 
 
-class EncoderModel:
+class EncoderModel(TextModel):
     """An encoder whose graph has the input ``input_ids`` [batch, length].
 
     Args:
@@ -29,7 +30,7 @@ class EncoderModel:
     """
 
     def __init__(self, graph: Graph, options: RunOptions) -> None:
-        self.graph = graph
+        self.graph, self.options = graph, options
         self._inputs = [value.name for value in graph.inputs]
         self._outputs = [value.name for value in graph.outputs]
         self._session = Session(

@@ -36,6 +36,11 @@ CLASSES_OF_TASKS = (
 """What an encoder is used for, by the end of its class in config.json."""
 
 
+def task_of_class(name: str) -> str | None:
+    """The task of a class of transformers; None for classes without a head, and of decoders."""
+    return next((task for end, task in CLASSES_OF_TASKS if name.endswith(end)), None)
+
+
 @dataclass(frozen=True)
 class EncoderTask:
     """Hyper-parameter: the name of the model's task, by its class in config.json; feature extraction for others.
@@ -52,7 +57,7 @@ class EncoderTask:
         if names != HF:
             return FEATURE_EXTRACTION
         classes = checked("architectures", source.get("architectures") or ["Model"], Listed(word))
-        return next((task for end, task in CLASSES_OF_TASKS if classes[0].endswith(end)), FEATURE_EXTRACTION)
+        return task_of_class(classes[0]) or FEATURE_EXTRACTION
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         if names != HF or not self.stem:

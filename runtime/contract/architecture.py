@@ -265,6 +265,9 @@ class RunOptions:
         activations, device, device_memory, gpu_layers: as of `Session`.
         config: hyper-parameters, None for graphs that were read from a file of nodes.
         tokenizer: reads the model's tokenizer when it is needed.
+        task: name of the task that the graphs compute, as of `Task`; empty if unknown.
+        source: what was opened: metadata and attached files.
+        companion: reads the weights in an attached file, by the file's name.
     """
 
     threads: int | None = None
@@ -274,6 +277,9 @@ class RunOptions:
     gpu_layers: int | str | None = None
     config: Config | None = None
     tokenizer: Callable[[], Any] | None = None
+    task: str = ""
+    source: Graph | None = None
+    companion: Callable[[str], Mapping[str, Tensor]] | None = None
 
 
 MODEL = "model"

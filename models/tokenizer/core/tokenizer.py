@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ....runtime.base.errors import UsageError
 from ....runtime.base.units import counted
+from .encoding import DOUBLED, Around, Encoding, Text
 from .special_split import Fragment
 from .vocabulary import ROLES, Vocabulary
 
@@ -32,6 +33,15 @@ class Engine(Protocol):
 
     def stream(self, before: Sequence[int], special: bool) -> Stream:
         """A streaming decoder."""
+        ...
+
+
+@runtime_checkable
+class TemplateEngine(Protocol):
+    """Engine with a template for special tokens and pairs."""
+
+    def encodings(self, texts: Sequence[Text], limit: int | None) -> list[tuple[Encoding, int]]:
+        """Tokens of texts and pairs, cut to `limit`, and how many they are uncut."""
         ...
 
 
@@ -120,15 +130,26 @@ class Tokenizer:
             add_bos: whether to prepend BOS; None for the model's default.
             add_eos: whether to append EOS; None for the model's default.
         """
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(
-                "E-TOKENIZER-TEXT", None, f"the text contains an unpaired surrogate at character {error.start}"
-            ) from error
+        _check_text(text)
         first = self._added(self.opening, self.bos, add_bos, "BOS")
         last = self._added(self.closing, self.eos, add_eos, "EOS")
         return [*first, *self.engine.encode(text, special), *last]
+
+    def encodings(self, texts: Sequence[Text], limit: int | None = None) -> list[tuple[Encoding, int]]:
+        """The tokens of texts and pairs, with special tokens and segments, and how many there are uncut.
+
+        Args:
+            limit: tokens that are kept of each, special ones included; of a pair the longer text is cut first.
+        """
+        for text in texts:
+            for part in (text,) if isinstance(text, str) else text:
+                _check_text(part)
+        if isinstance(self.engine, TemplateEngine):
+            return self.engine.encodings(texts, limit)
+        doubled = [self.vocabulary.texts[token] for token in self.closing] == [DOUBLED]
+        around = Around(self.opening, self.closing, doubled)
+        parts = (((text,) if isinstance(text, str) else text) for text in texts)
+        return [around.joined([self.engine.encode(part, True) for part in each], limit) for each in parts]
 
     def _added(self, usual: tuple[int, ...], role: int | None, wanted: bool | None, name: str) -> tuple[int, ...]:
         if wanted is None or (wanted and usual):
@@ -163,6 +184,15 @@ class Tokenizer:
         """Strings of special tokens by the names that templates use: ``bos_token`` and so on."""
         roles = self.vocabulary.roles
         return {f"{role}_token": self.vocabulary.texts[roles[role]] for role in ROLES if role in roles}
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "E-TOKENIZER-TEXT", None, f"the text contains an unpaired surrogate at character {error.start}"
+        ) from error
 
 
 class Splitter(Protocol):

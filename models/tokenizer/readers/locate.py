@@ -160,12 +160,17 @@ def companion_files(graph: Graph) -> CompanionFiles:
 
 def settings(graph: Graph, name: str) -> Mapping[str, Any]:
     """A JSON object next to the weights, empty if missing."""
+    found = json_value(graph, name, "E-TOKENIZER-JSON")
+    return found if isinstance(found, dict) else {}
+
+
+def json_value(graph: Graph, name: str, code: str) -> Any:
+    """What a JSON file next to the weights holds, None if missing; FormatError with `code` for other files."""
     if name not in graph.attachments:
-        return {}
+        return None
     storage = graph.attachments[name]
     origin = storage.source if isinstance(storage, Region) else _Held(_path(graph) or name, Budget(name, current()))
-    found = parse(data(graph, name), origin, 0, "E-TOKENIZER-JSON", constants=True)
-    return found if isinstance(found, dict) else {}
+    return parse(data(graph, name), origin, 0, code, constants=True)
 
 
 def added(graph: Graph) -> dict[int, tuple[str, bool]]:

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.errors import Error, FormatError, LimitError, UnsupportedError
+from ....runtime.base.errors import Error, FormatError, LimitError, UnsupportedError, UsageError
+from ..core.encoding import Text, kept
 from ..core.special_roles import end_tokens, found_by_text
 from ..core.tokenizer import Tokenizer
 from ..core.vocabulary import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
@@ -201,6 +202,49 @@ class Library:
         with guarded(self._path):
             return self.library.encode(text, add_special_tokens=False).ids
 
+    def encodings(self, texts: Sequence[Text], limit: int | None) -> list[tuple[tokenizers.Encoding, int]]:
+        """Tokens of texts and pairs, cut to `limit`, and how many they are uncut."""
+        self._check_parts(texts)
+        self.library.encode_special_tokens = False
+        with guarded(self._path):
+            whole = self.library.encode_batch(list(texts))
+            return [(self._cut(text, found, limit), len(found)) for text, found in zip(texts, whole, strict=True)]
+
+    def windows(self, question: str, context: str, limit: int, stride: int) -> list[tokenizers.Encoding]:
+        """Tokens of a question with parts of a context that has more than `limit` tokens with it; neighbours share
+        `stride` tokens. Raises UsageError if the question leaves no place for the context."""
+        self._check_parts((question, context))
+        self.library.encode_special_tokens = False
+        with guarded(self._path):
+            asked, given = (self.library.encode(text, add_special_tokens=False) for text in (question, context))
+            room = limit - len(asked) - self.library.num_special_tokens_to_add(True)
+            if room <= stride:
+                raise UsageError(
+                    "E-TEXT-LONG",
+                    None,
+                    "the question leaves no place for the context",
+                    expected=f"less than {limit - stride:,} tokens",
+                    found=f"{len(asked):,}",
+                    hint="Shorten the question",
+                )
+            given.truncate(room, stride=stride)
+            first = self.library.post_process(asked, given)
+            return [first, *first.overflowing]
+
+    def _cut(self, text: Text, whole: tokenizers.Encoding, limit: int | None) -> tokenizers.Encoding:
+        if limit is None or len(whole) <= limit:
+            return whole
+        parts = (text,) if isinstance(text, str) else text
+        bare = [self.library.encode(part, add_special_tokens=False) for part in parts]
+        room = max(limit - self.library.num_special_tokens_to_add(len(bare) == 2), 0)
+        lengths = (room,) if len(bare) == 1 else kept(len(bare[0]), len(bare[1]), room)
+        for part, length in zip(bare, lengths, strict=True):
+            part.truncate(length)
+        return self.library.post_process(bare[0], bare[1] if len(bare) == 2 else None)
+
+    def _check_parts(self, texts: Sequence[Text]) -> None:
+        self.check([part for text in texts for part in ((text,) if isinstance(text, str) else text)])
+
     def decode(self, ids: Sequence[int], special: bool, first: bool) -> str:
         """Text of ids."""
         if self._gate is not None:
@@ -208,9 +252,29 @@ class Library:
         with guarded(self._path):
             return self.library.decode(list(ids), skip_special_tokens=not special)
 
+    def joined(self, tokens: Sequence[str]) -> str:
+        """The text of tokens by their strings in the vocabulary."""
+        if self._gate is not None:
+            self._gate.decoding(tokens)
+        with guarded(self._path):
+            decoder = self.library.decoder
+            return " ".join(tokens) if decoder is None else decoder.decode(list(tokens))
+
     def stream(self, before: Sequence[int], special: bool) -> WindowStream:
         """A streaming decoder."""
         return WindowStream(self, before[-NEEDED:], special)
+
+
+def library_of(tokenizer: Tokenizer) -> Library:
+    """The engine of a tokenizer that knows the characters of each token. UnsupportedError for others."""
+    if not isinstance(tokenizer.engine, Library):
+        raise UnsupportedError(
+            "E-TOKENIZER-OFFSETS",
+            None,
+            f"the tokenizer does not tell the characters of tokens: {tokenizer.origin}",
+            hint="Use a model directory with tokenizer.json",
+        )
+    return tokenizer.engine
 
 
 class WindowStream:

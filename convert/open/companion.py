@@ -1,0 +1,44 @@
+"""Companion weights: files of weights that are attached to a model, such as Dense modules of sentence-transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...formats.safetensors import FORMAT
+from ...runtime.base.errors import FormatError
+from ...runtime.contract.format import ReadOptions, WriteOptions
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.storage import Held, Region, Storage
+from ...runtime.tensor.tensor import Tensor
+from .open_model import read_file
+
+PICKLE, SAFE = "pytorch_model.bin", "model.safetensors"
+
+
+def companion_weights(graph: Graph, name: str) -> Mapping[str, Tensor]:
+    """The weights in a file that is attached to a model, by the file's name."""
+    storage = graph.attachments[name]
+    if not isinstance(storage, Region):
+        raise FormatError("E-COMPANION", graph.files[0] if graph.files else None, f"{name} is not a file of its own")
+    return read_file(Path(storage.source.path), ReadOptions()).weights
+
+
+def without_pickles(graph: Graph) -> dict[str, Storage]:
+    """The attached files of a model, weights in pickles as safetensors."""
+    return dict(
+        (f"{name.removesuffix(PICKLE)}{SAFE}", _safetensors(companion_weights(graph, name)))
+        if name.endswith(f"/{PICKLE}")
+        else (name, storage)
+        for name, storage in graph.attachments.items()
+    )
+
+
+def _safetensors(weights: Mapping[str, Tensor]) -> Held:
+    assert FORMAT.layout is not None
+    (file,) = FORMAT.layout(Graph(weights=dict(weights), metadata={"format": "pt"}), WriteOptions("model"))
+    content = bytearray(file.nbytes)
+    for piece in file.pieces:
+        data = piece.data.storage.read(0, piece.nbytes) if isinstance(piece.data, Tensor) else piece.data
+        content[piece.offset : piece.offset + piece.nbytes] = data
+    return Held(bytes(content))

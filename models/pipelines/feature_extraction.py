@@ -1,0 +1,158 @@
+"""Feature extraction: vectors of texts, and documents by their similarity to a query."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.base.nearest_name import did_you_mean
+from ..tokenizer.core.encoding import Encoding
+from .labels import configured
+from .pooling import MODES, normalized, pooled
+from .sentence_modules import SentenceModules, sentence_modules
+from .similarity import similarities
+from .text_inputs import TextInputs, token_limit
+from .text_model import Progress, TextInput, TextModel
+
+HIDDEN, WHOLE = ("last_hidden_state", "token_embeddings"), "sentence_embedding"
+"""Names of outputs: hidden states, and vectors that the graph pools itself."""
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
+"""Names of prompts by what they go before."""
+
+
+class FeatureExtraction:
+    """Makes vectors of texts."""
+
+    def __init__(self, model: TextModel) -> None:
+        self._model = model
+
+    @functools.cached_property
+    def modules(self) -> SentenceModules:
+        """Pooling and further layers, as the model's files say."""
+        options = self._model.options
+        said = configured(options)
+        classes = said.get("architectures")
+        if isinstance(classes, list) and classes:
+            causal = str(classes[0]).endswith("ForCausalLM") and said.get("is_causal") is not False
+        else:
+            causal = "position_ids" in self._model.input_names
+        return sentence_modules(options, causal=causal)
+
+    @functools.cached_property
+    def _inputs(self) -> TextInputs:
+        return TextInputs(self._model, token_limit(self._model, self.modules.length))
+
+    def embed(
+        self,
+        texts: TextInput | Sequence[TextInput],
+        batch: int = 32,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        pooling: str | Sequence[str] | None = None,
+        normalize: bool | None = None,
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """Vectors; see `TextModel.embed`."""
+        single = isinstance(texts, str)
+        listed = cast(Sequence[TextInput], [texts] if single else texts)
+        before = self._prompt(prompt_name, prompt)
+        encodings = self._inputs.cut([self._prepared(text, before) for text in listed])
+        modes = self._modes(pooling)
+        found: np.ndarray | None = None
+        for rows, feeds in self._inputs.batches(encodings, batch, progress):
+            vectors = self._vectors(feeds, modes, self._skipped(before), normalize)
+            if found is None:
+                found = np.empty((len(listed), vectors.shape[1]), np.float32)
+            found[rows] = vectors
+        if found is None:
+            return np.empty((0, 0), np.float32)
+        return found[0] if single else found
+
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        top: int | None = None,
+        batch: int = 32,
+        progress: Progress | None = None,
+    ) -> list[dict[str, Any]]:
+        """Documents by the similarity of their vectors to the query's; see `TextModel.rerank`."""
+        asked = self.embed([query], batch, prompt_name=self._named(QUERY))
+        given = self.embed(documents, batch, prompt_name=self._named(DOCUMENT), progress=progress)
+        scores = similarities(asked, given, self.modules.similarity)[0] if len(documents) else np.empty(0)
+        return ranked(scores, documents, top)
+
+    def _named(self, names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in self.modules.prompts), None)
+
+    def _modes(self, pooling: str | Sequence[str] | None) -> Sequence[str]:
+        modes = self.modules.pooling if pooling is None else (pooling,) if isinstance(pooling, str) else pooling
+        for mode in modes:
+            if mode not in MODES:
+                raise UsageError(
+                    "E-OPTION", None, f"unknown pooling {mode!r}", hint=did_you_mean(mode, MODES, ", ".join(MODES))
+                )
+        return modes
+
+    def _prompt(self, name: str | None, prompt: str | None) -> str:
+        """The text that goes before each text."""
+        name = self.modules.default_prompt if name is None and prompt is None else name
+        if prompt is not None or name is None:
+            return prompt or ""
+        known = self.modules.prompts
+        if name not in known:
+            names = f"It has: {', '.join(known)}" if known else "Its files name no prompts"
+            raise UsageError("E-TEXT-PROMPT", None, f"the model has no prompt {name!r}", hint=names)
+        return known[name]
+
+    def _prepared(self, text: TextInput, before: str) -> TextInput:
+        if not isinstance(text, str):
+            return text
+        text = before + text
+        return text.lower() if self.modules.lowercase else text
+
+    def _skipped(self, before: str) -> int:
+        """Tokens of a prompt that do not count."""
+        if self.modules.include_prompt or not before:
+            return 0
+        encoding: Encoding = self._inputs.tokenizer.encodings([str(self._prepared("", before))])[0][0]
+        closed = bool(encoding.ids) and self._inputs.tokenizer.vocabulary.is_special(encoding.ids[-1])
+        return len(encoding.ids) - closed
+
+    def _vectors(
+        self, feeds: dict[str, np.ndarray], modes: Sequence[str], skipped: int, normalize: bool | None
+    ) -> np.ndarray:
+        outputs = self._model(**feeds)
+        name = next((name for name in HIDDEN if name in outputs), None)
+        if name is None:
+            if WHOLE not in outputs:
+                expected = " or ".join((*HIDDEN, WHOLE))
+                raise UsageError(
+                    "E-MODEL-OUTPUT",
+                    None,
+                    "the model has no hidden states",
+                    expected=expected,
+                    found=", ".join(outputs),
+                )
+            vectors = np.asarray(outputs[WHOLE], np.float32)
+            return normalized(vectors) if normalize else vectors
+        vectors = pooled(outputs[name], feeds.get("attention_mask"), modes, skipped)
+        for stage in self.modules.stages:
+            if stage is not normalized or normalize is not False:
+                vectors = np.asarray(stage(vectors), np.float32)
+        return normalized(vectors) if normalize else vectors
+
+
+def ranked(scores: np.ndarray, documents: Sequence[str], top: int | None) -> list[dict[str, Any]]:
+    """Documents in the order of their scores."""
+    order = np.argsort(-scores, kind="stable")[:top]
+    return [{"index": int(place), "score": float(scores[place]), "text": documents[place]} for place in order]
+
+
+PIPELINE = FeatureExtraction

@@ -1,0 +1,51 @@
+"""Labels: names of a classifier's outputs, and the probabilities of its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import FormatError
+from ...runtime.contract.architecture import RunOptions
+from ..tokenizer.readers.locate import settings
+
+CONFIG = "config.json"
+
+
+def configured(options: RunOptions) -> Mapping[str, Any]:
+    """What config.json says, empty without one."""
+    return {} if options.source is None else settings(options.source, CONFIG)
+
+
+def label_names(options: RunOptions, count: int) -> list[str]:
+    """The names of `count` labels in the order of the logits; ``LABEL_0`` and so on where the files name none.
+
+    Raises FormatError where they name another number of labels.
+    """
+    said = configured(options).get("id2label")
+    named: Sequence[str] | None
+    if isinstance(said, Mapping) and said:
+        named = [str(said.get(str(index), f"LABEL_{index}")) for index in range(len(said))]
+    else:
+        named = None if options.config is None else options.config.values.get("label_names")
+    if named is None or not len(named):
+        return [f"LABEL_{index}" for index in range(count)]
+    if len(named) != count:
+        path = options.source.files[0] if options.source is not None and options.source.files else None
+        raise FormatError(
+            "E-MODEL-LABELS", path, "config.json names another number of labels", expected=count, found=len(named)
+        )
+    return list(named)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis."""
+    shifted = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(-1, keepdims=True), np.float32)
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x))."""
+    return np.asarray(1 / (1 + np.exp(-np.asarray(logits, np.float64))), np.float32)

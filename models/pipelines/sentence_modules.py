@@ -1,0 +1,275 @@
+"""Sentence modules: how a model's files say that hidden states become one vector of a text.
+
+Source: the modules Transformer, Pooling, Dense, LayerNorm and Normalize of sentence-transformers, and the files that
+they are saved in; llama.cpp's ``pooling_type`` for GGUF files.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.contract.architecture import RunOptions
+from ...runtime.contract.hyperparameter import COUNT, Choice, Listed, ParameterError, checked, flag, mapping, word
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.tensor import Tensor
+from ..tokenizer.readers.locate import json_value
+from .pooling import MODES, normalized
+
+Stage = Callable[[np.ndarray], np.ndarray]
+"""Vectors [batch, width] to vectors."""
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+TRANSFORMER_SETTINGS = ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json")
+CODE = "E-SENTENCE-MODULE"
+LEGACY_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Switches of older files by the mode that each stands for, in the order in which their vectors are joined."""
+GGUF_MODES = {1: "mean", 2: "cls", 3: "lasttoken"}
+"""llama.cpp's pooling types."""
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+DENSE_FOLDER = re.compile(r"(\d+_Dense[^/]*)/config\.json")
+ACTIVATIONS: Mapping[str, Stage] = {
+    "Identity": lambda x: x,
+    "Tanh": np.tanh,
+    "ReLU": lambda x: np.maximum(x, 0),
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "GELU": lambda x: np.asarray(0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))), np.float32),
+    "SiLU": lambda x: x / (1 + np.exp(-x)),
+}
+"""Activations of Dense modules, by torch's classes."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """act(W x + b), with a residual connection if the module has one."""
+
+    weight: np.ndarray
+    bias: np.ndarray | None
+    activation: Stage
+    residual: np.ndarray | None = None
+    added: bool = False
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        y = x @ self.weight.T
+        y = self.activation(y if self.bias is None else y + self.bias)
+        return y + (x if self.residual is None else x @ self.residual.T) if self.added else y
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Layer norm."""
+
+    weight: np.ndarray
+    bias: np.ndarray
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        centered = x - x.mean(-1, keepdims=True)
+        return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5) * self.weight + self.bias
+
+
+@dataclass(frozen=True)
+class SentenceModules:
+    """How a text becomes a vector.
+
+    Attributes:
+        pooling: modes of `pooling.pooled`.
+        include_prompt: whether the tokens of a prompt count in the pooling.
+        stages: what is applied to the pooled vectors.
+        prompts: texts that go before a text, by name; default_prompt: the name of the one that is used unless another
+            is asked for.
+        length: tokens of a text that are used, None for what the model takes.
+        lowercase: whether texts are lowered first.
+        similarity: one of `SIMILARITIES`.
+    """
+
+    pooling: tuple[str, ...]
+    include_prompt: bool = True
+    stages: tuple[Stage, ...] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    length: int | None = None
+    lowercase: bool = False
+    similarity: str = "cosine"
+
+
+def sentence_modules(options: RunOptions, *, causal: bool) -> SentenceModules:
+    """The modules of a model, by its files, or defaults for its kind.
+
+    Args:
+        causal: whether tokens attend only to those before them; the last one is the text's vector by default then.
+
+    Raises UnsupportedError for a module of another kind, FormatError for files that are damaged.
+    """
+    source = Graph(files=[]) if options.source is None else options.source
+    path = source.files[0] if source.files else None
+    default = ("lasttoken",) if causal else ("mean",)
+    try:
+        listed = module_list(source)
+        if listed is not None:
+            return _listed(source, options, listed, default)
+        if (said := gguf_pooling(source)) is not None:
+            return SentenceModules((said,) if said else default, stages=(normalized,))
+        folders = [match[1] for name in source.attachments if (match := DENSE_FOLDER.fullmatch(name))]
+        if len(folders) > 1:
+            why = f"the model has several Dense modules and no {MODULES}: {', '.join(sorted(folders))}"
+            raise UnsupportedError(CODE, path, why, hint=f"Copy {MODULES} from the model's repository")
+        stages = [_dense(source, options, folder) for folder in folders]
+        return SentenceModules(default, stages=tuple(stages), **_settings(source))
+    except ParameterError as error:
+        raise FormatError(CODE, path, f"invalid {error.key}: {error}") from error
+
+
+def module_list(source: Graph) -> list[tuple[str, str]] | None:
+    """(class, folder) of each module that modules.json names; None without that file. FormatError if it is damaged."""
+    said = json_value(source, MODULES, CODE)
+    if said is None:
+        return None
+    try:
+        entries = checked(MODULES, said, Listed(mapping, 1, 64))
+        return [
+            (checked("type", each.get("type"), word).rpartition(".")[2], checked("path", each.get("path", ""), word))
+            for each in entries
+        ]
+    except ParameterError as error:
+        path = source.files[0] if source.files else None
+        raise FormatError(CODE, path, f"invalid {error.key} in {MODULES}: {error}") from error
+
+
+def embeds(source: Graph) -> bool:
+    """Whether the files of a model say that it makes vectors of texts."""
+    listed = module_list(source)
+    return listed is not None and listed[0][0].endswith("Transformer") and any(kind == "Pooling" for kind, _ in listed)
+
+
+def pooling_modes(source: Graph, folder: str) -> tuple[tuple[str, ...], bool]:
+    """Modes of the Pooling module in a folder, and whether it includes prompts."""
+    said = _config(source, folder)
+    mode = said.get("pooling_mode")
+    if mode is None:
+        modes = [name for key, name in LEGACY_MODES.items() if checked(key, said.get(key, False), flag)] or ["mean"]
+    else:
+        modes = checked("pooling_mode", [mode] if isinstance(mode, str) else mode, Listed(Choice(MODES), 1, len(MODES)))
+    return tuple(modes), checked("include_prompt", said.get("include_prompt", True), flag)
+
+
+def gguf_pooling(source: Graph) -> str | None:
+    """The mode in a GGUF file's metadata; empty if it names none that makes a vector, None for other files."""
+    name = source.metadata.get("general.architecture")
+    if name is None:
+        return None
+    kind: Any = source.metadata.get(f"{name}.pooling_type", 0)
+    return GGUF_MODES.get(int(kind), "")
+
+
+def _listed(
+    source: Graph, options: RunOptions, listed: Sequence[tuple[str, str]], default: tuple[str, ...]
+) -> SentenceModules:
+    pooling, included, stages = default, True, []
+    for place, (kind, folder) in enumerate(listed):
+        if kind == "Pooling":
+            pooling, included = pooling_modes(source, folder)
+        elif kind in STAGES:
+            stages.append(STAGES[kind](source, options, folder))
+        elif kind != "Dropout" and (place or not kind.endswith("Transformer")):
+            path = source.files[0] if source.files else None
+            hint = f"Known: Transformer, Pooling, {', '.join(STAGES)}"
+            raise UnsupportedError(CODE, path, f"unknown module {kind!r} in {MODULES}", hint=hint)
+    return SentenceModules(pooling, included, tuple(stages), **_settings(source))
+
+
+def _settings(source: Graph) -> dict[str, Any]:
+    """What the files say of prompts, lengths and the similarity."""
+    said = checked(SETTINGS, json_value(source, SETTINGS, CODE) or {}, mapping)
+    prompts = checked("prompts", said.get("prompts") or {}, mapping)
+    default = said.get("default_prompt_name")
+    own: Mapping[str, Any] = next(
+        (each for name in TRANSFORMER_SETTINGS if isinstance(each := json_value(source, name, CODE), Mapping)), {}
+    )
+    length = own.get("max_seq_length")
+    similarity = said.get("similarity_fn_name")
+    return {
+        "prompts": {name: checked(f"prompts.{name}", text, word) for name, text in prompts.items()},
+        "default_prompt": None if default is None else checked("default_prompt_name", default, word),
+        "length": None if length is None else checked("max_seq_length", length, COUNT),
+        "lowercase": checked("do_lower_case", own.get("do_lower_case", False), flag),
+        "similarity": similarity if similarity in SIMILARITIES else "cosine",
+    }
+
+
+def _config(source: Graph, folder: str) -> Mapping[str, Any]:
+    name = f"{folder}/config.json"
+    said = json_value(source, name, CODE)
+    if said is None:
+        path = source.files[0] if source.files else None
+        raise FormatError(CODE, path, f"{name} is missing", hint="Download it into a folder beside the model")
+    return dict(checked(name, said, mapping))
+
+
+def _weights(source: Graph, options: RunOptions, folder: str) -> Mapping[str, Tensor]:
+    names = [f"{folder}/{name}" for name in ("model.safetensors", "pytorch_model.bin")]
+    name = next((name for name in names if name in source.attachments), None)
+    if name is None or options.companion is None:
+        path = source.files[0] if source.files else None
+        raise FormatError(CODE, path, f"{names[0]} is missing", hint="Download it into a folder beside the model")
+    return options.companion(name)
+
+
+def _matrix(weights: Mapping[str, Tensor], name: str, shape: tuple[int, ...], folder: str) -> np.ndarray:
+    found = weights.get(name)
+    if found is None or tuple(found.shape) != shape:
+        why = f"{name} of {folder} is missing or has another shape"
+        raise FormatError(CODE, None, why, expected=list(shape), found=None if found is None else list(found.shape))
+    return np.asarray(found.numpy(), np.float32)
+
+
+def _dense(source: Graph, options: RunOptions, folder: str) -> Stage:
+    said, weights = _config(source, folder), _weights(source, options, folder)
+    inner, outer = (checked(key, said.get(key), COUNT) for key in ("in_features", "out_features"))
+    kind = checked("activation_function", said.get("activation_function", "torch.nn.Tanh"), word).rpartition(".")[2]
+    if kind not in ACTIVATIONS:
+        hint = f"Known: {', '.join(ACTIVATIONS)}"
+        raise UnsupportedError(CODE, None, f"unknown activation {kind!r} of {folder}", hint=hint)
+    biased, added = (
+        checked(key, said.get(key, usual), flag) for key, usual in (("bias", True), ("use_residual", False))
+    )
+    return Dense(
+        _matrix(weights, "linear.weight", (outer, inner), folder),
+        _matrix(weights, "linear.bias", (outer,), folder) if biased else None,
+        ACTIVATIONS[kind],
+        _matrix(weights, "residual.weight", (outer, inner), folder) if added and inner != outer else None,
+        added,
+    )
+
+
+def _norm(source: Graph, options: RunOptions, folder: str) -> Stage:
+    width, weights = (
+        checked("dimension", _config(source, folder).get("dimension"), COUNT),
+        _weights(source, options, folder),
+    )
+    return Norm(*(_matrix(weights, f"norm.{name}", (width,), folder) for name in ("weight", "bias")))
+
+
+def _normalize(source: Graph, options: RunOptions, folder: str) -> Stage:
+    return normalized
+
+
+STAGES: Mapping[str, Callable[[Graph, RunOptions, str], Stage]] = {
+    "Dense": _dense,
+    "LayerNorm": _norm,
+    "Normalize": _normalize,
+}
+"""What reads each kind of module after the pooling."""
