@@ -10,7 +10,6 @@ from candle_convert.tests.builders.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-APPENDED = re.findall(r"^```python\n# (\S+\.py), at the end\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 ROWS = {
     "runtime/tensor/dtype.py": ('("q5_test", ', '        ("q4_0_v1", 32, 20),\n'),
     "tests/builders/later_decoder_cases.py": ("*cases(", '    *cases("ArceeForCausalLM", '),
@@ -119,9 +118,6 @@ def test_every_recipe_works_as_typed(tmp_path):
         assert not (package / path).exists(), path
         (package / path).parent.mkdir(exist_ok=True)
         (package / path).write_text(text)
-    for path, text in APPENDED:
-        with open(package / path, "a") as file:
-            file.write(f"\n\n{text}")
     for path, (start, before) in ROWS.items():
         row, whole = re.search(rf"^{re.escape(start)}.*\n", TEXT, re.MULTILINE)[0], (package / path).read_text()
         assert whole.count(before) == 1

@@ -1,0 +1,1 @@
+"""Small valid files of every format, one module a format."""
