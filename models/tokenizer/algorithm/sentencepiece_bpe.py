@@ -7,7 +7,7 @@ vocabularies.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from ..core.vocabulary import NORMAL, SPACE, UNUSED, Vocabulary
@@ -73,6 +73,21 @@ class SPM:
         return not any(CROSSING.search(text) for text in self._texts)
 
     def _merge(self, text: str) -> list[int]:
+        find, found = self._getter(), list[int]()
+        for symbol in self._symbols(text):
+            token = find(symbol)
+            tokens = [token] if token is not None else self._without_token(symbol)
+            if not (self._joined and found and found[-1] == self._unknown and tokens == [self._unknown]):
+                found.extend(tokens)
+        return found
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """The pieces of a text, and whether each is a token; unknown symbols come one by one."""
+        find = self._getter()
+        return ((symbol, find(symbol) is not None) for symbol in self._symbols(text.replace(" ", SPACE)))
+
+    def _symbols(self, text: str) -> Iterator[str]:
+        """What merging makes of the characters of a text; unused tokens are taken apart again."""
         find, scores, unused = self._getter(), self._scores, self._unused
         halves: dict[str, tuple[str, str]] = {}
 
@@ -82,18 +97,13 @@ class SPM:
             token = find(one + other)
             return None if token is None else -scores[token]
 
-        found: list[int] = []
         stack = merged(list(text), rank)[::-1]
         while stack:
             symbol = stack.pop()
             if symbol in halves:
                 stack.extend(reversed(halves[symbol]))
-                continue
-            token = find(symbol)
-            tokens = [token] if token is not None else self._without_token(symbol)
-            if not (self._joined and found and found[-1] == self._unknown and tokens == [self._unknown]):
-                found.extend(tokens)
-        return found
+            else:
+                yield symbol
 
     def _without_token(self, symbol: str) -> list[int]:
         known = [token for token in (self._bytes[byte] for byte in symbol.encode()) if token is not None]

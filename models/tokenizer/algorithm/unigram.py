@@ -5,7 +5,7 @@ Source: Kudo, 2018; SentencePiece's EncodeOptimized; llama.cpp's llm_tokenizer_u
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..core.vocabulary import NORMAL, UNUSED, USER_DEFINED, Vocabulary
 from .normalizer import Normalizer
@@ -56,19 +56,26 @@ class Unigram:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text without special tokens."""
-        text = self._normalizer.normalized(text)
         found: list[int] = []
         after_unknown = False
-        for chunk in CHUNK.findall(text) if self._separable else (text,):
-            for piece, token in self._chunk(chunk):
-                if token >= 0:
-                    found.append(token)
-                elif len(self._bytes) == 256:
-                    found += [self._bytes[byte] for byte in piece.encode()]
-                elif not after_unknown:
-                    found.append(self._unknown)
-                after_unknown = token < 0
+        for piece, token in self._tokens(text):
+            if token >= 0:
+                found.append(token)
+            elif len(self._bytes) == 256:
+                found += [self._bytes[byte] for byte in piece.encode()]
+            elif not after_unknown:
+                found.append(self._unknown)
+            after_unknown = token < 0
         return found
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """The pieces of the normalized text, and whether each is a token; unknown characters come one by one."""
+        return ((piece, token >= 0) for piece, token in self._tokens(text))
+
+    def _tokens(self, text: str) -> Iterator[tuple[str, int]]:
+        text = self._normalizer.normalized(text)
+        for chunk in CHUNK.findall(text) if self._separable else (text,):
+            yield from self._chunk(chunk)
 
     def _chunk(self, chunk: str) -> list[tuple[str, int]]:
         """The tokens of a part of a text into which no token reaches from outside, each part worked out once."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ....runtime.base.errors import UsageError
 from ....runtime.base.units import counted
 from .encoding import DOUBLED, Around, Encoding, Text
 from .special_split import Fragment
 from .vocabulary import ROLES, Vocabulary
+
+if TYPE_CHECKING:
+    from .languages import Languages
 
 MARKER = re.compile(
     r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn)>"
@@ -67,6 +71,7 @@ class Tokenizer:
         templates: chat templates by name; the default one is ``default``.
         origin: description of the source file.
         engine: encoder and decoder.
+        find_languages: finds the languages of a translation model when they are needed.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Tokenizer:
         self.templates = dict(templates or {})
         self.origin = origin
         self.engine = engine
+        self.find_languages: Callable[[], Languages | None] = lambda: None
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -150,6 +156,26 @@ class Tokenizer:
         around = Around(self.opening, self.closing, doubled)
         parts = (((text,) if isinstance(text, str) else text) for text in texts)
         return [around.joined([self.engine.encode(part, True) for part in each], limit) for each in parts]
+
+    @cached_property
+    def languages(self) -> Languages | None:
+        """The languages of a translation model, None for other models."""
+        return self.find_languages()
+
+    def encode_source(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        """The ids of a text for an encoder-decoder.
+
+        Args:
+            source, target: codes of the text's language and of the one that it is translated into; None for those that
+                the model's files state.
+
+        UsageError for languages that the model does not know.
+        """
+        if self.languages is None:
+            if source or target:
+                raise UsageError("E-LANGUAGE", None, "the model has no languages", found=source or target)
+            return self.encode(text)
+        return self.languages.marked(self.encode(text, special=False, add_bos=False, add_eos=False), source, target)
 
     def _added(self, usual: tuple[int, ...], role: int | None, wanted: bool | None, name: str) -> tuple[int, ...]:
         if wanted is None or (wanted and usual):

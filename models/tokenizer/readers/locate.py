@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from ..core.tokenizer import Tokenizer
 from .gguf import PREFIX, from_gguf
 
 if TYPE_CHECKING:
+    from ..core.languages import Languages
+    from ..core.vocabulary import Vocabulary
     from .tokenizer_json import CompanionFiles
 
 NAMED = "additional_chat_templates/"
@@ -32,9 +35,39 @@ def read(graph: Graph) -> Tokenizer:
         return from_gguf(graph.metadata, _path(graph))
     found = first_of(graph)
     if found is not None:
-        return found[1](graph, found[0])
+        tokenizer = found[1](graph, found[0])
+        tokenizer.find_languages = functools.partial(_languages, graph, tokenizer.vocabulary)
+        return tokenizer
     hint = "Use the model's directory with its tokenizer files, or a GGUF file"
     raise UnsupportedError("E-TOKENIZER-NONE", _path(graph), "has no tokenizer", hint=hint)
+
+
+def _languages(graph: Graph, vocabulary: Vocabulary) -> Languages | None:
+    """The languages of a translation model's tokenizer."""
+    from ..core.languages import languages_of
+
+    config = companion_files(graph).config
+    source, target = (
+        code if isinstance(code, str) else None for code in (config.get("src_lang"), config.get("tgt_lang"))
+    )
+    return languages_of(_class_of(graph), vocabulary, config.get("legacy_behaviour") is True, source, target)
+
+
+CLASSES = {
+    "bart": "BartTokenizer", "mbart": "MBartTokenizer", "pegasus": "PegasusTokenizer", "roberta": "RobertaTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+}  # fmt: skip
+"""Tokenizer classes by model type, for models that do not name theirs."""
+
+
+def _class_of(graph: Graph) -> str:
+    """The model's tokenizer class, as transformers names it, without ``Fast``; empty if it is not known."""
+    companions = companion_files(graph)
+    for settings in (companions.config, companions.model):
+        said = settings.get("tokenizer_class")
+        if isinstance(said, str):
+            return said.removesuffix("Fast")
+    return CLASSES.get(str(companions.model.get("model_type")), "")
 
 
 def first_of(graph: Graph) -> tuple[str, Callable[[Graph, str], Tokenizer]] | None:
@@ -54,15 +87,21 @@ def _library(graph: Graph, name: str) -> Tokenizer:
 
 def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
     """A SentencePiece model; files of Llama 3 and GLM-4 of the same name are tiktoken's."""
-    from . import chatglm, sentencepiece, tiktoken
+    from . import chatglm, renumbered_pieces, sentencepiece, tiktoken
 
     content = data(graph, name)
     if tiktoken.looks_like(content):
         return _tiktoken(graph, name)
     model = sentencepiece.parsed(content, _path(graph))
     config = companion_files(graph).config
-    if config.get("tokenizer_class") in chatglm.CLASSES:
+    kind = _class_of(graph)
+    if kind in chatglm.CLASSES:
         return chatglm.from_chatglm(model, added(graph), templates(graph), _path(graph))
+    if kind == "M2M100Tokenizer" and "vocab.json" in graph.attachments:
+        from . import mapped_pieces
+
+        return mapped_pieces.from_m2m100(model, settings(graph, "vocab.json"), companion_files(graph), _path(graph))
+    model = renumbered_pieces.renumbered(model, kind, companion_files(graph)) or model
     unigram = model.kind == sentencepiece.UNIGRAM
     add_bos, add_eos = config.get("add_bos_token"), config.get("add_eos_token")
     return sentencepiece.from_model(
@@ -70,9 +109,19 @@ def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
         added(graph),
         templates(graph),
         path=_path(graph),
-        add_bos=add_bos if isinstance(add_bos, bool) else not unigram,
+        add_bos=add_bos if isinstance(add_bos, bool) else not unigram or kind == "XLMRobertaTokenizer",
         add_eos=add_eos if isinstance(add_eos, bool) else unigram,
     )
+
+
+def _marian(graph: Graph, name: str) -> Tokenizer:
+    from . import mapped_pieces, sentencepiece
+
+    if "vocab.json" not in graph.attachments:
+        hint = "Download vocab.json into the same folder"
+        raise FormatError("E-TOKENIZER-VOCAB", _path(graph), f"{name} is without vocab.json", hint=hint)
+    model = sentencepiece.parsed(data(graph, name), _path(graph))
+    return mapped_pieces.from_marian(model, settings(graph, "vocab.json"), companion_files(graph), _path(graph))
 
 
 def _tiktoken(graph: Graph, name: str) -> Tokenizer:
@@ -121,10 +170,15 @@ def _byte_level(graph: Graph, name: str) -> Tokenizer:
             "vocab.json is without merges.txt",
             hint="Download merges.txt into the same folder",
         )
+    companions, marked = companion_files(graph), _class_of(graph) in vocab_merges.ROBERTA
+    if marked:
+        companions = replace(companions, config={**vocab_merges.ROBERTA_TOKENS, **companions.config})
     engine = vocab_merges.byte_level_bpe(
-        settings(graph, name), text(graph, "merges.txt"), companion_files(graph), added(graph), _path(graph)
+        settings(graph, name), text(graph, "merges.txt"), companions, added(graph), _path(graph)
     )
-    return from_engine(engine, companion_files(graph), templates(graph), "vocab.json and merges.txt", path=_path(graph))
+    if marked:
+        vocab_merges.between(engine, companions, _path(graph))
+    return from_engine(engine, companions, templates(graph), "vocab.json and merges.txt", path=_path(graph))
 
 
 def _wordpiece(graph: Graph, name: str) -> Tokenizer:
@@ -138,6 +192,7 @@ def _wordpiece(graph: Graph, name: str) -> Tokenizer:
 READERS: tuple[tuple[str, Callable[[Graph, str], Tokenizer]], ...] = (
     ("tokenizer.json", _library),
     ("tekken.json", _tekken),
+    ("source.spm", _marian),
     ("tokenizer.model", _sentencepiece),
     ("spiece.model", _sentencepiece),
     ("sentencepiece*.model", _sentencepiece),

@@ -5,7 +5,7 @@ Source: sentencepiece_model.proto; SentencePiece's bpe_model.cc, unigram_model.c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from ....runtime.base.dataclass import dataclass
@@ -132,25 +132,7 @@ def from_model(
     """
     vocabulary = vocabulary_of(model, added)
     vocabulary = replace(vocabulary, ends=vocabulary.ends | set(ends))
-    normalizer = Normalizer(
-        Charsmap(model.charsmap, path) if model.charsmap else None,
-        prefixed=model.prefixed,
-        suffixed=model.suffixed,
-        joined=model.joined,
-        escaped=model.escaped,
-        kept=[text for text, _, kind in model.pieces if kind == USER_DEFINED],
-    )
-    words: Unigram | NormalizedSPM
-    if model.kind == UNIGRAM:
-        words = Unigram(
-            vocabulary,
-            normalizer,
-            lambda text, best: len(text.encode()) * best - 0.1,
-            unused=False,
-            fallback=model.fallback,
-        )
-    else:
-        words = NormalizedSPM(vocabulary, normalizer, model.fallback)
+    words = words_of(model, vocabulary, path)
     special = [
         (vocabulary.texts[token], token) for token, kind in enumerate(vocabulary.kinds) if kind in (CONTROL, UNKNOWN)
     ]
@@ -163,6 +145,27 @@ def from_model(
     closing = [roles["eos"]] if add_eos and "eos" in roles else []
     origin = f"SentencePiece, {'unigram' if model.kind == UNIGRAM else 'BPE'}"
     return Tokenizer(vocabulary, engine, opening=opening, closing=closing, templates=templates, origin=origin)
+
+
+def words_of(model: Model, vocabulary: Vocabulary, path: str | None) -> Unigram | NormalizedSPM:
+    """The encoder of text without special tokens."""
+    normalizer = Normalizer(
+        Charsmap(model.charsmap, path) if model.charsmap else None,
+        prefixed=model.prefixed,
+        suffixed=model.suffixed,
+        joined=model.joined,
+        escaped=model.escaped,
+        kept=[text for text, _, kind in model.pieces if kind == USER_DEFINED],
+    )
+    if model.kind != UNIGRAM:
+        return NormalizedSPM(vocabulary, normalizer, model.fallback)
+    return Unigram(
+        vocabulary,
+        normalizer,
+        lambda text, best: len(text.encode()) * best - 0.1,
+        unused=False,
+        fallback=model.fallback,
+    )
 
 
 def vocabulary_of(model: Model, added: Mapping[int, tuple[str, bool]]) -> Vocabulary:
@@ -185,6 +188,7 @@ class NormalizedSPM:
         self._own = Leftmost(
             [(vocabulary.texts[token], token) for token, kind in enumerate(vocabulary.kinds) if kind == USER_DEFINED]
         )
+        self._texts = vocabulary.texts
         self._words = SPM(vocabulary, strict=True, fallback=fallback)
         self._normalizer = normalizer
 
@@ -194,3 +198,11 @@ class NormalizedSPM:
         for fragment in self._own.split(self._normalizer.normalized(text)):
             found += [fragment] if isinstance(fragment, int) else self._words.encode(fragment)
         return found
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """The pieces of the normalized text, and whether each is a token; unknown symbols come one by one."""
+        for fragment in self._own.split(self._normalizer.normalized(text)):
+            if isinstance(fragment, int):
+                yield self._texts[fragment], True
+            else:
+                yield from self._words.pieces(fragment)

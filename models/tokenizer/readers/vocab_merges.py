@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     import tokenizers
 
 CODE = "E-TOKENIZER-VOCAB"
+ROBERTA = ("RobertaTokenizer", "BartTokenizer")
+"""Tokenizer classes of byte-level BPE whose texts stand between CLS and SEP."""
+ROBERTA_TOKENS = {
+    "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>", "pad_token": "<pad>",
+    "cls_token": "<s>", "mask_token": "<mask>",
+}  # fmt: skip
+"""Their special tokens, if the configuration does not name others."""
 
 
 def byte_level_bpe(
@@ -66,13 +73,20 @@ def wordpiece(
     made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     made.decoder = tokenizers.decoders.WordPiece()
     _name(made, companion_files, added, path)
-    first, last = names["cls"], names["sep"]
-    made.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{first} $A {last}",
-        pair=f"{first} $A {last} $B:1 {last}:1",
-        special_tokens=[(first, ids[first]), (last, ids[last])],
-    )
+    between(made, companion_files, path)
     return made
+
+
+def between(made: tokenizers.Tokenizer, companion_files: CompanionFiles, path: str | None) -> None:
+    """Put texts between CLS and SEP."""
+    first, last = (token_text(companion_files, role) or f"[{role.upper()}]" for role in ("cls", "sep"))
+    ids = {text: made.token_to_id(text) for text in (first, last)}
+    if None in ids.values():
+        missing = ", ".join(text for text, token in ids.items() if token is None)
+        raise FormatError(CODE, path, f"the vocabulary has no {missing}", hint="Correct tokenizer_config.json")
+    made.post_processor = library(path).processors.TemplateProcessing(
+        single=f"{first} $A {last}", pair=f"{first} $A {last} $B:1 {last}:1", special_tokens=list(ids.items())
+    )
 
 
 def _name(
