@@ -61,6 +61,10 @@ class CrossDecoder(Decoder):
         keys = self.once("keys", lambda: self._arange(self.Shape(self.mask, start=1, end=2)))
         return self.once("distances", lambda: self.Sub(keys, self._queries()))
 
+    def token_positions(self) -> Value:
+        """Indices of this run's tokens, i64 [length]."""
+        return self.once("token_positions", lambda: self.Squeeze(self._queries(), [1]))
+
     def attend_to_itself(self, x: Value, layer: int, name: str, scores: Scores = PLAIN_SCORES) -> Value:
         """Causal self-attention of layer `layer` with the weights ``NAME.{q,k,v,o}``."""
         heads, size = self.config.heads, self.config.head_dim

@@ -16,6 +16,34 @@ T5 = {
     "decoder_start_token_id": 0,
     "is_encoder_decoder": True,
 }
+BART = {
+    "vocab_size": 97,
+    "d_model": 64,
+    "encoder_ffn_dim": 96,
+    "decoder_ffn_dim": 128,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "max_position_embeddings": 320,
+    "pad_token_id": 96,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "is_encoder_decoder": True,
+}
+BARTS = [
+    Case(name, cls, {"architectures": [cls], "model_type": kind, **config}, BART)
+    for name, cls, kind, config in [
+        ("bart", "BartForConditionalGeneration", "bart", {}),
+        ("mbart", "MBartForConditionalGeneration", "mbart", {"scale_embedding": True, "activation_function": "relu"}),
+        ("marian", "MarianMTModel", "marian", {"scale_embedding": True, "activation_function": "swish"}),
+        ("marian_two_vocabularies", "MarianMTModel", "marian",
+         {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 99, "activation_function": "swish",
+          "d_model": 56}),
+        ("m2m_100", "M2M100ForConditionalGeneration", "m2m_100", {"scale_embedding": True}),
+        ("pegasus", "PegasusForConditionalGeneration", "pegasus", {"scale_embedding": True}),
+    ]
+]  # fmt: skip
 ENCODER_DECODERS = [
     Case(name, cls, {"architectures": [cls], "model_type": kind, **config}, T5)
     for name, cls, kind, config in [
@@ -28,6 +56,7 @@ ENCODER_DECODERS = [
         ("umt5", "UMT5ForConditionalGeneration", "umt5", {"feed_forward_proj": "gated-gelu"}),
     ]
 ]  # fmt: skip
+ENCODER_DECODERS += BARTS
 
 
 def inputs(case, seed, source=40, target=9):

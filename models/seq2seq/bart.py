@@ -1,0 +1,283 @@
+"""BART (Lewis et al. 2019, arXiv:1910.13461) and its relatives: mBART, Marian, M2M-100, NLLB and Pegasus.
+
+All are the transformer of Vaswani et al. 2017 (arXiv:1706.03762). They differ in the positions, in where norms stand,
+and in what is added to embeddings and logits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UnsupportedError
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Weight
+from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer, flag
+from ...runtime.ir.graph import Value
+from ...runtime.tensor.tensor import Tensor
+from ..layers.encoder import Encoder
+from ..layers.linear import embedding
+from ..layers.mlp import plain
+from ..layers.net import Net
+from ..layers.norm import layer_norm
+from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act, matrix
+from .decoder import CrossDecoder
+from .tasks import encoder_decoder_task, encoder_task
+
+EPS = 1e-5
+"""Epsilon of every norm."""
+OFFSET = 2
+"""Rows of an embedding of positions before that of the first token, in models of fairseq."""
+POSITIONS = Integer(1, 1 << 14)
+"""Number of positions; those of published models are fewer than 2,000."""
+
+
+@dataclass(frozen=True)
+class SameHeads:
+    """Hyper-parameter: heads of the decoder's attention, which are those of the encoder's."""
+
+    name: str = "decoder_heads"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
+        said = source.get("decoder_attention_heads", config.heads)
+        if said != config.heads:
+            why = "encoder and decoder have different numbers of heads"
+            raise UnsupportedError("E-ARCH-HEADS", config.path, why, expected=config.heads, found=said)
+        return int(said)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return {"decoder_attention_heads": config.decoder_heads} if names == HF else {}
+
+
+def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
+    """The hyper-parameters. The arguments are defaults: the ids of the decoder's first token and of padding, and the
+    activation."""
+    return (
+        Vocabulary(),
+        Key("context", "max_position_embeddings", (), 1024, POSITIONS),
+        Key("hidden", "d_model", (), kind=COUNT),
+        Key("layers", "encoder_layers", (), kind=LAYERS),
+        Key("decoder_layers", "decoder_layers", (), kind=LAYERS),
+        Key("heads", "encoder_attention_heads", (), kind=COUNT),
+        OWN_HEAD_DIM,
+        SameHeads(),
+        Key("intermediate", "encoder_ffn_dim", (), kind=COUNT),
+        Key("decoder_intermediate", "decoder_ffn_dim", (), kind=COUNT),
+        act(activation, "activation_function"),
+        Key("scaled", "scale_embedding", (), False, flag),
+        Key("shared", "share_encoder_decoder_embeddings", (), True, flag),
+        Key("decoder_vocab", "decoder_vocab_size", (), lambda config: config.vocab, COUNT),
+        Key("tied", "tie_word_embeddings", (), True, flag),
+        Key("pad", "pad_token_id", (), pad, SIZE, at_most=("vocab",)),
+        Key("decoder_start", "decoder_start_token_id", (), start, SIZE),
+        Key("positions", (), (), lambda config: config.context + OFFSET),
+        Key("padded_positions", (), (), lambda config: config.context + config.pad + 1),
+    )
+
+
+def layer_weights(side: str, layers: str, intermediate: str) -> tuple[Weight, ...]:
+    """Bindings of the layers of the encoder or decoder: `side`."""
+    name, hf, square = f"{side}.layers.{{i}}.", f"model.{side}.layers.{{i}}.", ("hidden", "hidden")
+    blocks = [("attn", "self_attn"), *([("cross", "encoder_attn")] if side == "decoder" else [])]
+    found = [
+        row
+        for block, theirs in blocks
+        for part, projection in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj"))
+        for row in matrix(f"{name}{block}.{part}", f"{hf}{theirs}.{projection}", None, shape=square)
+    ]
+    for block, theirs in (*blocks, ("mlp", "final")):
+        found += matrix(f"{name}{block}_norm", f"{hf}{theirs}_layer_norm", None, shape=("hidden",))
+    found += matrix(f"{name}mlp.up", f"{hf}fc1", None, shape=(intermediate, "hidden"))
+    found += matrix(f"{name}mlp.down", f"{hf}fc2", None, shape=("hidden", intermediate))
+    return tuple(replace(row, layers=layers) for row in found)
+
+
+def norm_weights(hf: str, name: str) -> tuple[Weight, ...]:
+    """Bindings of a norm of the encoder and of the decoder."""
+    return tuple(
+        row
+        for side in ("encoder", "decoder")
+        for row in matrix(f"{side}.{name}", f"model.{side}.{hf}", None, shape=("hidden",))
+    )
+
+
+TOKENS = "embed_tokens.weight"
+WEIGHTS = (
+    Weight(
+        "embed.weight",
+        ("model.shared.weight", f"model.encoder.{TOKENS}", f"model.decoder.{TOKENS}"),
+        shape=("vocab", "hidden"),
+    ),
+    *layer_weights("encoder", "layers", "intermediate"),
+    *layer_weights("decoder", "decoder_layers", "decoder_intermediate"),
+    Weight(
+        "decoder.embed.weight",
+        f"model.decoder.{TOKENS}",
+        shape=("decoder_vocab", "hidden"),
+        when=lambda config, i: not config.shared,
+    ),
+    Weight("head.weight", "lm_head.weight", shape=("decoder_vocab", "hidden"), when=lambda config, i: not config.tied),
+    Weight("logits.bias", "final_logits_bias", shape=(1, "decoder_vocab"), optional=True),
+)
+EMBED_NORM = norm_weights("layernorm_embedding", "embed_norm")
+LAST_NORM = norm_weights("layer_norm", "norm")
+
+
+def sinusoids(config: Config) -> np.ndarray:
+    """Sines, then cosines, of the positions, f32 [context, hidden] (Marian, Pegasus)."""
+    rates = 10000.0 ** (-2 * np.arange(-(-config.hidden // 2)) / config.hidden)
+    angles = np.arange(config.context)[:, None] * rates
+    found: np.ndarray = np.concatenate([np.sin(angles), np.cos(angles)[:, : config.hidden // 2]], 1).astype(np.float32)
+    return found
+
+
+def fairseq_sinusoids(config: Config) -> np.ndarray:
+    """As `sinusoids`, with the rates of tensor2tensor, f32 [padded_positions, hidden]; zeros for padding (M2M-100)."""
+    half = config.hidden // 2
+    exponents = np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / max(half - 1, 1))
+    rates = np.exp(exponents, dtype=np.float64).astype(np.float32)
+    angles = np.arange(config.padded_positions, dtype=np.float32)[:, None] * rates
+    found = np.zeros((config.padded_positions, config.hidden), np.float32)
+    found[:, : 2 * half] = np.concatenate([np.sin(angles), np.cos(angles)], 1)
+    found[config.pad] = 0
+    return found
+
+
+def position_weights(
+    rows: str, compute: Callable[[Config], np.ndarray] | None = None, *, stored: bool = True
+) -> tuple[Weight, ...]:
+    """Bindings of the positions of encoder and decoder, [`rows`, hidden].
+
+    Args:
+        compute: makes them for files without them.
+        stored: whether files may have them.
+    """
+
+    def table(config: Config) -> Tensor | None:
+        return None if compute is None else Tensor.of(compute(config))
+
+    return tuple(
+        Weight(
+            f"{side}.positions.weight",
+            f"model.{side}.embed_positions.weight" if stored else (),
+            shape=(rows, "hidden"),
+            optional=compute is not None,
+            compute=table,
+        )
+        for side in ("encoder", "decoder")
+    )
+
+
+LEARNED, SINUSOIDS = position_weights("positions"), position_weights("context", sinusoids)
+FAIRSEQ_SINUSOIDS = position_weights("padded_positions", fairseq_sinusoids, stored=False)
+
+
+class Family:
+    """How the layers of one model are put together.
+
+    Args:
+        pre_norm: whether norms stand before attention and feed-forward networks, instead of behind the sum.
+        offset: row of the positions that the first token has.
+        padded: whether positions are counted past the padding token, whose id is its own position, instead.
+    """
+
+    def __init__(self, *, pre_norm: bool, offset: int = 0, padded: bool = False) -> None:
+        self.pre_norm, self.offset, self.padded = pre_norm, offset, padded
+
+    def encode(self, net: Encoder) -> Value:
+        """The encoder's hidden states."""
+        net.begin()
+        x = self._embedded(net, embedding(net, net.ids, "embed"), self._rows(net, net.positions()), "encoder")
+        for i in range(net.config.layers):
+            name = f"encoder.layers.{i}"
+            x = self._block(net, x, f"{name}.attn", net.self_attention)
+            x = self._block(net, x, f"{name}.mlp", partial(plain, net, kind=net.config.act))
+        return self._normed(net, x, "encoder.norm")
+
+    def decode(self, net: CrossDecoder) -> None:
+        """The decoder's logits."""
+        config = net.config
+        x = net.begin("decoder.embed" if net.has("decoder.embed.weight") else "embed")
+        x = self._embedded(net, x, self._rows(net, net.token_positions()), "decoder")
+        for i in range(config.decoder_layers):
+            name = f"decoder.layers.{i}"
+            x = self._block(net, x, f"{name}.attn", partial(net.attend_to_itself, layer=i))
+            x = self._block(net, x, f"{name}.cross", partial(net.attend_to_source, layer=i))
+            x = self._block(net, x, f"{name}.mlp", partial(plain, net, kind=config.act))
+        x = self._normed(net, x, "decoder.norm")
+        net.end(x, None, tied="decoder.embed" if net.has("decoder.embed.weight") else "embed", change=added(net))
+
+    def _rows(self, net: Encoder | CrossDecoder, places: Value) -> Value:
+        """Rows of the positions, i64 [length] or [batch, length], of tokens at `places`, i64 [length]."""
+        if not self.padded:
+            rows: Value = net.Add(places, self.offset) if self.offset else places
+            return rows
+        pad = net.Constant(value_int=net.config.pad)
+        padding = net.Cast(net.Equal(net.ids, pad), to=7)
+        counts = net.Sub(net.Add(places, 1), net.CumSum(padding, net.Constant(value_int=1)))
+        return net.Add(net.Mul(counts, net.Sub(1, padding)), pad)
+
+    def _embedded(self, net: Net, x: Value, places: Value, side: str) -> Value:
+        """Tokens and positions, normalized where the model does."""
+        x = net.Mul(x, math.sqrt(net.config.hidden)) if net.config.scaled else x
+        x = net.Add(x, embedding(net, places, f"{side}.positions"))
+        return self._normed(net, x, f"{side}.embed_norm")
+
+    def _normed(self, net: Net, x: Value, name: str) -> Value:
+        return layer_norm(net, x, name, EPS) if net.has(f"{name}.weight") else x
+
+    def _block(self, net: Net, x: Value, name: str, block: Callable[..., Value]) -> Value:
+        """The block `name` of weights, added to its input, with a norm before it or behind the sum."""
+        if self.pre_norm:
+            value: Value = net.Add(x, block(layer_norm(net, x, f"{name}_norm", EPS), name=name))
+            return value
+        return layer_norm(net, net.Add(x, block(x, name=name)), f"{name}_norm", EPS)
+
+
+def added(net: Net) -> Callable[[Value], Value] | None:
+    """What is added to the logits, None if nothing is."""
+    return (lambda logits: net.Add(logits, net.vector("logits.bias"))) if net.has("logits.bias") else None
+
+
+def architecture(
+    name: str, title: str, family: Family, keys: tuple[Row, ...], further: tuple[Weight, ...]
+) -> Architecture:
+    """One model; `further`: rows of weights that not all models have."""
+    return Architecture(
+        name,
+        title,
+        (name,),
+        (),
+        keys,
+        (*WEIGHTS, *further),
+        (encoder_decoder_task(family.encode, family.decode), encoder_task(family.encode, ("decoder.", "head."))),
+        prefixes=("model.",),
+        ignored=(
+            r"embed_tokens\.weight$",
+            r"embed_positions\.weights?$",
+            r"^lm_head\.weight$",
+            r"^(model\.)?(en|de)coder\.version$",
+        ),
+    )
+
+
+ARCHITECTURES = (
+    architecture("bart", "BART", Family(pre_norm=False, offset=OFFSET), rows(2, 1), (*LEARNED, *EMBED_NORM)),
+    architecture(
+        "mbart", "mBART", Family(pre_norm=True, offset=OFFSET), rows(2, 1), (*LEARNED, *EMBED_NORM, *LAST_NORM)
+    ),
+    architecture("marian", "Marian", Family(pre_norm=False), rows(58100, 58100), SINUSOIDS),
+    architecture(
+        "m2m_100",
+        "M2M-100, NLLB",
+        Family(pre_norm=True, padded=True),
+        rows(2, 1, "relu"),
+        (*FAIRSEQ_SINUSOIDS, *LAST_NORM),
+    ),
+    architecture("pegasus", "Pegasus", Family(pre_norm=True), rows(0, 0), (*SINUSOIDS, *LAST_NORM)),
+)
