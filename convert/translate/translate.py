@@ -168,10 +168,11 @@ def _tell_left_out(graph: Graph, model: Model) -> None:
 
 
 def without_place(graph: Graph, model: Model) -> list[str]:
-    """The weights that GGUF files of the architecture do not store; the only heads there are those of text
-    classifiers. A pooler, which hidden states do not depend on, is
-    left out with a note."""
-    placed = {ours for row, _, ours in weight_slots(model.architecture, model.config) if row.stored(GGUF)}
+    """The weights that GGUF files of the architecture do not store, neither as tensors nor in the keys that they are
+    computed from; the only heads there are those of text classifiers. A pooler, which hidden states do not depend on,
+    is left out with a note."""
+    slots = weight_slots(model.architecture, model.config)
+    placed = {ours for row, _, ours in slots if row.stored(GGUF) or row.compute is not None}
     heads = {row.name for row in model.task.weights if not row.stored(GGUF) and model.task.name != TEXT_CLASSIFICATION}
     lost = [name for name in model.weights if name not in placed or name in heads]
     poolers = [name for name in lost if name.startswith(POOLER)]

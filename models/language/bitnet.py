@@ -1,9 +1,13 @@
 """BitNet b1.58 2B (Ma et al. 2025, arXiv:2504.12285): a Llama with norms inside the attention and the feed-forward
-network, whose activation is a squared ReLU."""
+network, whose activation is a squared ReLU.
+
+GGUF files have no head of its own, and state the activation; those that do not are of earlier models, with SiLU. Older
+versions of llama.cpp do not read the key.
+"""
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Architecture
+from ...runtime.contract.architecture import HF, Architecture
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import attend, projected
@@ -12,7 +16,8 @@ from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
-from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.activation import activation
+from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
     HF_HEAD_DIM,
@@ -21,14 +26,16 @@ from ..schema.hyperparameters import (
     RMS_EPS_5,
     TOKENS,
     WHOLE_ROTARY,
-    act,
+    ActivationKey,
     frequency_base,
     matrix,
 )
 
 KEYS = (
-    *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, RMS_EPS_5, frequency_base(5e5), Scaling(), act("relu2"),
+    *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, RMS_EPS_5, frequency_base(5e5), Scaling(),
     WHOLE_ROTARY, TOKENS,
+    ActivationKey("act", "hidden_act", "hidden_activation", lambda config: "relu2" if config.names == HF else "silu",
+                  activation),
 )  # fmt: skip
 WEIGHTS = (
     *EMBED,
@@ -46,7 +53,7 @@ WEIGHTS = (
         "layers.{i}.mlp.down_norm", "model.layers.{i}.mlp.ffn_sub_norm", "blk.{i}.ffn_sub_norm", shape=("intermediate",)
     ),
     *NORM,
-    *HEAD,
+    *matrix("head", "lm_head", None, optional=True, shape=("vocab", "hidden")),
 )
 
 

@@ -263,10 +263,11 @@ class Fixed:
 
 @dataclass(frozen=True)
 class ActivationKey(Key):
-    """Hyper-parameter: activation, by transformers' names in config.json."""
+    """Hyper-parameter: activation, by transformers' names."""
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {self.keys(names)[0]: hf_activation(config.act)} if names == HF else {}
+        keys = self.keys(names)
+        return {keys[0]: hf_activation(config.act)} if keys else {}
 
 
 def act(default: str, key: str = "hidden_act") -> Key:

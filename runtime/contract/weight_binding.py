@@ -34,6 +34,8 @@ from .hyperparameter import StatedValues, shown
 NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
 """Characters of a name that is compared with those that are known."""
+UNPREFIXED = ("xielu.",)
+"""Beginnings of GGUF keys that stand without the name of the architecture."""
 MAX_LISTED = 12
 """Entries of a list of names in a message; the rest is counted."""
 
@@ -271,7 +273,10 @@ def config_keys(architecture: Architecture, names: str, config: Config) -> dict[
             "E-ARCH-NAMES", None, f"GGUF files have no {architecture.title} models", hint="Write safetensors or ONNX"
         )
     said = parameters(architecture.keys, names, config)
-    return said if names == HF else {f"{architecture.gguf[0]}.{key}": value for key, value in said.items()}
+    if names == HF:
+        return said
+    prefix = f"{architecture.gguf[0]}."
+    return {key if key.startswith(UNPREFIXED) else prefix + key: value for key, value in said.items()}
 
 
 def _times(row: Weight, tensor: Tensor, config: Config, names: str, layer: int, power: int) -> Tensor:

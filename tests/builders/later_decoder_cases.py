@@ -152,7 +152,7 @@ LATER_DECODERS = [
         },
     ),
     *cases("Ernie4_5ForCausalLM", "ernie4_5", ernie4_5={"head_dim": 16, "use_bias": False, "rope_theta": 500000.0}),
-    *cases("NemotronForCausalLM", "nemotron", nemotron={"hidden_act": "relu2", "head_dim": 32, "norm_eps": 1e-5}),
+    *cases("NemotronForCausalLM", "nemotron", nemotron={"hidden_act": "relu2", "norm_eps": 1e-5}),
     *cases(
         "Exaone4ForCausalLM",
         "exaone4",
@@ -165,7 +165,12 @@ LATER_DECODERS = [
         hunyuan_dense={"head_dim": 32, "tie_word_embeddings": True},
         hunyuan_alpha={"head_dim": 32, "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0}},
     ),
-    *cases("BitNetForCausalLM", "bitnet", bitnet={"hidden_act": "relu2", "tie_word_embeddings": True}),
+    *cases(
+        "BitNetForCausalLM",
+        "bitnet",
+        bitnet={"hidden_act": "relu2", "tie_word_embeddings": True},
+        bitnet_silu={"hidden_act": "silu", "tie_word_embeddings": True},
+    ),
     *cases("ApertusForCausalLM", "apertus", apertus={"hidden_act": "xielu", "rope_scaling": LLAMA3}),
     *cases(
         "DeepseekV3ForCausalLM",
