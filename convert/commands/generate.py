@@ -1,4 +1,4 @@
-"""``generate``: text generation and chat with a language model."""
+"""``generate``: text generation and chat with a language model, and text from text with an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from ..console.output import current, notes_json
 from ..console.status_line import busy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...models.generation.generate import Generation, Timing
     from ...models.generation.language_model import LanguageModel
     from ...models.generation.sampling import Sampling
+    from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
     from ...runtime.ir.graph import Note
 
 EPILOG = """\b
 Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7
   candle-convert generate model_dir -p "Why is the sky blue?" --chat
-  candle-convert generate model.gguf -p Once --device cuda --gpu-layers auto
+  candle-convert generate flan_t5_dir -p "translate English to German: Good morning" --beams 4
 """
+BEAMS, LANGUAGES = "beams", ("source_lang", "target_lang")
+"""Options of encoder-decoders."""
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
 
 
@@ -53,9 +58,8 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     "--temperature",
     "--temp",
     type=float,
-    default=0.8,
     metavar="X",
-    help="Sampling temperature; 0 picks the most likely token (default 0.8).",
+    help="Sampling temperature; 0 picks the most likely token (default 0.8; with encoder-decoders 0).",
 )
 @click.option(
     "--top-k", type=int, default=40, metavar="N", help="Sample from the N most likely tokens, 0 for all (default 40)."
@@ -86,6 +90,16 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     help="Number of recent tokens for the penalty, -1 for all (default 64).",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed (default: random).")
+@click.option(
+    "--beams",
+    "--num-beams",
+    "beams",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Hypotheses of a beam search, encoder-decoders only (default: the model's, or 1).",
+)
+@click.option("--source-lang", metavar="CODE", help="Language of the text, for models that translate, such as en.")
+@click.option("--target-lang", metavar="CODE", help="Language of the translation.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="Stop string, not part of the output (repeatable).")
 @click.option(
     "-c",
@@ -116,7 +130,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
 )
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
-    """Continue a text with a language model, or chat with it.
+    """Continue a text with a language model, chat with it, or make text from text with an encoder-decoder.
 
     Without -p on a terminal, starts a conversation: /exit or Ctrl-D ends it, Ctrl-C stops an answer. Without a
     terminal, reads the prompt from standard input.
@@ -127,13 +141,14 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """
     from ...models.generation.generate import Timing
     from ...models.generation.sampling import Sampling
-    from ..load.load_model import load_language_model
+    from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
+    from ..load.load_model import load_text_model
 
     chatting = values["prompt"] is None and _is_terminal()
     for option in ("--system", "--chat-template"):
         if values[option[2:].replace("-", "_")] is not None and not (values["chat"] or chatting):
             raise UsageError("E-OPTION", None, f"{option} needs --chat")
-    sampling = {name: values[name] for name in SAMPLING}
+    sampling = {name: values[name] for name in SAMPLING if values[name] is not None}
     Sampling(**sampling)
     placed = shared_options.device(values)
     prompt = None if chatting else _prompt(values["prompt"])
@@ -147,7 +162,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         opening = Opening(
             model, shared_options.read_options(values), values["source_format"], values["revision"], values["offline"]
         )
-        found: LanguageModel = load_ranked(
+        found: LanguageModel | EncoderDecoderModel = load_ranked(
             opening,
             values["tensor_parallel"],
             threads=values["threads"],
@@ -155,7 +170,13 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             placement=Placement(**placed),
         )
     else:
-        found = load_language_model(graph, values["threads"], values["activations"], **placed)
+        found = load_text_model(graph, values["threads"], values["activations"], **placed)
+    if isinstance(found, EncoderDecoderModel):
+        _transform(found, model, prompt, values, sampling, began)
+        return
+    for option in (BEAMS, *LANGUAGES):
+        if values[option] is not None:
+            raise UsageError("E-OPTION", None, f"--{option.replace('_', '-')} needs an encoder-decoder")
     if prompt is None:
         _converse(found, model, values, Sampling(**sampling))
         return
@@ -166,14 +187,52 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     notes = _notes(found, ids, prompt, values)
     out.warn(notes)
     timing = Timing()
-    shown = not out.json and not out.quiet
     made = found.generate_batch(
         [ids], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
-        on_text=(lambda _, text: out.content(text, end="")) if shown else None, **sampling,
+        on_text=_writer(), **sampling,
     )[0]  # fmt: skip
     _end(made, timing, loaded)
-    out.emit({
-        "inputs": [model], "text": made.text, "prompt": made.prompt, "tokens": made.tokens, "reason": made.reason,
+    _emit(model, made, timing, loaded, notes)
+
+
+def _transform(
+    model: EncoderDecoderModel,
+    path: str,
+    prompt: str | None,
+    values: dict[str, Any],
+    sampling: dict[str, Any],
+    began: float,
+) -> None:
+    """Print the text that an encoder-decoder makes of the prompt."""
+    from ...models.generation.generate import Timing
+
+    if values["chat"] or prompt is None:
+        why = "encoder-decoders do not chat" if values["chat"] else "missing prompt"
+        raise UsageError("E-LM-PROMPT", path, why, hint="Give a text with -p TEXT")
+    if values["context"] is not None:
+        raise UsageError("E-OPTION", path, "--context needs a language model")
+    options = {name: values[name] for name in (BEAMS, *LANGUAGES) if values[name] is not None}
+    model.tokenizer  # noqa: B018
+    loaded = time.perf_counter() - began
+    busy().stop()
+    timing = Timing()
+    made = model.generate_batch(
+        [prompt], max_tokens=values["max_tokens"], stop=values["stop"], timing=timing, on_text=_writer(), **options,
+        **sampling,
+    )[0]  # fmt: skip
+    _end(made, timing, loaded)
+    _emit(path, made, timing, loaded, [])
+
+
+def _writer() -> Callable[[int, str], None] | None:
+    """Prints text as it comes, where text is asked for."""
+    out = current()
+    return None if out.json or out.quiet else lambda _, text: out.content(text, end="")
+
+
+def _emit(path: str, made: Generation, timing: Timing, loaded: float, notes: list[Note]) -> None:
+    current().emit({
+        "inputs": [path], "text": made.text, "prompt": made.prompt, "tokens": made.tokens, "reason": made.reason,
         "warnings": notes_json(notes), "timings": {"load": loaded, **timing.to_json()},
     })  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...models.generation.language_model import LanguageModel, Placement
 from ...models.pipelines.sentence_modules import embeds
+from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.out_of_memory import memory_limited
@@ -24,8 +25,19 @@ from .network import run_network
 
 def load_language_model(path: str | os.PathLike[str] | Graph, *arguments: Any, **options: Any) -> LanguageModel:
     """A model that generates text; arguments as of `load`. UsageError for models of other kinds."""
-    found = load(path, *arguments, **options)
-    if not isinstance(found, LanguageModel):
+    return _text_model(load(path, *arguments, **options), path, (LanguageModel,))
+
+
+def load_text_model(
+    path: str | os.PathLike[str] | Graph, *arguments: Any, **options: Any
+) -> LanguageModel | EncoderDecoderModel:
+    """As `load_language_model`, encoder-decoders included."""
+    return _text_model(load(path, *arguments, **options), path, (LanguageModel, EncoderDecoderModel))
+
+
+def _text_model(found: Any, path: str | os.PathLike[str] | Graph, kinds: tuple[type, ...]) -> Any:
+    """The model, if it is one of these classes."""
+    if not isinstance(found, kinds):
         name = path.files[0] if isinstance(path, Graph) and path.files else None
         kind = found.graph.arch if hasattr(found, "graph") else type(found).__name__
         raise UsageError("E-LM-TASK", name, f"{kind} models do not generate text", expected="a language model")
@@ -47,7 +59,8 @@ def load(
     """A model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
     The task decides what is returned: a `LanguageModel` for ``text-generation``, ``text-classification`` and
-    ``feature-extraction`` with a decoder, and for ONNX files; what the architecture's `Task.run` makes for others.
+    ``feature-extraction`` with a decoder, and for ONNX files; what the architecture's `Task.run` makes for others, such
+    as an `EncoderDecoderModel` for ``text2text-generation``.
 
     Args:
         threads: threads of one run, all cores where None.

@@ -105,11 +105,17 @@ class StopStringFilter:
 
 
 class TextStream:
-    """Streams the text of one sequence."""
+    """Streams the text of one sequence.
 
-    def __init__(self, made: Generation, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+    Args:
+        before: tokens that the text continues; None for those of the prompt.
+    """
+
+    def __init__(
+        self, made: Generation, tokenizer: Tokenizer, stop: Sequence[str], before: Sequence[int] | None = None
+    ) -> None:
         self.made = made
-        self._stream: Stream = tokenizer.stream(before=made.prompt)
+        self._stream: Stream = tokenizer.stream(made.prompt if before is None else before)
         self._stops = StopStringFilter(stop)
         self._ends = tokenizer.ends
         self._given = 0
@@ -208,7 +214,13 @@ def generate(
         on_text: called with the index of a sequence and its next text.
         timing: filled in.
     """
-    source = pieces(model, tokenizer, request, timing=timing)
+    return written(pieces(model, tokenizer, request, timing=timing), on_text)
+
+
+def written(
+    source: Generator[tuple[int, str], None, list[Generation]], on_text: Callable[[int, str], None] | None
+) -> list[Generation]:
+    """The sequences that `pieces` returns; `on_text` is called with each piece."""
     while True:
         try:
             row, text = next(source)
@@ -238,7 +250,7 @@ def pieces(
         stopped: polled before every token; True ends all sequences with the reason ``stop``.
     """
     prompts, max_tokens, context = request.prompts, request.max_tokens, request.context or model.context
-    _check(model, tokenizer, prompts)
+    check_prompts(model, tokenizer, prompts)
     limits = [max_tokens if context is None else min(max_tokens, context - len(prompt)) for prompt in prompts]
     if context is not None and min(limits) < 0:
         longest = max(map(len, prompts))
@@ -251,7 +263,7 @@ def pieces(
             hint="Shorten the prompt, or pass a larger --context",
         )
     source = tokens(model, prompts, request.sampling, timing, len(tokenizer), cache)
-    return _stream(
+    return streamed(
         source,
         [TextStream(Generation(list(prompt)), tokenizer, request.stop) for prompt in prompts],
         limits,
@@ -260,13 +272,19 @@ def pieces(
     )
 
 
-def _stream(
+def streamed(
     source: Iterator[np.ndarray],
     writers: list[TextStream],
     limits: list[int],
     max_tokens: int,
-    stopped: Callable[[], bool] | None,
+    stopped: Callable[[], bool] | None = None,
 ) -> Generator[tuple[int, str], None, list[Generation]]:
+    """Write the tokens [batch] of `source` until all sequences have ended, yielding as `pieces` does.
+
+    Args:
+        limits: most tokens of each sequence.
+        max_tokens: the limit that the caller asked for.
+    """
     for writer, room in zip(writers, limits, strict=True):
         if not room:
             writer.finish(CONTEXT if max_tokens else LENGTH)
@@ -288,7 +306,8 @@ def _stream(
     return [writer.made for writer in writers]
 
 
-def _check(model: CausalModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]]) -> None:
+def check_prompts(model: CausalModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]]) -> None:
+    """UsageError for a prompt without tokens, FormatError for a tokenizer that does not fit the embedding."""
     if not prompts or not all(prompts):
         raise UsageError("E-LM-PROMPT", None, "the prompt has no tokens", hint="Pass a prompt that is not empty")
     if model.vocabulary is not None and len(tokenizer) > model.vocabulary:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -14,9 +14,13 @@ from ...runtime.base.units import human_count
 from ...runtime.contract.architecture import RunOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
+from ..generation.generate import Generation, Timing, written
 from ..generation.kv_cache import Cache
 from ..generation.language_model import Placement
 from .cross_language_model import SOURCE_MASK, CrossLanguageModel
+from .generation_settings import GenerationSettings, settings_of
+from .language_codes import Languages
+from .text_to_text import pieces, requested
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -86,10 +90,16 @@ class EncoderDecoderModel:
         logits, _ = self.decoder.step(ids, self.decoder.start(len(ids), source), mask=decoder_attention_mask)
         return {"logits": logits, "encoder_last_hidden_state": hidden}
 
-    def start(self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, rows: int = 1) -> Cache:
-        """A cache to decode with: the encoder has run, the decoder has seen no token. Each text has `rows` rows of the
-        decoder's batch."""
-        hidden, source = self.encode(input_ids, attention_mask)
+    def start(
+        self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, *, rows: int = 1, activations: str = "f32"
+    ) -> Cache:
+        """A cache to decode with: the encoder has run, the decoder has seen no token.
+
+        Args:
+            rows: rows of the decoder's batch that each text has.
+            activations: as of `Session`, for the encoder, unless the model was loaded with others.
+        """
+        hidden, source = self.encode(input_ids, attention_mask, activations)
         return self.decoder.start(len(hidden) * rows, source)
 
     def encode(
@@ -123,15 +133,64 @@ class EncoderDecoderModel:
             )
         return self._encoders[kind]
 
+    @functools.cached_property
+    def settings(self) -> GenerationSettings:
+        """Defaults of `generate`, as the files beside the weights state them. FormatError for an invalid value."""
+        config = self._options.config
+        start = 0 if config is None else int(config.decoder_start)
+        assert self.decoder.vocabulary is not None
+        return settings_of(self.graph, start, self.decoder.vocabulary)
+
+    @property
+    def positions(self) -> int | None:
+        """Most tokens of a text; None for models whose positions are relative."""
+        config = self._options.config
+        return None if config is None else config.values.get("positions")
+
+    @functools.cached_property
+    def languages(self) -> Languages:
+        """The languages that the tokenizer has tokens of."""
+        return Languages(self.tokenizer)
+
     def greedy(self, ids: Sequence[int], count: int) -> list[int]:
         """The first decoder token and the `count` most probable next ones, one after another."""
-        cache, tokens = self.start([ids]), [self.decoder_start]
+        cache, tokens = self.start([ids]), [self.settings.start]
         while len(tokens) <= count:
             tokens.append(int(self.decoder.advance([tokens[cache.length :]], cache)[0].argmax()))
         return tokens
 
-    @functools.cached_property
-    def decoder_start(self) -> int:
-        """The token that the decoder starts from."""
-        assert self._options.config is not None
-        return int(self._options.config.decoder_start)
+    @overload
+    def generate(self, text: str | Sequence[int], *, stream: Literal[False] = False, **options: Any) -> str: ...
+    @overload
+    def generate(self, text: str | Sequence[int], *, stream: Literal[True], **options: Any) -> Iterator[str]: ...
+    def generate(self, text: str | Sequence[int], *, stream: bool = False, **options: Any) -> str | Iterator[str]:
+        """The text that the decoder makes of a text (or ids).
+
+        Args:
+            stream: whether to return an iterator of text pieces instead of the full text; with one beam only, text
+                comes as it is generated.
+            options: fields of `TextToText`, and options of `Sampling`; the most probable tokens are taken unless a
+                temperature is given.
+
+        Raises UsageError for an unknown option, one out of range, an unknown language, and a text that is too long;
+        with `stream`, before the first piece.
+        """
+        found = pieces(self, requested(self, [text], options))
+        return (part for _, part in found) if stream else "".join(part for _, part in found)
+
+    @memory_limited
+    def generate_batch(
+        self,
+        texts: Sequence[str | Sequence[int]],
+        *,
+        on_text: Callable[[int, str], None] | None = None,
+        timing: Timing | None = None,
+        **options: Any,
+    ) -> list[Generation]:
+        """As `generate`, for several texts as one batch.
+
+        Args:
+            on_text: called with the index of a text and the next part of what is made of it.
+            timing: filled in; the prompt is what the encoder reads.
+        """
+        return written(pieces(self, requested(self, texts, options), timing=timing), on_text)

@@ -190,7 +190,7 @@ def rows(task: str, end: str) -> tuple[Row, ...]:
 KEYS = (
     *rows(TEXT_TO_TEXT, "ForConditionalGeneration"),
     Key("decoder_layers", "num_decoder_layers", "decoder_block_count", lambda config: config.layers, LAYERS),
-    Key("decoder_start", "decoder_start_token_id", "decoder_start_token_id", 0, SIZE),
+    Key("decoder_start", "decoder_start_token_id", "decoder_start_token_id", 0, SIZE, at_most=("vocab",)),
     Scaled(),
 )
 
