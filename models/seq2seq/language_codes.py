@@ -50,13 +50,10 @@ class Languages:
                 return index
         if not known:
             raise UsageError("E-LANGUAGE", None, "the model has no tokens of languages", found=code)
-        near = difflib.get_close_matches(code, known, MAX_NEAR, 0.3) or list(known)[:MAX_NEAR]
-        raise UsageError(
-            "E-LANGUAGE",
-            None,
-            f"the model has no language {code!r}",
-            expected=f"{', '.join(near)} ... ({len(known):,})",
-        )
+        near = difflib.get_close_matches(code, known, MAX_NEAR, 0.3)
+        shown = list(dict.fromkeys([*near, *known]))[:MAX_NEAR]
+        rest = f" ... ({len(known):,})" if len(known) > MAX_NEAR else ""
+        raise UsageError("E-LANGUAGE", None, f"the model has no language {code!r}", expected=", ".join(shown) + rest)
 
     def is_language(self, token: int) -> bool:
         """Whether a token names a language."""
