@@ -18,9 +18,9 @@ from ...runtime.tensor.tensor import Tensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
-from ..layers.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.mlp import gated
 from ..layers.norm import norm
+from ..layers.recurrent.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM
 from ..schema.hyperparameters import (

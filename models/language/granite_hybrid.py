@@ -13,10 +13,10 @@ from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
-from ..layers.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.mlp import gated
 from ..layers.moe import gated_experts, top
 from ..layers.norm import norm
+from ..layers.recurrent.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, RMS_EPS, THETA, TOKENS, Fixed, act, matrix

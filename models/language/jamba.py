@@ -15,10 +15,10 @@ from ...runtime.tensor.tensor import Tensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
-from ..layers.mamba import Rank, selective_mixer, selective_weights
 from ..layers.mlp import gated
 from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
+from ..layers.recurrent.mamba import Rank, selective_mixer, selective_weights
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, attention
 from ..schema.hyperparameters import DECODER, EXPERTS_USED, HF_HEAD_DIM, INTERMEDIATE, RMS_EPS, act, experts, matrix
 from ..schema.layer_kinds import AttentionLayers, Every, HybridKVHeads, attends, recurs

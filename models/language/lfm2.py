@@ -15,7 +15,7 @@ from ..layers.decoder import Decoder
 from ..layers.linear import linear
 from ..layers.mlp import gated
 from ..layers.norm import norm
-from ..layers.recurrence import short_conv, token_mask
+from ..layers.recurrent.recurrence import short_conv, token_mask
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD
 from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HF_HEAD_DIM, TOKENS, matrix

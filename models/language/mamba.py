@@ -6,7 +6,8 @@ from ...runtime.contract.architecture import HF, Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
-from ..layers.mamba import (
+from ..layers.norm import norm
+from ..layers.recurrent.mamba import (
     EMBED,
     END,
     INNER,
@@ -19,7 +20,6 @@ from ..layers.mamba import (
     selective_mixer,
     selective_weights,
 )
-from ..layers.norm import norm
 
 KEYS = (
     *STATE_SPACE, INNER, Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 16, COUNT), Rank(),

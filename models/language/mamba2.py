@@ -8,7 +8,8 @@ from ...runtime.contract.architecture import Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
-from ..layers.mamba import (
+from ..layers.norm import norm
+from ..layers.recurrent.mamba import (
     EMBED,
     END,
     GROUPS,
@@ -22,7 +23,6 @@ from ..layers.mamba import (
     named,
     quotient,
 )
-from ..layers.norm import norm
 
 KEYS = (
     *STATE_SPACE,

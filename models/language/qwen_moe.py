@@ -114,13 +114,13 @@ def build(net: Decoder) -> None:
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         h = norm(net, x, f"layers.{i}.mlp_norm")
         x = net.Add(
-            x,
-            _mixture(net, h, f"layers.{i}.mlp") if sparse(config, i) else gated(net, h, f"layers.{i}.mlp", config.act),
+            x, mixed(net, h, f"layers.{i}.mlp") if sparse(config, i) else gated(net, h, f"layers.{i}.mlp", config.act)
         )
     net.end(x, norm)
 
 
-def _mixture(net: Decoder, x: Value, name: str) -> Value:
+def mixed(net: Decoder, x: Value, name: str) -> Value:
+    """Sum of the routed experts, and of the gated shared expert if the model has one."""
     config = net.config
 
     def route(logits: Value) -> tuple[Value, Value]:

@@ -17,7 +17,7 @@ from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS, gated
 from ..layers.net import Net
 from ..layers.norm import norm
-from ..layers.recurrence import scan, short_conv, token_mask
+from ..layers.recurrent.recurrence import scan, short_conv, token_mask
 from ..layers.rope import PLAIN, Rotary
 from ..schema.hyperparameters import DECODER, KV_HEADS, OWN_HEAD_DIM, RMS_EPS, THETA, act, matrix, partial
 from ..schema.weight_layout import Plus

@@ -12,8 +12,8 @@ from ..layers.decoder import Decoder
 from ..layers.linear import embedding, linear
 from ..layers.net import Net
 from ..layers.norm import bias_norm
-from ..layers.recurrence import scan
-from ..layers.rwkv import (
+from ..layers.recurrent.recurrence import scan
+from ..layers.recurrent.rwkv import (
     KEYS,
     SINGLETON_AXES,
     either,

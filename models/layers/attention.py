@@ -58,6 +58,21 @@ def self_attention(
     return linear(net, attend(net, q, k, v, i, window=window, scores=scores), f"{name}.o")
 
 
+def gated_attention(net: Decoder, x: Value, i: int, rotary: Rotary) -> Value:
+    """Attention of layer `i` whose output is multiplied by the sigmoid of a gate (Qiu et al. 2025, arXiv:2505.06708).
+
+    ``layers.I.attn.q`` [heads x 2 x head_dim, hidden] has a query and a gate for each head. Heads are normalized where
+    the model has ``q_norm`` and ``k_norm``.
+    """
+    config, name = net.config, f"layers.{i}.attn"
+    both = net.split_heads(linear(net, x, f"{name}.q"), config.heads, 2 * config.head_dim)
+    q, gate = (net.merge_heads(part) for part in net.split(both, [config.head_dim, config.head_dim]))
+    k, v = linear(net, x, f"{name}.k"), linear(net, x, f"{name}.v")
+    q = rotary.rotate(net, heads_normed(net, q, f"{name}.q_norm", config.heads), config.heads, net.positions)
+    k = rotary.rotate(net, heads_normed(net, k, f"{name}.k_norm", config.kv_heads), config.kv_heads, net.positions)
+    return linear(net, net.Mul(attend(net, q, k, v, i), net.Sigmoid(gate)), f"{name}.o")
+
+
 def projected(net: Decoder, x: Value, name: str) -> tuple[Value, Value, Value]:
     """Queries, keys and values from one fused projection or three."""
     if not net.has(f"{name}.qkv.weight"):

@@ -69,7 +69,7 @@ class Scaling:
         if original and not scaling.get(ORIGINAL_KEY):
             scaling[ORIGINAL_KEY] = checked(ORIGINAL_KEY, original, ORIGINAL)
         _check_complete(path, kind, scaling)
-        return {"type": kind, **scaling}
+        return {"type": kind, **scaling} if kind != "default" else dict(PLAIN)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         scaling = getattr(config, self.name)

@@ -53,6 +53,47 @@ def qkv_rows(part: str) -> Rows:
 
 
 @dataclass(frozen=True)
+class RowsOfGroups(Moved):
+    """Rows of a matrix that stores the rows of several weights group by group.
+
+    Other bindings have the remaining rows of each group, in the file's order.
+
+    Attributes:
+        parts: lengths of the pieces of a group, one list for each weight that the file's tensor stores.
+        index: which of these weights; it has the first piece of all groups, then the second piece of all groups ...
+        groups: the hyper-parameter with the number of groups.
+    """
+
+    parts: Callable[[Config], tuple[tuple[int, ...], ...]]
+    index: int
+    groups: str
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        lengths, groups = self.parts(config), getattr(config, self.groups)
+        width = sum(map(sum, lengths))
+        if parts[0].shape[:1] != (groups * width,) or len(parts[0].shape) != 2:
+            raise ValueError(f"a tensor {list(parts[0].shape)} does not have {groups} groups of {width} rows")
+        start = sum(map(sum, lengths[: self.index]))
+        rows = np.arange(groups * width).reshape(groups, width)[:, start : start + sum(lengths[self.index])]
+        return take_rows(parts[0], _by_piece(rows, lengths[self.index]))
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        lengths, groups = self.parts(config)[self.index], getattr(config, self.groups)
+        order = np.argsort(_by_piece(np.arange(whole.shape[0]).reshape(groups, -1), lengths))
+        return [take_rows(whole, order, (groups, sum(lengths), whole.shape[1]))]
+
+    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The tensor with all rows."""
+        grouped = concatenated(pieces, 1)
+        return Tensor(grouped.dtype, (grouped.shape[0] * grouped.shape[1], grouped.shape[2]), grouped.storage)
+
+
+def _by_piece(rows: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
+    """Rows [groups, sum of lengths] piece by piece: the first piece of all groups first."""
+    return np.concatenate([piece.reshape(-1) for piece in np.split(rows, np.cumsum(lengths)[:-1], axis=1)])
+
+
+@dataclass(frozen=True)
 class Latent(Moved):
     """Keys or values of all heads from a fused latent projection [heads x (nope + value_dim), rank]: each head's keys,
     then its values.

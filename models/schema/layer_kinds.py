@@ -108,6 +108,33 @@ class AttentionLayers:
         return {KINDS[0]: [self.attention if i in attending else self.other for i in range(config.layers)]}
 
 
+INTERVAL, RECURRENT = "full_attention_interval", "attention.recurrent_layers"
+
+
+@dataclass(frozen=True)
+class FullAttentionLayers:
+    """Hyper-parameter: indices of the layers with full attention; GGUF files state their distance and list the
+    others, the recurrent layers."""
+
+    name: str = "attending"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int]:
+        key, kind = (KINDS[0], word) if names == HF else (RECURRENT, flag)
+        if source.get(key) is None:
+            distance = checked(INTERVAL, source.get(INTERVAL, 4), COUNT)
+            return [i for i in range(config.layers) if (i + 1) % distance == 0]
+        listed = checked(key, source[key], Listed(kind, config.layers))[: config.layers]
+        return [i for i, each in enumerate(listed) if each is False or each == "full_attention"]
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names != HF:
+            return {
+                RECURRENT: [recurs(config, i) for i in range(config.layers)],
+                INTERVAL: config.attending[0] + 1 if config.attending else config.layers + 1,
+            }
+        return {KINDS[0]: ["linear_attention" if recurs(config, i) else "full_attention" for i in range(config.layers)]}
+
+
 @dataclass(frozen=True)
 class HybridKVHeads:
     """Hyper-parameter: KV heads of the attention layers; read after ``heads``."""

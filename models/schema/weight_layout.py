@@ -109,7 +109,60 @@ class Ordered(Whole):
 
 
 def _ordered(tensor: Tensor, order: np.ndarray) -> Tensor:
-    return take_rows(tensor, order) if tensor.shape[1:] else changed(tensor, tensor.shape, lambda x: x[order])
+    if np.array_equal(order, np.arange(len(order))):
+        return tensor
+    if not tensor.shape[1:]:
+        return changed(tensor, tensor.shape, lambda x: x[order])
+    runs = math.prod(tensor.shape[1:-1])
+    return take_rows(tensor, (order[:, None] * runs + np.arange(runs)).reshape(-1), tensor.shape)
+
+
+@dataclass(frozen=True)
+class OrderedColumns(Whole):
+    """Reordered columns of a matrix: column i of the graph's weight is the file's column ``order(config)[i]``. Blocks
+    are dequantized unless the order is the file's.
+
+    Attributes:
+        order: returns int64 [columns]; called only for tensors with that many columns.
+        columns: the number of columns, as a shape expression.
+    """
+
+    order: Callable[[Config], np.ndarray]
+    columns: str
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        (columns,) = sizes((self.columns,), config)
+        if parts[0].shape[-1:] != (columns,):
+            raise ValueError(f"a tensor {list(parts[0].shape)} does not have {columns} columns")
+        return _with_columns(parts[0], self.order(config))
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [_with_columns(whole, np.argsort(self.order(config)))]
+
+
+def _with_columns(tensor: Tensor, order: np.ndarray) -> Tensor:
+    if np.array_equal(order, np.arange(len(order))):
+        return tensor
+    return changed(tensor, tensor.shape, lambda x: x[..., order])
+
+
+@dataclass(frozen=True)
+class Composed(Whole):
+    """Two layouts, in the order in which they lead from the file to the graph."""
+
+    first: Layout
+    then: Layout
+
+    @property
+    def computed(self) -> bool:
+        return self.first.computed or self.then.computed
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return self.then.join([self.first.join(parts, config)], config)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        (inner,) = self.then.split(whole, config, 1)
+        return self.first.split(inner, config, count)
 
 
 def rotary_pairs(heads: str) -> Ordered:

@@ -16,6 +16,7 @@ ARCHITECTURES = {
     "apertus": "apertus", "bitnet_silu": "bitnet", "bloom": "bloom", "bloom_five_heads": "bloom",
     "ernie4_5": "ernie4_5", "exaone4_small": "exaone4", "hunyuan_dense": "hunyuan-dense",
     "hunyuan_alpha": "hunyuan-dense", "llama4": "llama4", "nemotron": "nemotron", "olmoe": "olmoe",
+    "qwen3_5": "qwen35", "qwen3_next": "qwen3next",
 }  # fmt: skip
 """llama.cpp runs no GPT-J; it expects windows of EXAONE 4 in models of 64 layers only, computes Phi 3.5 MoE with other
 norms and routing, and BitNet with SiLU unless it is new enough to read the activation."""

@@ -102,7 +102,17 @@ def test_first_published_configuration_of_mamba(tmp_path):
     assert close(models.load(tmp_path, threads=1).logits(ids), expected(reference, ids, None), 3e-5)
 
 
-EXPORTED = ["mamba2", "recurrent_gemma", "jamba", "granite_hybrid", "falcon_h1", "chunked", "tempered"]
+EXPORTED = [
+    "mamba2",
+    "recurrent_gemma",
+    "jamba",
+    "granite_hybrid",
+    "falcon_h1",
+    "qwen3_next",
+    "qwen3_5",
+    "chunked",
+    "tempered",
+]
 
 
 @pytest.mark.parametrize("name", EXPORTED)

@@ -72,6 +72,8 @@ REFUSED = [
 FREE = {
     "context",
     "longest",
+    "key_heads",
+    "key_size",
     "kv_heads",
     "cached_heads",
     "full_layers",

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Config, Key, Stored, Weight, value_at
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, SIZE, Listed, checked
-from ...runtime.ir.graph import Value
-from ..schema.hyperparameters import LAYERS, TaskName, Vocabulary, act, matrix
-from ..schema.weight_layout import Changed, Reshaped
-from .decoder import Decoder
-from .linear import linear
-from .mlp import ACTIVATIONS
-from .net import Net
+from ....runtime.base.dataclass import dataclass
+from ....runtime.contract.architecture import HF, Config, Key, Stored, Weight, value_at
+from ....runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, SIZE, Listed, checked
+from ....runtime.ir.graph import Value
+from ...schema.hyperparameters import LAYERS, TaskName, Vocabulary, act, matrix
+from ...schema.weight_layout import Changed, Reshaped
+from ..decoder import Decoder
+from ..linear import linear
+from ..mlp import ACTIVATIONS
+from ..net import Net
 from .recurrence import Scanned, scan, short_conv, token_mask
 
 

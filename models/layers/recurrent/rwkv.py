@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, SAME, Config, Key, Layout, Stored, Weight
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, SIZE, checked
-from ...runtime.ir.graph import Graph, Value
-from ..schema.hyperparameters import LAYERS, TaskName, Vocabulary
-from ..schema.weight_layout import Reshaped
-from .decoder import Decoder
-from .linear import linear
+from ....runtime.base.dataclass import dataclass
+from ....runtime.contract.architecture import HF, SAME, Config, Key, Layout, Stored, Weight
+from ....runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, SIZE, checked
+from ....runtime.ir.graph import Graph, Value
+from ...schema.hyperparameters import LAYERS, TaskName, Vocabulary
+from ...schema.weight_layout import Reshaped
+from ..decoder import Decoder
+from ..linear import linear
 from .recurrence import token_mask
 
 LIMIT = 2**20

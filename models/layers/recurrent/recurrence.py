@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...runtime.ir.graph import Graph, Value
-from .decoder import Decoder
-from .net import Net
+from ....runtime.ir.graph import Graph, Value
+from ..decoder import Decoder
+from ..net import Net
 
 Scanned = tuple[list[Value], list[Value]]
 """States and results after a token."""
