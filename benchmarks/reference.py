@@ -20,9 +20,12 @@ import candle_convert as cc
 import numpy as np
 from candle_convert.models.pipelines.pooling import mean_pooled, normalized
 from candle_convert.models.seq2seq.encoder_decoder_model import EncoderDecoderModel
+from candle_convert.runtime.tensor.storage import Held
 
 TASKS = {"embedding": "feature-extraction"}
 """Tasks of the cases that the checkpoint does not name."""
+BIDIRECTIONAL = "non-causal"
+"""Beginning of the note of cases whose tokens attend to all others, though the checkpoint does not say so."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -101,9 +104,21 @@ def computed(model, variant, inputs, wanted):
     return forward(model, inputs) | ({"embedding": embeddings(model, **inputs)} if "embedding" in wanted else {})
 
 
-def results_of(path, task, inputs, outputs, threads):
+def opened(path, meta):
+    """What `load` takes: the path of a checkpoint, or its graph with the `is_causal` in config.json that the case
+    passes to the reference as a mask."""
+    if not meta["note"].startswith(BIDIRECTIONAL):
+        return path
+    graph = cc.open(path)
+    config = json.loads((path.parent / "config.json").read_text()) | {"is_causal": False}
+    graph.attachments["config.json"] = Held(json.dumps(config).encode())
+    return graph
+
+
+def results_of(path, meta, inputs, outputs, threads):
     """The arrays of the outputs, computed from one checkpoint."""
-    model = cc.models.load(path, task=task, threads=threads, activations="f32")
+    task = TASKS.get(meta["task"])
+    model = cc.models.load(opened(path, meta), task=task, threads=threads, activations="f32")
     results = {}
     for variant in dict.fromkeys(name.partition("/")[0] for name in outputs):
         feeds, wanted = (
@@ -125,7 +140,7 @@ def main():
     meta = json.loads((arguments.case / "meta.json").read_text())
     first, further = {}, {}
     for path in checkpoints(arguments.case):
-        found = results_of(path, TASKS.get(meta["task"]), inputs, outputs, arguments.threads)
+        found = results_of(path, meta, inputs, outputs, arguments.threads)
         if first:
             further |= {f"{path.name}:{name}": item for name, item in found.items() if not name.endswith(CHECKS)}
         else:

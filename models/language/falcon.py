@@ -1,8 +1,10 @@
 """Falcon 7B, 40B, 180B, RW and 2 (Almazrouei et al. 2023, arXiv:2311.16867): parallel attention and feed-forward
 network, grouped or multi-query attention.
 
-Falcon RW adds ALiBi to the scores once, (q k + alibi) / sqrt(head_dim), as transformers' default attention ("sdpa")
-does. Its "eager" attention adds it twice, once with the mask, and gives other logits (issue 29946 of transformers).
+Falcon RW adds ALiBi to the scores once, (q k + alibi) / sqrt(head_dim) + mask. So does the code that the model was
+published with (`modelling_RW.py` of tiiuae/falcon-rw-1b), whose mask has no ALiBi in it, and so does transformers'
+default attention ("sdpa"), which adds ALiBi with the mask only. Its "eager" attention adds both, so that ALiBi counts
+twice, and gives other logits (issue 29946 of transformers).
 """
 
 from __future__ import annotations
