@@ -2,6 +2,7 @@
 GGUF's names and back."""
 
 import json
+from dataclasses import replace
 
 import candle_convert as cc
 import numpy as np
@@ -17,6 +18,7 @@ from candle_convert.tests.builders.later_decoder_cases import (
     CHUNKED,
     CLAMPED,
     LATER_DECODERS,
+    LONGROPE,
     WITHOUT_GGUF,
     written_chatglm,
 )
@@ -223,3 +225,19 @@ def test_sinks_leave_the_cache_where_it_is(tmp_path):
     states = dict(cache.states)
     model.advance(np.array([[7]]), cache)
     assert all(cache.states[name] is array for name, array in states.items() if "key_values" in name)
+
+
+def test_long_factors_of_phimoe(tmp_path):
+    """Beyond the original context transformers scales by `long_mscale`, but keeps the short factors; the code that the
+    model was published with takes the long ones."""
+    case = next(case for case in LATER_DECODERS if case.name == "phimoe")
+    scaling = LONGROPE | {"original_max_position_embeddings": 16, "short_mscale": 1.1}
+    as_published = scaling | {"short_factor": scaling["long_factor"]}
+    reference = made(replace(case, config={**case.config, "rope_scaling": as_published}), 0, tmp_path)
+    ids = np.random.default_rng(0).integers(3, 96, (1, 40))
+    want = expected(reference, ids, None)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": scaling}))
+    model = models.load(tmp_path, threads=1)
+    assert difference(model.logits(ids), want) <= case.tolerance
+    assert difference(model.logits(ids[:, :9]), expected(reference, ids[:, :9], None)) > case.tolerance
