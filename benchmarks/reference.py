@@ -107,7 +107,7 @@ def computed(model, variant, inputs, wanted):
 def opened(path, meta):
     """What `load` takes: the path of a checkpoint, or its graph with the `is_causal` in config.json that the case
     passes to the reference as a mask."""
-    if not meta["note"].startswith(BIDIRECTIONAL):
+    if not (meta.get("note") or "").startswith(BIDIRECTIONAL):
         return path
     graph = cc.open(path)
     config = json.loads((path.parent / "config.json").read_text()) | {"is_causal": False}
