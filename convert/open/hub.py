@@ -9,7 +9,9 @@ from pathlib import Path
 from ...runtime.base.errors import FileAccessError, UnsupportedError, UsageError
 
 _URI = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>.+))?")
-WANTED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja", "*.md", "*.tiktoken")
+WANTED = (
+    "*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.spm", "*.jinja", "*.md", "*.tiktoken",
+)  # fmt: skip
 INDEX = ".index.json"
 SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 FALLBACK = ("*.bin", "*.bin.index.json", "*.pth", "*.pt", "*.gguf", "*.npz")

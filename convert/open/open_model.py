@@ -26,7 +26,7 @@ MODEL_KEYS = ("model_type", "architectures", "vocab_size")
 """What the config.json of a model has, one of them at least."""
 ARCHITECTURE = "general.architecture"
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
-ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".md", ".tiktoken")
+ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".spm", ".jinja", ".md", ".tiktoken")
 ATTACHED_STEMS = (
     "config",
     "generation_config",

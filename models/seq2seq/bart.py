@@ -59,7 +59,7 @@ def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
     activation."""
     return (
         Vocabulary(),
-        Key("context", "max_position_embeddings", (), 1024, POSITIONS),
+        Key("positions", "max_position_embeddings", (), 1024, POSITIONS),
         Key("hidden", "d_model", (), kind=COUNT),
         Key("layers", "encoder_layers", (), kind=LAYERS),
         Key("decoder_layers", "decoder_layers", (), kind=LAYERS),
@@ -75,8 +75,8 @@ def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
         Key("tied", "tie_word_embeddings", (), True, flag),
         Key("pad", "pad_token_id", (), pad, SIZE, at_most=("vocab",)),
         Key("decoder_start", "decoder_start_token_id", (), start, SIZE),
-        Key("positions", (), (), lambda config: config.context + OFFSET),
-        Key("padded_positions", (), (), lambda config: config.context + config.pad + 1),
+        Key("learned_rows", (), (), lambda config: config.positions + OFFSET),
+        Key("padded_rows", (), (), lambda config: config.positions + config.pad + 1),
     )
 
 
@@ -129,20 +129,20 @@ LAST_NORM = norm_weights("layer_norm", "norm")
 
 
 def sinusoids(config: Config) -> np.ndarray:
-    """Sines, then cosines, of the positions, f32 [context, hidden] (Marian, Pegasus)."""
+    """Sines, then cosines, of the positions, f32 [positions, hidden] (Marian, Pegasus)."""
     rates = 10000.0 ** (-2 * np.arange(-(-config.hidden // 2)) / config.hidden)
-    angles = np.arange(config.context)[:, None] * rates
+    angles = np.arange(config.positions)[:, None] * rates
     found: np.ndarray = np.concatenate([np.sin(angles), np.cos(angles)[:, : config.hidden // 2]], 1).astype(np.float32)
     return found
 
 
 def fairseq_sinusoids(config: Config) -> np.ndarray:
-    """As `sinusoids`, with the rates of tensor2tensor, f32 [padded_positions, hidden]; zeros for padding (M2M-100)."""
+    """As `sinusoids`, with the rates of tensor2tensor, f32 [padded_rows, hidden]; zeros for padding (M2M-100)."""
     half = config.hidden // 2
     exponents = np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / max(half - 1, 1))
     rates = np.exp(exponents, dtype=np.float64).astype(np.float32)
-    angles = np.arange(config.padded_positions, dtype=np.float32)[:, None] * rates
-    found = np.zeros((config.padded_positions, config.hidden), np.float32)
+    angles = np.arange(config.padded_rows, dtype=np.float32)[:, None] * rates
+    found = np.zeros((config.padded_rows, config.hidden), np.float32)
     found[:, : 2 * half] = np.concatenate([np.sin(angles), np.cos(angles)], 1)
     found[config.pad] = 0
     return found
@@ -173,8 +173,8 @@ def position_weights(
     )
 
 
-LEARNED, SINUSOIDS = position_weights("positions"), position_weights("context", sinusoids)
-FAIRSEQ_SINUSOIDS = position_weights("padded_positions", fairseq_sinusoids, stored=False)
+LEARNED, SINUSOIDS = position_weights("learned_rows"), position_weights("positions", sinusoids)
+FAIRSEQ_SINUSOIDS = position_weights("padded_rows", fairseq_sinusoids, stored=False)
 
 
 class Family:

@@ -19,7 +19,6 @@ from ..generation.kv_cache import Cache
 from ..generation.language_model import Placement
 from .cross_language_model import SOURCE_MASK, CrossLanguageModel
 from .generation_settings import GenerationSettings, settings_of
-from .language_codes import Languages
 from .text_to_text import pieces, requested
 
 if TYPE_CHECKING:
@@ -146,11 +145,6 @@ class EncoderDecoderModel:
         """Most tokens of a text; None for models whose positions are relative."""
         config = self._options.config
         return None if config is None else config.values.get("positions")
-
-    @functools.cached_property
-    def languages(self) -> Languages:
-        """The languages that the tokenizer has tokens of."""
-        return Languages(self.tokenizer)
 
     def greedy(self, ids: Sequence[int], count: int) -> list[int]:
         """The first decoder token and the `count` most probable next ones, one after another."""

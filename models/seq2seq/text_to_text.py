@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
     from .cross_language_model import CrossLanguageModel
     from .generation_settings import GenerationSettings
-    from .language_codes import Languages
 
 
 class TextModel(Protocol):
@@ -37,8 +36,6 @@ class TextModel(Protocol):
     def tokenizer(self) -> Tokenizer: ...
     @property
     def settings(self) -> GenerationSettings: ...
-    @property
-    def languages(self) -> Languages: ...
     @property
     def positions(self) -> int | None: ...
     def start(self, input_ids: ArrayLike, attention_mask: ArrayLike, *, activations: str) -> Cache: ...
@@ -108,20 +105,19 @@ def requested(model: TextModel, texts: Sequence[str | Sequence[int]], options: M
     sampling = Sampling(**{"temperature": 0.0, **{name: value for name, value in options.items() if name not in own}})
     settings = model.settings
     beams = _beams(chosen, settings.beams, sampling)
-    ids = [model.tokenizer.encode(text) if isinstance(text, str) else list(map(int, text)) for text in texts]
+    tokenizer, source, target = model.tokenizer, chosen.source_lang, chosen.target_lang
+    ids = [
+        tokenizer.encode_source(text, source, target) if isinstance(text, str) else list(map(int, text))
+        for text in texts
+    ]
     start, constraints = settings.start, _constraints(chosen, settings.constraints)
-    if chosen.source_lang is not None:
-        source = model.languages.token(chosen.source_lang)
-        ids = [model.languages.with_source(text, source) for text in ids]
-    if chosen.target_lang is not None:
-        target = model.languages.token(chosen.target_lang)
-        if model.languages.opens_text(target):
-            ids = [[target, *text] for text in ids]
-        elif model.languages.is_language(start):
-            start = target
+    language = None if tokenizer.languages is None else tokenizer.languages.target(target)
+    if tokenizer.languages is not None and language is not None:
+        if tokenizer.languages.starts(start):
+            start = language
         else:
-            constraints = dataclasses.replace(constraints, forced_bos=target)
-    check_prompts(model.decoder, model.tokenizer, ids)
+            constraints = dataclasses.replace(constraints, forced_bos=language)
+    check_prompts(model.decoder, tokenizer, ids)
     stop = [chosen.stop] if isinstance(chosen.stop, str) else list(chosen.stop)
     longest, most = max(map(len, ids)), model.positions
     if most is not None and longest > most:

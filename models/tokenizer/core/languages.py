@@ -5,20 +5,23 @@ Source: transformers' tokenizers of mBART, mBART-50, M2M-100, NLLB, Marian and T
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
-from ....runtime.base.nearest_name import did_you_mean
 from .vocabulary import Vocabulary
 
 PREFIX, SUFFIX, TARGET = "prefix", "suffix", "target"
 """Before the source stands its language; behind it and the end token; before it stands the target's language."""
 FIRST, START = "first", "start"
 """The target's language is the first token that the decoder generates, or the one that it starts from."""
-SHOWN = 8
-"""Languages that a message lists."""
+SHOWN = 5
+"""Languages that a message lists, the nearest first."""
+MAX_CODE = 40
+"""Characters of a code that is compared with those that are known."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +57,35 @@ class Languages:
 
     Args:
         ids: token ids by code.
+        end: the token behind every source text.
         source, target: codes of the languages if nobody says them.
-
-    Attributes:
-        starts: whether the decoder starts from the target's token, instead of generating it first.
     """
 
     def __init__(
         self, marking: Marking, ids: Mapping[str, int], end: int | None, source: str | None, target: str | None
     ) -> None:
         self.ids = dict(ids)
-        self.starts = marking.target == START
-        self._marking, self._end, self._source, self._target = marking, end, source or marking.usual, target
+        self._marking, self._source, self._target = marking, source or marking.usual, target
+        self._end = [] if end is None else [end]
 
     def marked(self, ids: Sequence[int], source: str | None, target: str | None) -> list[int]:
-        """The ids of a source text as the model expects them. UsageError for an unknown language."""
-        end = [] if self._end is None else [self._end]
-        kind, code = self._marking.source, source or self._source
-        if kind == TARGET:
+        """The ids of a source text as the model expects them.
+
+        Args:
+            ids: without special tokens.
+            source, target: codes; None for those that the files state.
+
+        UsageError for an unknown language, and for a source if texts are marked with the target only.
+        """
+        if self._marking.source == TARGET:
             if source is not None:
-                raise UsageError(
-                    "E-LANGUAGE",
-                    None,
-                    "the model does not take a source language",
-                    found=source,
-                    hint="Leave out --source-lang",
-                )
-            found = self.id_of(target) if target is not None else None
-            return [*([] if found is None else [found]), *ids, *end]
+                why = "the model takes no source language"
+                raise UsageError("E-LANGUAGE", None, why, found=source, hint="Pass the target language only")
+            return [*([] if target is None else [self.id_of(target)]), *ids, *self._end]
+        code = source or self._source
         assert code is not None
         language = self.id_of(code)
-        return [language, *ids, *end] if kind == PREFIX else [*ids, *end, language]
+        return [language, *ids, *self._end] if self._marking.source == PREFIX else [*ids, *self._end, language]
 
     def target(self, target: str | None) -> int | None:
         """The id of the target's language among the decoder's first tokens, None if the decoder is not told it.
@@ -94,14 +95,21 @@ class Languages:
         code = target or self._target
         return None if self._marking.target is None or code is None else self.id_of(code)
 
+    def starts(self, start: int) -> bool:
+        """Whether the decoder starts from the target's token, instead of generating it first; `start`: the token that
+        it starts from otherwise."""
+        return self._marking.target == START or start in self.ids.values()
+
     def id_of(self, code: str) -> int:
-        """The token of a language. UsageError for an unknown code."""
-        if code in self.ids:
-            return self.ids[code]
-        known = sorted(self.ids)
-        listed = ", ".join(known[:SHOWN]) + (f" ... ({len(known):,} in all)" if len(known) > SHOWN else "")
-        hint = did_you_mean(code, known, f"Languages: {listed}")
-        raise UsageError("E-LANGUAGE", None, f"the model does not know the language {code!r}", hint=hint)
+        """The token of a language, by its code or the token's text. UsageError for an unknown language."""
+        match = re.fullmatch(self._marking.pattern, code)
+        found = self.ids.get(code, self.ids.get(match[1]) if match is not None else None)
+        if found is not None:
+            return found
+        near = difflib.get_close_matches(code[:MAX_CODE], self.ids, SHOWN, 0.3)
+        shown = list(dict.fromkeys([*near, *self.ids]))[:SHOWN]
+        rest = f" ... ({len(self.ids):,})" if len(self.ids) > SHOWN else ""
+        raise UsageError("E-LANGUAGE", None, f"the model has no language {code!r}", expected=", ".join(shown) + rest)
 
 
 def languages_of(
@@ -110,15 +118,15 @@ def languages_of(
     """The languages of a tokenizer, None if it has no language tokens.
 
     Args:
-        name: `tokenizer_class` of tokenizer_config.json.
+        name: tokenizer class, one of `MARKINGS`.
         legacy: whether the source's language stands behind the text (``legacy_behaviour``).
         source, target: codes of the languages if nobody says them.
     """
-    marking = MARKINGS.get(name.removesuffix("Fast"))
+    marking = MARKINGS.get(name)
     if marking is None:
         return None
     if legacy:
-        marking = Marking(marking.pattern, SUFFIX, marking.target, marking.usual)
+        marking = replace(marking, source=SUFFIX)
     pattern = re.compile(marking.pattern)
     found = ((pattern.fullmatch(text), token) for token, text in enumerate(vocabulary.texts))
     ids = {match[1]: token for match, token in found if match is not None}

@@ -175,7 +175,7 @@ class Tokenizer:
             if source or target:
                 raise UsageError("E-LANGUAGE", None, "the model has no languages", found=source or target)
             return self.encode(text)
-        return self.languages.marked(self.encode(text, special=False, add_bos=False, add_eos=False), source, target)
+        return self.languages.marked(self.encode(text, add_bos=False, add_eos=False), source, target)
 
     def _added(self, usual: tuple[int, ...], role: int | None, wanted: bool | None, name: str) -> tuple[int, ...]:
         if wanted is None or (wanted and usual):

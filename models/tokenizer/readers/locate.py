@@ -44,17 +44,20 @@ def read(graph: Graph) -> Tokenizer:
 
 def _languages(graph: Graph, vocabulary: Vocabulary) -> Languages | None:
     """The languages of a translation model's tokenizer."""
-    from ..core.languages import languages_of
+    from ..core.languages import MARKINGS, languages_of
 
     config = companion_files(graph).config
     source, target = (
         code if isinstance(code, str) else None for code in (config.get("src_lang"), config.get("tgt_lang"))
     )
-    return languages_of(_class_of(graph), vocabulary, config.get("legacy_behaviour") is True, source, target)
+    named, usual = _class_of(graph), _usual_class(graph)
+    name = named if named in MARKINGS else usual
+    return languages_of(name, vocabulary, config.get("legacy_behaviour") is True, source, target)
 
 
 CLASSES = {
-    "bart": "BartTokenizer", "mbart": "MBartTokenizer", "pegasus": "PegasusTokenizer", "roberta": "RobertaTokenizer",
+    "bart": "BartTokenizer", "marian": "MarianTokenizer", "mbart": "MBartTokenizer", "mt5": "T5Tokenizer",
+    "pegasus": "PegasusTokenizer", "roberta": "RobertaTokenizer", "t5": "T5Tokenizer", "umt5": "T5Tokenizer",
     "xlm-roberta": "XLMRobertaTokenizer",
 }  # fmt: skip
 """Tokenizer classes by model type, for models that do not name theirs."""
@@ -67,7 +70,15 @@ def _class_of(graph: Graph) -> str:
         said = settings.get("tokenizer_class")
         if isinstance(said, str):
             return said.removesuffix("Fast")
-    return CLASSES.get(str(companions.model.get("model_type")), "")
+    return _usual_class(graph)
+
+
+def _usual_class(graph: Graph) -> str:
+    """The tokenizer class of the model type."""
+    kind = companion_files(graph).model.get("model_type")
+    if kind == "m2m_100":
+        return "M2M100Tokenizer" if "vocab.json" in graph.attachments else "NllbTokenizer"
+    return CLASSES.get(str(kind), "")
 
 
 def first_of(graph: Graph) -> tuple[str, Callable[[Graph, str], Tokenizer]] | None:
