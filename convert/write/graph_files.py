@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.contract.architecture import MODEL
+from ...runtime.ir.graph import Graph
 
 STEMS = {
     MODEL: "model",
@@ -16,6 +17,16 @@ STEMS = {
 ``vision_encoder``, ``embed_tokens``, ``text_encoder`` and ``vae_decoder``."""
 
 
-def stem(name: str) -> str:
-    """The name, without suffix, of the file that holds a graph of a model."""
-    return STEMS.get(name, name)
+SWITCH, MERGED = "use_cache_branch", "_merged"
+"""The input of a decoder that computes with and without a cache, and what Optimum appends to the name of its file."""
+
+
+def stem(name: str, graph: Graph) -> str:
+    """The name, without suffix, of the file that holds a graph of a model.
+
+    Args:
+        name: of the graph in its task.
+        graph: with its nodes.
+    """
+    merged = any(value.name == SWITCH for value in graph.inputs)
+    return f"{STEMS.get(name, name)}{MERGED if merged else ''}"

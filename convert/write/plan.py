@@ -195,8 +195,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         casts = Cast()
         for variant in variants:
             for name in names:
-                file = f"{graph_files.stem(name)}{variant.suffix}"
-                part, own = _part(_copied(graph), name, file, format, beside, options, dtype, variant)
+                part, own = _part(_copied(graph), name, None, format, beside, options, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
@@ -225,7 +224,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
 def _part(
     graph: Graph,
     name: str,
-    stem: str,
+    stem: str | None,
     format: Format,
     beside: bool,
     options: Options,
@@ -236,21 +235,13 @@ def _part(
 
     Args:
         name: which graph of the model, where it becomes nodes.
-        stem: what its files are called.
+        stem: what its files are called, None for the name of the graph and of the variant.
         beside: whether the output is a model directory.
         dtype: of the weights, None to keep theirs.
         variant: the precision of an export, whose dtype overrides `dtype`.
     """
     if variant.dtype is not None:
         dtype, options = variant.dtype, dataclasses.replace(options, dtype=variant.dtype)
-    writing = WriteOptions(
-        stem,
-        options.shard_nbytes,
-        options.shard_tensors,
-        options.shard_groups,
-        external_data=options.external_data,
-        opset=options.opset,
-    )
     built = not graph.nodes
     rules = prepare_graph(graph, format, beside, options, name)
     options.select.run(graph)
@@ -268,6 +259,14 @@ def _part(
         if value is not None:
             graph.metadata[key] = value
     _check_holdable(graph, format)
+    writing = WriteOptions(
+        f"{graph_files.stem(name, graph)}{variant.suffix}" if stem is None else stem,
+        options.shard_nbytes,
+        options.shard_tensors,
+        options.shard_groups,
+        external_data=options.external_data,
+        opset=options.opset,
+    )
     if format.prepare is not None:
         format.prepare(graph, writing)
     kept = {} if beside else {name: each for name, each in graph.attachments.items() if not is_module_file(name)}

@@ -4,8 +4,10 @@ Beside the inputs of `layers.decoder`, a decoder has ``encoder_attention_mask`` 
 kinds, as for KV caches:
 
 - growing: the decoder computes keys and values of the source from ``encoder_hidden_states`` [texts, source, hidden],
-  f32, and returns them with those of its own tokens: ``present.0.encoder.key`` and ``present.0.decoder.key``. Exported
-  models have this.
+  f32, and returns them with those of its own tokens: ``present.0.encoder.key`` and ``present.0.decoder.key``. Where
+  ``use_cache_branch`` [1] is true, it takes both from ``past_key_values.0.encoder.key`` and
+  ``past_key_values.0.decoder.key`` and reads no hidden states; where it is false, it ignores these. Exported models
+  have this, the merged decoder of Optimum.
 - fixed: the encoder's graph computes keys and values of the source once, and the decoder has them as inputs:
   ``cross_key_values.0.key`` [texts, heads, source, head_dim]. A text may have several rows of the decoder's batch, one
   after another, which share the keys and values: beams.
@@ -13,11 +15,14 @@ kinds, as for KV caches:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...runtime.ir.graph import Value
+from ...runtime.contract.architecture import Config
+from ...runtime.ir.graph import Graph, Value
+from ...runtime.tensor.tensor import Tensor
 from ..layers.attention import PLAIN_SCORES, Scores
-from ..layers.decoder import CACHE_POSITION, LENGTH, TOTAL, Decoder
+from ..layers.decoder import CACHE_POSITION, LENGTH, PAST, TOTAL, Decoder
 from ..layers.linear import embedding, linear
 from ..layers.net import Net
 
@@ -27,12 +32,18 @@ if TYPE_CHECKING:
 TEXTS, SOURCE = "texts", "encoder_sequence_length"
 """Symbolic dimensions: texts, and tokens of the longest one."""
 KINDS = ("key", "value")
+SELF, OTHER = "decoder", "encoder"
+"""Whose keys and values a layer has: those of its own tokens, and those of the source."""
 CROSS = "cross_key_values.{i}.{kind}"
 """Keys and values of the source in layer i: outputs of the encoder's graph, inputs of the decoder's."""
 
 
 class CrossDecoder(Decoder):
-    """A net with the inputs of a decoder that attends to an encoder."""
+    """A net with the inputs of a decoder that attends to an encoder; arguments as of `Decoder`."""
+
+    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool = False) -> None:
+        super().__init__(graph, config, weights, fixed=fixed)
+        self._pasts: dict[str, Value] = {}
 
     def begin(self, embed: str = "embed") -> Value:
         """Declare the inputs and return the token embeddings [batch, length, hidden]."""
@@ -43,16 +54,43 @@ class CrossDecoder(Decoder):
             self.mask = self.input("attention_mask", "i64", ("batch_size", TOTAL))
             self.cache_position = self.input(CACHE_POSITION, "i64", ())
         else:
-            self.source = self.input("encoder_hidden_states", "f32", (texts, SOURCE, self.config.hidden))
-            self.mask = self.Expand(self.Constant(value_int=1), self.Shape(self.ids))
+            self._begin_merged()
         return embedding(self, self.ids, embed)
 
+    def _begin_merged(self) -> None:
+        """Declare hidden states, past keys and values and their switch; an input that a branch does not use is cut to
+        length 0."""
+        config = self.config
+        hidden = self.input("encoder_hidden_states", "f32", ("batch_size", SOURCE, config.hidden))
+        lengths = {SELF: PAST, OTHER: f"{SOURCE}_out"}
+        names = [
+            (f"key_values.{i}.{side}.{kind}", length)
+            for i in range(config.decoder_layers)
+            for side, length in lengths.items()
+            for kind in KINDS
+        ]
+        given = {name: self.past(name, (config.heads, length, config.head_dim)) for name, length in names}
+        cached = self.Cast(self.input("use_cache_branch", "bool", (1,)), to=7)
+        ends = {
+            side: self.Mul(self.Shape(given[f"key_values.0.{side}.key"], start=2, end=3), cached) for side in lengths
+        }
+        for name, value in given.items():
+            self._pasts[name] = self.Slice(value, [0], ends[name.split(".")[2]], [2])
+        first_run = self.Sub([1], cached)
+        self.source = self.Slice(hidden, [0], self.Mul(self.Shape(hidden, start=1, end=2), first_run), [1])
+        batch, length = (self.Shape(self.ids, start=axis, end=axis + 1) for axis in (0, 1))
+        shape = self.Concat(batch, self.Add(length, ends[SELF]), axis=0)
+        self.mask = self.Expand(self.Constant(value_int=1), shape)
+
     def cached(self, name: str, new: Value, heads: int, size: int, window: int | None = None) -> Value:
-        """Keys or values [batch, heads, total, size] of past and current tokens, as of `Decoder`; a decoder of the
-        growing kind starts without a past."""
+        """Keys or values [batch, heads, total, size] of past and current tokens, as of `Decoder`."""
         if self.fixed:
             return super().cached(name, new, heads, size, window)
-        whole: Value = self.Transpose(self.split_heads(new, heads, size), perm=[0, 2, 1, 3])
+        return self._appended(name, self.Transpose(self.split_heads(new, heads, size), perm=[0, 2, 1, 3]))
+
+    def _appended(self, name: str, new: Value) -> Value:
+        """Past and current keys or values [batch, heads, total, size] of a growing cache."""
+        whole: Value = self.Concat(self._pasts[name], new, axis=2)
         self.present(name, whole)
         return whole
 
@@ -70,7 +108,7 @@ class CrossDecoder(Decoder):
         heads, size = self.config.heads, self.config.head_dim
         q, k, v = (linear(self, x, f"{name}.{part}") for part in "qkv")
         keys, values = (
-            self.cached(f"key_values.{layer}.decoder.{kind}", y, heads, size)
+            self.cached(f"key_values.{layer}.{SELF}.{kind}", y, heads, size)
             for kind, y in zip(KINDS, (k, v), strict=True)
         )
         queries = self.Transpose(self.split_heads(q, heads, size), perm=[0, 2, 1, 3])
@@ -92,9 +130,8 @@ class CrossDecoder(Decoder):
     def _source_key_values(self, layer: int, name: str) -> tuple[Value, ...]:
         if not self.fixed:
             found = source_key_values(self, self.source, name)
-            for kind, value in zip(KINDS, found, strict=True):
-                self.present(f"key_values.{layer}.encoder.{kind}", value)
-            return found
+            given = zip(KINDS, found, strict=True)
+            return tuple(self._appended(f"key_values.{layer}.{OTHER}.{kind}", new) for kind, new in given)
         shape = (TEXTS, self.config.heads, SOURCE, self.config.head_dim)
         return tuple(self.input(CROSS.format(i=layer, kind=kind), "f32", shape) for kind in KINDS)
 
