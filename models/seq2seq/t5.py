@@ -8,18 +8,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import (
-    FEATURE_EXTRACTION,
-    GGUF,
-    HF,
-    Architecture,
-    Config,
-    Key,
-    Row,
-    Stored,
-    Weight,
-    Whole,
-)
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, GGUF, HF, Architecture, Config, Key, Row, Weight
 from ...runtime.contract.hyperparameter import (
     COUNT,
     NOT_NEGATIVE,
@@ -43,7 +32,6 @@ from ..layers.relative_position import position_bias
 from ..schema.activation import activation
 from ..schema.encoder_hyperparameters import CLASSES_OF_TASKS
 from ..schema.hyperparameters import LAYERS, Fixed, Vocabulary
-from ..schema.weight_layout import changed
 from .decoder import CrossDecoder
 from .tasks import TEXT_TO_TEXT, encoder_decoder_task, encoder_task
 
@@ -142,30 +130,13 @@ class Scaled:
         return {}
 
 
-class ScaledHead(Whole):
-    """The head of a T5 model that has one and is scaled, which GGUF files cannot say: it is scaled there itself."""
-
-    @property
-    def computed(self) -> bool:
-        return True
-
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        return parts[0]
-
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        if not config.scaled or config.model_type == UMT5:
-            return [whole]
-        factor = config.hidden**-0.5
-        return [changed(whole, whole.shape, lambda x: x * x.dtype.type(factor), "f32")]
-
-
 def rows(task: str, end: str) -> tuple[Row, ...]:
     """The hyper-parameters of models for a task, whose classes end with `end`."""
     return (
         ModelType(),
         T5Task(task, end),
         Vocabulary(),
-        Key("context", "n_positions", "context_length", 512, COUNT),
+        Key("trained_context", "n_positions", "context_length", 512, COUNT),
         Key("hidden", "d_model", "embedding_length", kind=COUNT),
         Key("layers", "num_layers", "block_count", kind=LAYERS),
         Key("heads", "num_heads", "attention.head_count", kind=COUNT),
@@ -300,13 +271,7 @@ WEIGHTS = (
     norm_weight(f"{DECODER_NAME}mlp_norm", f"{DECODER_BLOCK}2.layer_norm", "dec.blk.{i}.ffn_norm", SIDE),
     *feed_forward(f"{DECODER_NAME}mlp", f"{DECODER_BLOCK}2.DenseReluDense", "dec.blk.{i}.ffn", SIDE),
     norm_weight("decoder.norm", "decoder.final_layer_norm", "dec.output_norm"),
-    Weight(
-        "head.weight",
-        "lm_head.weight",
-        Stored(("output.weight",), ScaledHead()),
-        shape=("vocab", "hidden"),
-        optional=True,
-    ),
+    Weight("head.weight", "lm_head.weight", "output.weight", shape=("vocab", "hidden"), optional=True),
 )
 
 
@@ -316,13 +281,21 @@ def is_gated(config: Config) -> bool:
 
 
 def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Find in the weights of a GGUF file what it does not state."""
-    if config.names != GGUF:
-        return
-    config.values["feed_forward"] = GATED_GELU if "encoder.layers.0.mlp.gate.weight" in weights else RELU
-    if "encoder.layers.1.bias.weight" in weights:
-        config.values["model_type"] = UMT5
-    config.values["scaled"] = config.model_type == UMT5 or "head.weight" not in weights
+    """Find in the weights of a GGUF file what it does not state. A head that repeats the embedding, as old files of T5
+    have it, is left out."""
+    head, embed = weights.get("head.weight"), weights["embed.weight"]
+    if config.names == GGUF:
+        config.values["feed_forward"] = GATED_GELU if "encoder.layers.0.mlp.gate.weight" in weights else RELU
+        if "encoder.layers.1.bias.weight" in weights:
+            config.values["model_type"] = UMT5
+        config.values["scaled"] = config.model_type == UMT5 or head is None
+    elif head is not None and config.model_type == "t5" and config.scaled and _same(head, embed):
+        del weights["head.weight"]
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same dtype and elements."""
+    return one.dtype is other.dtype and one.shape == other.shape and bytes(one.raw()) == bytes(other.raw())
 
 
 def bias_of(net: Net, name: str, i: int) -> str:

@@ -1,6 +1,9 @@
 """Configurations of encoder-decoders that transformers builds, as hub repositories have them, and inputs for them."""
 
+import json
+
 import numpy as np
+from candle_convert.tests.builders.trained_tokenizers import sentencepiece
 from candle_convert.tests.oracles.transformers import Case
 
 T5 = {
@@ -80,3 +83,25 @@ def inputs(case, seed, source=40, target=9):
             "decoder_attention_mask": right,
         },
     }
+
+
+T5_SIZE = 320
+"""Tokens of T5's tokenizer."""
+
+
+def with_tokenizer(folder, languages=()):
+    """Write T5's kind of tokenizer beside a checkpoint: Unigram, with tokens of languages."""
+    content = sentencepiece(
+        "unigram",
+        T5_SIZE,
+        byte_fallback=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        remove_extra_whitespaces=True,
+        normalization_rule_name="nmt_nfkc",
+        user_defined_symbols=",".join(languages),
+    )
+    (folder / "spiece.model").write_bytes(content)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 0}))

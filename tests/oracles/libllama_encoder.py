@@ -59,8 +59,8 @@ class EncoderInLibllama:
         self._library.llama_free(self._context)
         self._library.llama_model_free(self._model)
 
-    def __call__(self, ids):
-        """Hidden states [tokens, hidden] without pooling, else the vector of the text: hidden or labels long."""
+    def _batch(self, ids):
+        """A batch of one sequence from the first position on."""
         batch = self._library.llama_batch_init(len(ids), 0, 1)
         batch.count = len(ids)
         for i, token in enumerate(ids):
@@ -69,7 +69,11 @@ class EncoderInLibllama:
             ctypes.cast(batch.counts, ctypes.POINTER(ctypes.c_int32))[i] = 1
             ctypes.cast(batch.sequences, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))[i][0] = 0
             ctypes.cast(batch.logits, ctypes.POINTER(ctypes.c_int8))[i] = 1
-        assert self._library.llama_encode(self._context, batch) == 0
+        return batch
+
+    def __call__(self, ids):
+        """Hidden states [tokens, hidden] without pooling, else the vector of the text: hidden or labels long."""
+        assert self._library.llama_encode(self._context, self._batch(ids)) == 0
         width = self._library.llama_model_n_embd(self._model)
         if self._pooling == NONE:
             rows = (self._library.llama_get_embeddings_ith(self._context, i) for i in range(len(ids)))

@@ -7,11 +7,9 @@ import candle_convert as cc
 import pytest
 from candle_convert import models
 from candle_convert.convert.cli.main import run
-from candle_convert.tests.builders.encoder_decoder_cases import ENCODER_DECODERS
-from candle_convert.tests.builders.trained_tokenizers import sentencepiece
+from candle_convert.tests.builders.encoder_decoder_cases import ENCODER_DECODERS, T5_SIZE, with_tokenizer
 from candle_convert.tests.oracles.transformers import made, transformers
 
-SIZE = 320
 TEXTS = ["translate: the object is a class", "Hello  world", "a b c"]
 OPTIONS = (
     {},
@@ -21,24 +19,11 @@ OPTIONS = (
 )
 
 
-def with_tokenizer(folder, languages=()):
-    """A checkpoint with a Unigram tokenizer; the model as transformers reads it."""
+def written(folder, languages=()):
+    """A checkpoint with a tokenizer; the model as transformers reads it."""
     case = next(case for case in ENCODER_DECODERS if case.name == "mt5")
-    reference = made(dataclasses.replace(case, base={**case.base, "vocab_size": SIZE}), 0, folder)
-    content = sentencepiece(
-        "unigram",
-        SIZE,
-        byte_fallback=False,
-        pad_id=0,
-        eos_id=1,
-        unk_id=2,
-        bos_id=-1,
-        remove_extra_whitespaces=True,
-        normalization_rule_name="nmt_nfkc",
-        user_defined_symbols=",".join(languages),
-    )
-    (folder / "spiece.model").write_bytes(content)
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 0}))
+    reference = made(dataclasses.replace(case, base={**case.base, "vocab_size": T5_SIZE}), 0, folder)
+    with_tokenizer(folder, languages)
     return reference
 
 
@@ -46,7 +31,7 @@ def with_tokenizer(folder, languages=()):
 def pair(tmp_path_factory):
     """The folder of a checkpoint, and the model and tokenizer as transformers reads them."""
     folder = tmp_path_factory.mktemp("t5")
-    reference = with_tokenizer(folder)
+    reference = written(folder)
     return folder, reference, transformers().AutoTokenizer.from_pretrained(folder)
 
 
@@ -78,7 +63,7 @@ def test_settings_beside_the_weights(pair, tmp_path):
     tokenizer = pair[2]
     ids = reference.generate(**tokenizer(TEXTS, return_tensors="pt", padding=True))
     assert [each.text for each in model.generate_batch(TEXTS)] == tokenizer.batch_decode(ids, skip_special_tokens=True)
-    (tmp_path / "generation_config.json").write_text(json.dumps({**stated, "forced_bos_token_id": SIZE}))
+    (tmp_path / "generation_config.json").write_text(json.dumps({**stated, "forced_bos_token_id": T5_SIZE}))
     with pytest.raises(cc.FormatError, match="forced_bos_token_id"):
         models.load(tmp_path, threads=1).generate("a")
 
@@ -116,7 +101,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(pair, tmp_path):
 
 def test_languages(tmp_path):
     """MADLAD-400's tokens of languages stand before the text."""
-    with_tokenizer(tmp_path, ["<2de>", "<2fr>"])
+    written(tmp_path, ["<2de>", "<2fr>"])
     model = models.load(tmp_path, threads=1)
     plain, chosen = (
         model.generate_batch(["a b"], max_tokens=1, **options)[0] for options in ({}, {"target_lang": "de"})
