@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE
+from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
@@ -53,11 +54,7 @@ GEMMA2_KEYS = (
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
-GEMMA3_KEYS = (
-    *KEYS,
-    ACT,
-    Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
-    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
+THETAS = (
     Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
     Key(
         "local_theta",
@@ -66,6 +63,14 @@ GEMMA3_KEYS = (
         1e4,
         FREQUENCY_BASE,
     ),
+)
+"""RoPE bases of layers with full attention and of those with a window."""
+GEMMA3_KEYS = (
+    *KEYS,
+    ACT,
+    Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
+    *THETAS,
     Scaling(section="full_attention"),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
@@ -150,8 +155,13 @@ def build_gemma2(net: Decoder) -> None:
         x = net.Add(x, norm(net, y, f"layers.{i}.after_attn"))
         y = gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act)
         x = net.Add(x, norm(net, y, f"layers.{i}.after_mlp"))
-    cap = config.logit_cap
-    net.end(x, norm, change=lambda logits: net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits)
+    net.end(x, norm, change=lambda logits: capped(net, logits))
+
+
+def capped(net: Decoder, logits: Value) -> Value:
+    """Logits limited to ``logit_cap`` by its multiple of their tanh, if the model has one."""
+    cap = net.config.logit_cap
+    return net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits
 
 
 ARCHITECTURES = (

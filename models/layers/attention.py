@@ -100,10 +100,25 @@ def attend(
     Args:
         window: number of tokens that a query attends to, itself included; None for all earlier ones.
     """
-    heads, kv_heads, size = net.config.heads, net.config.kv_heads, net.config.head_dim
+    kv_heads, size = net.config.kv_heads, net.config.head_dim
     keys = net.cached(f"key_values.{layer}.key", k, kv_heads, size, window)
     values = net.cached(f"key_values.{layer}.value", v, kv_heads, size, window)
-    queries = net.Transpose(net.split_heads(q, heads, size), perm=[0, 2, 1, 3])
+    return attend_cached(net, q, keys, values, size, window=window, scores=scores)
+
+
+def attend_cached(
+    net: Decoder,
+    q: Value,
+    keys: Value,
+    values: Value,
+    size: int,
+    *,
+    window: int | None = None,
+    scores: Scores = PLAIN_SCORES,
+) -> Value:
+    """Attention output [batch, length, heads x size] from queries of that shape and `Decoder.cached` keys and values
+    [batch, KV heads, total, size]."""
+    queries = net.Transpose(net.split_heads(q, net.config.heads, size), perm=[0, 2, 1, 3])
     mask = net.visible(window, chunked=scores.chunked) if scores.mask is None else scores.mask
     y = net.Attention(queries, keys, values, mask, scale=scores.scale, softcap=scores.softcap or None)
     return net.merge_heads(net.Transpose(y, perm=[0, 2, 1, 3]))

@@ -53,6 +53,16 @@ LONGROPE = {
     "short_mscale": 1.25,
     "long_mscale": 1.25,
 }
+GEMMA3N = {
+    "head_dim": 16,
+    "hidden_size_per_layer_input": 8,
+    "vocab_size_per_layer_input": 96,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+    "num_hidden_layers": 4,
+    "sliding_window": 8,
+    "laurel_rank": 64,
+    "final_logit_softcapping": 30.0,
+}
 LATER_DECODERS = [
     *cases("GlmForCausalLM", "glm", glm=GLM),
     *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
@@ -91,6 +101,17 @@ LATER_DECODERS = [
     ),
     *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
     *cases("Llama4ForCausalLM", "llama4_text", llama4=LLAMA4),
+    *cases(
+        "Gemma3nForCausalLM",
+        "gemma3n_text",
+        gemma3n={**GEMMA3N, "num_kv_shared_layers": 2, "activation_sparsity_pattern": [0.9, 0.0, 0.5, 0.0]},
+        gemma3n_own_keys={
+            **GEMMA3N,
+            "hidden_size_per_layer_input": 256,
+            "num_kv_shared_layers": 0,
+            "activation_sparsity_pattern": [0.95] * 4,
+        },
+    ),
     *cases("ArceeForCausalLM", "arcee", arcee={"hidden_act": "relu2", "head_dim": 32}),
     *cases(
         "SeedOssForCausalLM", "seed_oss", seed_oss={"attention_bias": True, "attention_out_bias": False, "head_dim": 32}
@@ -213,6 +234,20 @@ CLAMPED = cases(
     "GptOssForCausalLM", "gpt_oss", clamped={**OSS, "rope_scaling": {**YARN, "truncate": False}, "swiglu_limit": 0.7}
 )
 CHUNKED = [
+    *cases(
+        "Gemma3nForCausalLM",
+        "gemma3n_text",
+        gemma3n_ranks={
+            **GEMMA3N,
+            "altup_active_idx": 1,
+            "altup_num_inputs": 3,
+            "altup_correct_scale": False,
+            "activation_sparsity_pattern": [0.0] * 4,
+            "laurel_rank": 8,
+            "num_kv_shared_layers": 1,
+            "vocab_size_per_layer_input": 80,
+        },
+    ),
     *cases(
         "Llama4ForCausalLM",
         "llama4_text",

@@ -12,9 +12,11 @@ from candle_convert.tests.oracles.transformers import difference, expected, made
 CASES = {case.name: case for case in (*LATER_DECODERS, *RECURRENT)}
 LIBLLAMA = 4e-3
 """libllama keeps keys and values as f16."""
+SPARSE = {"gemma3n_own_keys": 0.05}
+"""Larger where few activations are kept: it computes their GELU by a table of f16."""
 ARCHITECTURES = {
     "apertus": "apertus", "bitnet_silu": "bitnet", "bloom": "bloom", "bloom_five_heads": "bloom",
-    "ernie4_5": "ernie4_5", "exaone4_small": "exaone4", "hunyuan_dense": "hunyuan-dense",
+    "ernie4_5": "ernie4_5", "exaone4_small": "exaone4", "gemma3n_own_keys": "gemma3n", "hunyuan_dense": "hunyuan-dense",
     "hunyuan_alpha": "hunyuan-dense", "llama4": "llama4", "nemotron": "nemotron", "olmoe": "olmoe",
     "qwen3_5": "qwen35", "qwen3_next": "qwen3next",
 }  # fmt: skip
@@ -36,7 +38,9 @@ def test_as_libllama_and_back(name, tmp_path):
     assert difference(models.load(path, threads=1).logits(ids), want) <= case.tolerance
     if NAME:
         theirs = Libllama(path)
-        assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) <= LIBLLAMA
+        assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) <= SPARSE.get(
+            name, LIBLLAMA
+        )
         theirs.close()
     cc.convert(path, tmp_path / "back", to="safetensors")
     again = getattr(transformers(), case.cls).from_pretrained(tmp_path / "back", attn_implementation="eager").eval()
