@@ -15,6 +15,7 @@ from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.cuda.plan.kernel_api import cpu_reason
 from candle_convert.runtime.ir import registry
 from candle_convert.runtime.plugin.discovery import COMMANDS
+from candle_convert.tests.builders.packaged_models import minilm
 from candle_convert.tests.builders.paths import DOCS, EXAMPLES, REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -48,6 +49,7 @@ def _skeleton(line):
 @pytest.fixture
 def folder(tmp_path):
     shutil.copytree(EXAMPLES, tmp_path / "examples")
+    (tmp_path / "all-MiniLM-L6-v2").symlink_to(minilm())
     return tmp_path
 
 

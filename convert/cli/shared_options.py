@@ -151,6 +151,16 @@ DEVICE = (
         "--gpu-layers", metavar="N|auto", help="Layers that run on the GPU; auto for as many as fit (default: all)."
     ),
 )
+RUNNING = (
+    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores)."),
+    click.option(
+        "--max-memory",
+        metavar="SIZE",
+        expose_value=False,
+        callback=memory,
+        help="Maximum memory, weights included (default: what is free).",
+    ),
+)
 PLACING = (
     click.option("-f", "--force", is_flag=True, help="Replace an existing output."),
     click.option("--resume", is_flag=True, help="Continue an interrupted run."),
@@ -335,6 +345,16 @@ def progress(values: dict[str, Any]) -> Progress:
     style = values["progress_style"]
     silent = current().quiet or current().json
     return of("none" if silent and style == "auto" else style)
+
+
+def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Any:
+    """The model of a command, which has the method `verb`; see `load_model.load_for`."""
+    from ..console.status_line import busy
+    from ..load.load_model import load_for
+
+    placed = device(values)
+    busy().enter("loading")
+    return load_for(verb, open_input(path, values), threads=values["threads"], task=task, **placed)
 
 
 def device(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -9,6 +10,7 @@ from typing import Any
 
 from ...models.generation.language_model import LanguageModel, Placement
 from ...models.pipelines.sentence_modules import embeds
+from ...models.pipelines.text_model import PIPELINES, TextModel, cannot
 from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
@@ -106,3 +108,25 @@ def load(
     model = model if task is None else model.for_task(task)
     graphs = {name: mapped(each) for name, each in model.graphs().items()}
     return model.task.run(graphs, dataclasses.replace(options, config=model.config, task=model.task.name))
+
+
+def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any) -> Any:
+    """A model that has the method `verb`, of the first task for that: the file's own, or another one whose weights it
+    has. Options as of `load`; UsageError for models without such a task."""
+    graph = modern(graph)
+    task = _task_for(verb, graph) if task is None and not graph.nodes else task
+    found = load(graph, task=task, **options)
+    if isinstance(found, TextModel) and verb not in found.verbs:
+        raise cannot(found, verb)
+    return found
+
+
+def _task_for(verb: str, graph: Graph) -> str | None:
+    model = modelled(graph)
+    own = FEATURE_EXTRACTION if embeds(graph) else model.task.name
+    for name in dict.fromkeys((own, *(task.name for task in model.architecture.tasks))):
+        module = name.replace("-", "_")
+        if module in PIPELINES and hasattr(PIPELINES.load(module), verb):
+            with contextlib.suppress(UsageError):
+                return model.for_task(name).task.name
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -135,9 +136,15 @@ class TextModel:
         """What the model finds in a text, as a list of dictionaries, the most probable first; a list of such lists for
         a list of texts. Each task's pipeline describes its options: ``top``, ``batch``, ``context`` ...
 
-        Raises UsageError if the model predicts nothing.
+        Raises UsageError if the model predicts nothing, and for options that its task does not have.
         """
-        return self._verb("predict")(inputs, **options)
+        method = self._verb("predict")
+        known = inspect.signature(method).parameters
+        unknown = next((name for name in options if name not in known), None)
+        if unknown is not None:
+            hint = f"Options: {', '.join(list(known)[1:])}"
+            raise UsageError("E-OPTION", None, f"{self.task} has no option {unknown}", hint=hint)
+        return method(inputs, **options)
 
     @memory_limited
     def rerank(

@@ -228,8 +228,7 @@ class Library:
                     hint="Shorten the question",
                 )
             given.truncate(room, stride=stride)
-            first = self.library.post_process(asked, given)
-            return [first, *first.overflowing]
+            return [self.library.post_process(asked, part) for part in (given, *given.overflowing)]
 
     def _cut(self, text: Text, whole: tokenizers.Encoding, limit: int | None) -> tokenizers.Encoding:
         if limit is None or len(whole) <= limit:

@@ -16,6 +16,7 @@ from candle_convert.convert.cli.main import cli, run
 from candle_convert.runtime.base.errors import printable
 from candle_convert.runtime.plugin import discovery
 from candle_convert.tests.builders.onnx_files import perceptron
+from candle_convert.tests.builders.text_checkpoints import checkpoint
 from candle_convert.tests.builders.tiny_llama import written
 
 NASTY = "\x1b[31mred\x1b[0m\nnew\r/../x\u202e"
@@ -34,6 +35,15 @@ def commands():
 
 
 COMMANDS = list(commands())
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """The directory of a text classifier."""
+    pytest.importorskip("torch")
+    made = tmp_path_factory.mktemp("classifier")
+    checkpoint("BertForSequenceClassification", made)
+    return made
 
 
 @pytest.fixture
@@ -157,6 +167,9 @@ SUCCESS = [
         ["generate", "lm.gguf", "-p", "Hello", "-n", "3", "--threads", "1"],
         {"text": TEXT, "tokens": LIST, "reason": TEXT, "timings": OBJECT},
     ),
+    (["embed", "classes", "a", "b"], {"vectors": LIST, "count": NUMBER, "width": NUMBER, "task": TEXT}),
+    (["rerank", "lm.gguf", "--query", "a", "b", "c"], {"query": TEXT, "documents": LIST, "task": TEXT}),
+    (["predict", "classes", "a", "b"], {"results": LIST, "task": TEXT}),
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
     (["profile", "net.onnx", "--runs", "1"], {"nodes": LIST, "operators": LIST, "seconds": NUMBER, "outside": NUMBER}),
     (
@@ -205,7 +218,8 @@ def schema(words, properties):
 
 
 @pytest.mark.parametrize(("words", "properties"), SUCCESS, ids=[" ".join(words) for words, _ in SUCCESS])
-def test_json_of_success(folder, capsys, words, properties):
+def test_json_of_success(folder, classifier, capsys, words, properties):
+    (folder / "classes").symlink_to(classifier)
     assert run([*words, "--json"]) == 0
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 1

@@ -1,0 +1,74 @@
+"""Texts of a command line: words, lines of a file, or lines of standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+
+from ...models.pipelines.text_inputs import TruncationWarning
+from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.ir.graph import Note
+from ...runtime.tensor.file import Source
+from ..console.progress import Progress
+from ..console.stdio import STREAM
+
+MOST = 1 << 30
+"""Bytes of standard input."""
+
+
+def texts_of(words: Sequence[str], file: str | None, what: str = "TEXT") -> list[str]:
+    """The words, then the lines of a file, or of standard input for ``-``.
+
+    Raises UsageError without any text, FormatError for a file that is empty or not UTF-8.
+    """
+    if file is None:
+        if not words:
+            raise UsageError("E-TEXT-NONE", None, f"missing {what}", hint=f"Give {what}, or -f FILE with one a line")
+        return list(words)
+    name = None if file == STREAM else file
+    data = sys.stdin.buffer.read(MOST) if file == STREAM else _content(file)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        hint = "Convert it, for example with iconv -t UTF-8"
+        raise FormatError("E-TEXT-UTF8", name, "the text is not UTF-8", at=error.start, hint=hint) from error
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").removesuffix("\n").split("\n")]
+    if not any(line.strip() for line in lines):
+        raise FormatError("E-TEXT-EMPTY", name, "holds no text", hint="Write one text a line")
+    return [*words, *lines]
+
+
+def _content(path: str) -> bytes:
+    source = Source(path)
+    source.budget.charge(source.size, "the texts")
+    return bytes(source.read(0, source.size))
+
+
+@contextlib.contextmanager
+def cut_texts() -> Iterator[list[Note]]:
+    """Notes of the texts that models cut in the block; they are complete after it."""
+    notes: list[Note] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TruncationWarning)
+        yield notes
+    notes += [Note("W-TEXT-LONG", None, str(each.message)) for each in caught if each.category is TruncationWarning]
+
+
+class Counter:
+    """Tells a progress display how many texts are done."""
+
+    def __init__(self, progress: Progress, phase: str) -> None:
+        self._progress, self._done = progress, 0
+        self._started = False
+        progress.phase(phase)
+
+    def __call__(self, done: int, total: int) -> None:
+        if not self._started or done < self._done:
+            self._progress.start(total, unit="texts")
+            self._started, self._done = True, 0
+        self._progress.advance(done - self._done)
+        self._done = done
+        if done == total:
+            self._progress.finish()
