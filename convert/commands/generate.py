@@ -26,7 +26,7 @@ EPILOG = """\b
 Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7
   candle-convert generate model_dir -p "Why is the sky blue?" --chat
-  candle-convert generate flan_t5_dir -p "translate English to German: Good morning" --beams 4
+  candle-convert generate t5_dir -p "translate English to German: Hi"
 """
 BEAMS, LANGUAGES = "beams", ("source_lang", "target_lang")
 """Options of encoder-decoders."""
@@ -130,7 +130,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
 )
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
-    """Continue a text with a language model, chat with it, or make text from text with an encoder-decoder.
+    """Continue or translate a text, or chat with a language model.
 
     Without -p on a terminal, starts a conversation: /exit or Ctrl-D ends it, Ctrl-C stops an answer. Without a
     terminal, reads the prompt from standard input.

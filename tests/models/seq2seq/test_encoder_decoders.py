@@ -89,8 +89,8 @@ def decoded(decoder, tokens, given, past, cached):
 
 @pytest.mark.parametrize("case", ENCODER_DECODERS, ids=lambda case: case.name)
 def test_the_onnx_files_compute_the_same(case, tmp_path):
-    """All tokens at once, and token by token with the cache that the run before gave. No token is a padding token, which
-    M2M-100 counts in a cache only."""
+    """All tokens at once, and token by token with the cache that the run before gave. No token is a padding token,
+    which M2M-100 counts in a cache only."""
     reference = made(case, 0, tmp_path / "checkpoint")
     cc.convert(tmp_path / "checkpoint", tmp_path / "onnx", to="onnx")
     encoder, decoder = (session(tmp_path / f"onnx/{name}.onnx") for name in ("encoder_model", "decoder_model_merged"))
