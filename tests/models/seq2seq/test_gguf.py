@@ -102,7 +102,9 @@ def test_an_encoder(tmp_path):
     assert difference(hidden(again), want) <= 3e-5
 
 
-@pytest.mark.parametrize(("name", "config"), [("ul2", {}), ("t5_1_1", {"relative_attention_max_distance": 20})])
+@pytest.mark.parametrize(
+    ("name", "config"), [("ul2", {}), ("t5_1_1", {"relative_attention_max_distance": 20}), ("t5", {})]
+)
 def test_what_gguf_cannot_say_is_refused(name, config, tmp_path):
     written(name, tmp_path, head="untied", **config)
     with pytest.raises(cc.UnsupportedError, match=r"GGUF files of (this|the) architecture"):
