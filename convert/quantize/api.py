@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any, Unpack
 
 from ...runtime.base.dataclass import dataclass
@@ -21,6 +22,7 @@ from ..translate import gguf_file_type
 from ..write import pipeline
 from ..write.conversion_options import Changes, Options, changed, takes_options
 from . import llama_options, table
+from .bits import quantize_network, type_of
 from .compile_encoders import prepare
 from .plan import Quantized, copied
 from .plan import plan as planned
@@ -218,24 +220,34 @@ def _opened(path: PathLike, options: Options) -> Graph:
 def quantize(
     model: Model,
     output: PathLike,
-    recipe: Recipe | str = DEFAULT,
+    recipe: Recipe | str | None = None,
     *,
+    bits: int | None = None,
     imatrix: PathLike | None = None,
     progress: Progress | None = None,
     measure: bool = False,
     options: Options | None = None,
     **changes: Unpack[Changes],
-) -> QuantizationReport:
+) -> QuantizationReport | pipeline.Report:
     """Quantize a model, given as a path or an open graph, to `output`.
 
     Args:
-        recipe: a `Recipe`, or the name of a type, mix or recipe.
+        recipe: a `Recipe`, or the name of a type, mix or recipe; Q4_K_M by default.
+        bits: 8 or 4, in place of a recipe: Q8_0 or Q4_K_M in GGUF files, int8 or blocks of int4 in ONNX files.
         imatrix: path of an importance matrix.
         measure: whether the error of every tensor is computed.
         changes: fields of `Options`; sizes may be text such as "2GiB".
     """
-    wanted = recipe if isinstance(recipe, Recipe) else Recipe(recipe)
+    settings = changed(options, changes)
+    if bits is not None:
+        if recipe is not None:
+            raise UsageError("E-OPTION", None, "bits and a recipe contradict each other", hint="Use one of them")
+        recipe = type_of(bits)
+        written = quantize_network(model, Path(output), bits, settings, progress)
+        if written is not None:
+            return written
+    wanted = recipe if isinstance(recipe, Recipe) else Recipe(recipe or DEFAULT)
     if imatrix is not None:
         wanted = dataclasses.replace(wanted, imatrix=imatrix)
-    plan = QuantizationPlan(model, wanted, changed(options, changes), measure=measure, output=output)
+    plan = QuantizationPlan(model, wanted, settings, measure=measure, output=output)
     return plan.execute(output, progress=progress)
