@@ -18,7 +18,7 @@ from .mlp import ACTIVATIONS
 from .norm import norm
 
 KEYS = (
-    Key("layer_size", "hidden_size_per_layer_input", "embedding_length_per_layer_input", 256),
+    Key("layer_size", "hidden_size_per_layer_input", "embedding_length_per_layer_input", 256, null=0),
     Key("layer_vocab", "vocab_size_per_layer_input", (), lambda config: config.vocab, at_most=("vocab",)),
 )
 

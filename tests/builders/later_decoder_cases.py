@@ -63,6 +63,14 @@ GEMMA3N = {
     "laurel_rank": 64,
     "final_logit_softcapping": 30.0,
 }
+GEMMA4 = {
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    "num_hidden_layers": 4,
+    "sliding_window": 8,
+    "vocab_size_per_layer_input": 96,
+}
 LATER_DECODERS = [
     *cases("GlmForCausalLM", "glm", glm=GLM),
     *cases("Glm4ForCausalLM", "glm4", glm4={**GLM, "head_dim": (16, 32)}),
@@ -101,6 +109,18 @@ LATER_DECODERS = [
     ),
     *cases("GptOssForCausalLM", "gpt_oss", gpt_oss={**OSS, "rope_scaling": {**YARN, "truncate": True}}),
     *cases("Llama4ForCausalLM", "llama4_text", llama4=LLAMA4),
+    *cases(
+        "Gemma4ForCausalLM",
+        "gemma4_text",
+        gemma4={**GEMMA4, "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 2, "use_double_wide_mlp": True},
+        gemma4_same_values={
+            **GEMMA4,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "final_logit_softcapping": 5.0,
+        },
+    ),
     *cases(
         "Gemma3nForCausalLM",
         "gemma3n_text",

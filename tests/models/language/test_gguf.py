@@ -16,7 +16,8 @@ SPARSE = {"gemma3n_own_keys": 0.05}
 """Larger where few activations are kept: it computes their GELU by a table of f16."""
 ARCHITECTURES = {
     "apertus": "apertus", "bitnet_silu": "bitnet", "bloom": "bloom", "bloom_five_heads": "bloom",
-    "ernie4_5": "ernie4_5", "exaone4_small": "exaone4", "gemma3n_own_keys": "gemma3n", "hunyuan_dense": "hunyuan-dense",
+    "ernie4_5": "ernie4_5", "exaone4_small": "exaone4", "gemma3n_own_keys": "gemma3n",
+    "gemma4": "gemma4", "gemma4_same_values": "gemma4", "hunyuan_dense": "hunyuan-dense",
     "hunyuan_alpha": "hunyuan-dense", "llama4": "llama4", "nemotron": "nemotron", "olmoe": "olmoe",
     "qwen3_5": "qwen35", "qwen3_next": "qwen3next",
 }  # fmt: skip
