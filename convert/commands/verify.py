@@ -14,11 +14,12 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ...runtime.ir.graph import Graph
     from ..compare.certificate import Verification
+    from ..evaluate.same_tokens import OutputDistance
 
 EPILOG = """\b
 Examples
-  candle-convert verify model-dir/ model.gguf
   candle-convert verify model.gguf q4.gguf --certificate q4.verify.json
+  candle-convert verify model-dir/ q4.gguf --prompt "The capital of France is"
   candle-convert verify model.onnx half.onnx --input x=1x3x48x320 --nodes
 """
 SHOWN, FEW = 20, 5
@@ -50,14 +51,18 @@ NETWORKS = (
 @click.option(
     "--level",
     default="full",
-    type=click.Choice(["full", "sample"]),
-    help="Compare all values, or samples of each tensor.",
+    type=click.Choice(["full", "sample", "none"]),
+    help="Compare all values, samples of each tensor, or only outputs.",
 )
 @click.option(
     "--certificate",
     metavar="FILE.json",
     type=shared_options.TEXT_OUT,
     help="Write a certificate with the SHA-256 of all files.",
+)
+@click.option("-p", "--prompt", "prompts", multiple=True, metavar="TEXT", help="Also run both models on a text.")
+@click.option(
+    "--prompt-file", metavar="FILE", type=shared_options.PATH, help="Also run both models on each line of a file."
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing certificate.")
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only those with the largest errors.")
@@ -69,30 +74,58 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
 
     Floats may be rounded to their dtype; quantized types have error bounds per block and per tensor. If names follow
     two conventions, as in a Hugging Face directory and a GGUF file, tensors are matched by the architecture of both
-    models. Two networks are run on the same inputs, and their outputs compared. Exits with 1 if a tensor is missing,
-    changed or beyond its bound, or if the names cannot be matched.
+    models. Two networks are run on the same inputs, and their outputs compared. With --prompt, both models are run on
+    the same tokens, a network against a checkpoint too. Exits with 1 if a tensor is missing, changed or beyond its
+    bound, if the names cannot be matched, or if outputs differ by a tenth of their power.
     """
     from ..compare.certificate import verify
 
     placed = shared_options.device(values)
     before = shared_options.open_input(source, values)
     after = shared_options.open_input(made, values | {"source_format": values["from_dst"]})
-    if before.outputs and after.outputs:
+    asked = bool(values["prompts"] or values["prompt_file"])
+    if values["level"] == "none" and not asked:
+        raise UsageError("E-OPTION", None, "--level none compares outputs only", hint="Add --prompt or --prompt-file")
+    if before.outputs and after.outputs and not asked:
         return _networks(before, after, [source, made], values, placed)
     if placed["device"] != "cpu":
         raise UsageError("E-OPTION", None, "--device only applies to networks; tensors are compared on the CPU")
-    found = verify(
-        before,
-        after,
-        level=values["level"],
-        select=shared_options.selection(values),
-        threads=values["threads"],
-        progress=shared_options.progress(values),
-    )
-    show(found, all_rows=values["all_rows"])
-    _write(found, values)
-    current().emit({"inputs": [source, made], **found.to_json()}, ok=found.ok)
-    return 0 if found.ok else 1
+    found, payload = None, {}
+    if values["level"] != "none":
+        found = verify(
+            before,
+            after,
+            level=values["level"],
+            select=shared_options.selection(values),
+            threads=values["threads"],
+            progress=shared_options.progress(values),
+        )
+        show(found, all_rows=values["all_rows"])
+        payload = found.to_json()
+    distances = _on_prompts(before, after, values) if asked else []
+    if distances:
+        payload["outputs"] = [item.to_json() for item in distances]
+    if found is not None:
+        _write(found, values)
+    ok = (found is None or found.ok) and all(item.ok for item in distances)
+    current().emit({"inputs": [source, made], **payload}, ok=ok)
+    return 0 if ok else 1
+
+
+def _on_prompts(before: Graph, after: Graph, values: dict[str, Any]) -> list[OutputDistance]:
+    """Run both models on the same tokens and show how far their outputs are apart."""
+    from ..evaluate.same_tokens import output_distances, read_prompts
+
+    prompts = list(values["prompts"])
+    if values["prompt_file"] is not None:
+        prompts += read_prompts(values["prompt_file"])
+    found = output_distances(before, after, prompts, values["threads"])
+    for item in found:
+        line = f"NMSE {item.nmse:.2g} ({item.grade}), least cosine {item.cosine:.6f}"
+        if item.kld is not None and item.same_top is not None:
+            line += f", KL {item.kld:.2g}, same top {item.same_top:.1%}"
+        current().say(f"{'✓' if item.ok else '✗'} {printable(item.name)} on {counted(item.rows, 'row')}: {line}")
+    return found
 
 
 def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any], placed: dict[str, Any]) -> int:
