@@ -74,7 +74,7 @@ def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
         Key("decoder_vocab", "decoder_vocab_size", (), lambda config: config.vocab, COUNT),
         Key("tied", "tie_word_embeddings", (), True, flag),
         Key("pad", "pad_token_id", (), pad, SIZE, at_most=("vocab",)),
-        Key("decoder_start", "decoder_start_token_id", (), start, SIZE),
+        Key("decoder_start", "decoder_start_token_id", (), start, SIZE, at_most=("decoder_vocab",)),
         Key("learned_rows", (), (), lambda config: config.positions + OFFSET),
         Key("padded_rows", (), (), lambda config: config.positions + config.pad + 1),
     )

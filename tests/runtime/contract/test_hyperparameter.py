@@ -100,6 +100,7 @@ FREE = {
     "farthest",
     "floor",
     "buckets",
+    "positions",
 }
 """Parameters that are compared or written, or that are terms of another one, which a shape has."""
 
