@@ -101,6 +101,7 @@ FREE = {
     "floor",
     "buckets",
     "positions",
+    "trained_context",
 }
 """Parameters that are compared or written, or that are terms of another one, which a shape has."""
 
