@@ -66,7 +66,7 @@ def _tiles(vectors: int, heights: tuple[int, ...]) -> Any:
                 bias = code.splat(code.load(place, F32)).value
                 starts += [build.fadd(bias, code.load(tile.columns, FLOATS, VECTOR * half)) for half in group]
             columns = Columns(tile.b, group, tile.ahead)
-            found = accumulate(code, tile.depth, starts, Lines(lines, tile.a_step), columns)
+            found = accumulate(code, tile.depth, starts, Lines(lines, tile.a_step, unrolled=True), columns)
             limit_and_store(code, found, group, (tile.c, tile.c_row, code.word(VECTOR)), tile.low, tile.high)
 
     return tiles_by_rows(heights, TileArguments, write)

@@ -16,6 +16,8 @@ from ....runtime.simd.llvm_vector import F32, LANES, Code, Vector, vector_type
 PANEL = 32
 VECTOR = 4 * LANES
 """Bytes of a vector."""
+ELEMENT, UNROLLED = 4, 4
+"""Bytes of an element of the left matrix, and steps of an unrolled loop."""
 FLOATS = vector_type(F32)
 
 
@@ -28,6 +30,7 @@ class Lines(NamedTuple):
         start: bytes that are skipped, None for none.
         ahead: bytes behind the first row that are asked for ahead of their use, 0 for none.
         pace: how many times faster than the rows that place moves.
+        unrolled: whether elements that lie side by side are read `UNROLLED` at a time.
     """
 
     addresses: list[Any]
@@ -35,6 +38,7 @@ class Lines(NamedTuple):
     start: Any = None
     ahead: int = 0
     pace: int = 1
+    unrolled: bool = False
 
 
 class Columns(NamedTuple):
@@ -66,22 +70,32 @@ def accumulate(
     build, element_type, count = code.builder, sums[0].type.element, len(columns.vectors)
     start = code.word(0) if lines.start is None else lines.start
 
-    def step(_: Any, held: list[Any]) -> list[Any]:
+    def steps(many: int, line_step: Any, held: list[Any]) -> list[Any]:
+        """`many` steps from one offset, to which the bytes of those behind it are constants."""
         offset, at, *totals = held
-        panel = [code.load(at, sums[0].type, VECTOR * half) for half in columns.vectors]
-        for half in columns.vectors if columns.ahead is not None else ():
-            code.prefetch(build.add(at, columns.ahead), VECTOR * half)
-        if lines.ahead:
-            gone = build.add(start, build.mul(build.sub(offset, start), code.word(lines.pace)))
-            code.prefetch(build.add(lines.addresses[0], gone), lines.ahead)
-        elements = [code.splat(code.load(build.add(line, offset), element_type)).value for line in lines.addresses]
-        made = [
-            multiply_add(code, total, elements[index // count], panel[index % count])
-            for index, total in enumerate(totals)
-        ]
-        return [build.add(offset, lines.step), build.add(at, code.word(4 * PANEL)), *made]
+        rows = [build.add(line, offset) for line in lines.addresses]
+        for index in range(many):
+            behind = 4 * PANEL * index
+            panel = [code.load(at, sums[0].type, behind + VECTOR * half) for half in columns.vectors]
+            for half in columns.vectors if columns.ahead is not None else ():
+                code.prefetch(build.add(at, columns.ahead), behind + VECTOR * half)
+            if lines.ahead:
+                gone = build.add(start, build.mul(build.sub(offset, start), code.word(lines.pace)))
+                code.prefetch(build.add(lines.addresses[0], gone), lines.ahead)
+            elements = [code.splat(code.load(row, element_type, ELEMENT * index)).value for row in rows]
+            totals = [
+                multiply_add(code, total, elements[place // count], panel[place % count])
+                for place, total in enumerate(totals)
+            ]
+        return [build.add(offset, line_step), build.add(at, code.word(4 * PANEL * many)), *totals]
 
-    return code.repeat(depth, [start, columns.address, *sums], step)[2:]
+    held = [start, columns.address, *sums]
+    if lines.unrolled:
+        dense = build.icmp_signed("==", lines.step, code.word(ELEMENT))
+        many = build.select(dense, build.sdiv(depth, code.word(UNROLLED)), code.word(0))
+        held = code.repeat(many, held, lambda _, held: steps(UNROLLED, code.word(ELEMENT * UNROLLED), held))
+        depth = build.sub(depth, build.mul(many, code.word(UNROLLED)))
+    return code.repeat(depth, held, lambda _, held: steps(1, lines.step, held))[2:]
 
 
 def limit_and_store(code: Code, found: list[Any], vectors: range, target: Sequence[Any], low: Any, high: Any) -> None:
