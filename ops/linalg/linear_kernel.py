@@ -12,9 +12,11 @@ from ..kernels.gemm import packed_gemm
 from ..kernels.gemm.dispatch import float_variant, gemv_products, rounding_variant
 from ..kernels.gemm.gemv import FloatProducts, Products, append_group_sums, gemv, minima_group
 from ..kernels.gemm.gemv_int8 import RUN, quantize_rows, round_trip_rows, rounded_nbytes
+from ..kernels.gemm.microkernel_f32 import panels
 from ..kernels.gemm.panel import COLUMNS
 from ..quants.llvm import rows
 from .linear import linear
+from .panel_product import packed_launch
 
 MAX_GEMV_ROWS = 4
 """Maximum number of activation rows per GEMV."""
@@ -39,7 +41,8 @@ def f32_bias(step: Step) -> Buffer | int | None:
 
 @native(linear)
 def plan_linear(step: Step) -> Planned:
-    """Linear of f32 activations; activations quantized to 8 bits need a multiple of `RUN` elements per row."""
+    """Linear of f32 activations; activations quantized to 8 bits need a multiple of `RUN` elements per row. Many rows
+    meet an f32 weight in panels."""
     x, weight_type, bias = step.inputs[0], stored_weight(step), f32_bias(step)
     if x is None or x.dtype != np.float32 or weight_type is None or bias is None:
         return None
@@ -63,6 +66,11 @@ def plan_linear(step: Step) -> Planned:
                 gemv_launch(step, kernel, batch, (weight, rows_of, result, bias), (count, row_bytes, length, x_bytes))
             )
         return [*before, *launches]
+    constants = [step.constant(index) for index in range(2, len(step.inputs)) if step.inputs[index] is not None]
+    if name == "f32" and step.is_constant(1) and all(constant is not None for constant in constants):
+        packed = step.packed(1, ("panels", True), lambda matrix: panels(matrix.T))
+        shift = constants[0].reshape(-1) if constants else None
+        return packed_launch(step, x, packed, y, shift, (tokens, count, length), (length, 1))
     before, x = round_to_int8(step, x) if int8_activations and rounded is None else ([], x)
     return [
         *before,

@@ -10,77 +10,17 @@ from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.gemv import gemv
-from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles, panels
+from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
 from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul
+from .panel_product import packed_launch, zeros
 
 F32 = np.dtype(np.float32)
-ROW_BLOCK = 96
-"""Rows that a part computes at a time when the right matrix is packed already."""
 FEWEST, RUN = 2, 32
 """Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
-
-
-@range_kernel
-def packed_product(
-    a: Address,
-    b: Address,
-    c: Address,
-    bias: Address,
-    rows: int,
-    columns: int,
-    depth: int,
-    a_row: int,
-    a_step: int,
-    zero: Address,
-    scratch: Address,
-    epilogue: EpilogueArguments,
-    part: int,
-    parts: int,
-) -> None:
-    """c[rows, columns] = a[rows, depth] b[depth, columns] + bias, b in panels; `a_row` and `a_step` are bytes from row
-    to row of a, and in a row."""
-    spare = scratch + part * 4 * PANEL * ROWS
-    count = (columns + PANEL - 1) // PANEL
-    tall = (rows + ROW_BLOCK - 1) // ROW_BLOCK
-    low, high = np.float32(epilogue.low), np.float32(epilogue.high)
-    first, last = share(count * tall, part, parts)
-    for unit in range(first, last):
-        panel, block = unit // tall, unit % tall
-        width = min(PANEL, columns - panel * PANEL)
-        column_of_tiles(
-            a,
-            a_row,
-            a_step,
-            b + panel * depth * 4 * PANEL,
-            depth,
-            c + panel * 4 * PANEL,
-            columns * 4,
-            block * ROW_BLOCK,
-            min(rows, block * ROW_BLOCK + ROW_BLOCK),
-            width,
-            zero,
-            0,
-            bias + panel * 4 * PANEL,
-            low,
-            high,
-            spare,
-            PREFETCH_DISTANCE,
-        )
-        start, many = block * ROW_BLOCK, min(rows - block * ROW_BLOCK, ROW_BLOCK)
-        apply_epilogue_rows(
-            epilogue,
-            c + 4 * (start * columns + panel * PANEL),
-            4 * columns,
-            many,
-            width,
-            start * epilogue.added_row + 4 * panel * PANEL,
-            epilogue.added_row,
-        )
 
 
 @range_kernel
@@ -135,51 +75,6 @@ def stacked_product(
             np.float32(np.inf),
             panel_of + depth * 4 * PANEL,
         )
-
-
-def zeros(step: Step) -> Buffer:
-    """A panel's width of zeros."""
-    return step.constant_buffer(np.zeros(PANEL, np.float32))
-
-
-def packed_launch(
-    step: Step,
-    a: Buffer,
-    b: Buffer,
-    c: Buffer,
-    bias: np.ndarray | None,
-    lengths: tuple[int, int, int],
-    a_steps: tuple[int, int],
-) -> Launch:
-    """A product of `lengths` rows, columns and depth, whose right matrix is in panels."""
-    rows, columns, depth = lengths
-    units = -(-columns // PANEL) * -(-rows // ROW_BLOCK)
-    parts = step.parts(units, rows * columns * depth / 16)
-    scratch, zero = step.scratch(parts * 4 * PANEL * ROWS), zeros(step)
-
-    def launch(epilogue: Epilogue, result: Buffer) -> Launch:
-        padded = np.zeros(-(-columns // PANEL) * PANEL, np.float32)
-        for given in (bias, epilogue.bias):
-            if given is not None:
-                padded[:columns] += given
-        return Launch(
-            packed_product,
-            parts,
-            a=a,
-            b=b,
-            c=result,
-            bias=step.constant_buffer(padded),
-            rows=rows,
-            columns=columns,
-            depth=depth,
-            a_row=4 * a_steps[0],
-            a_step=4 * a_steps[1],
-            zero=zero,
-            scratch=scratch,
-            epilogue=epilogue.arguments(columns),
-        )
-
-    return launch_with_epilogue(launch, c, columns)
 
 
 @native(matmul)

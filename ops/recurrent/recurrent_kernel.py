@@ -19,7 +19,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.vector import LANES
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
-from ..linalg.matmul_kernel import packed_launch, zeros
+from ..linalg.panel_product import packed_launch, zeros
 from .cells_kernel import KINDS, gru_reset, gru_row, lstm_row, rnn_row
 from .gru import gru
 from .lstm import lstm

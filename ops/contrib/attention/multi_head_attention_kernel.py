@@ -12,7 +12,7 @@ from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...attention.attention_kernel import Heads, ScoreOptions, append_past, heads_of, launch_attention, present
 from ...kernels.gemm.microkernel_f32 import panels
 from ...kernels.gemm.requantize import FLOATS
-from ...linalg.matmul_kernel import packed_launch
+from ...linalg.panel_product import packed_launch
 from ...quantized.matmul_integer_kernel import Factors, product
 from .attention import attention, quantized_attention
 from .multi_head_attention import multi_head_attention

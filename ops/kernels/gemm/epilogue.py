@@ -14,6 +14,8 @@ from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import inner
 from ....runtime.plan.kernel_api import Apply, Buffer, Chain, Launch
 from ....runtime.simd.memory import (
+    fma,
+    gelu16,
     load_f32,
     load_masked,
     prefetch_read,
@@ -25,7 +27,7 @@ from ....runtime.simd.memory import (
 )
 from ....runtime.simd.vector import LANES, select
 
-CLAMP, LEAKY_RELU, HARD_SWISH, SWISH, SIGMOID, HARD_SIGMOID, TANH = range(7)
+CLAMP, LEAKY_RELU, HARD_SWISH, SWISH, SIGMOID, HARD_SIGMOID, TANH, GELU, GELU_TANH = range(9)
 ACTIVATIONS = {
     ".LeakyRelu": LEAKY_RELU,
     ".HardSwish": HARD_SWISH,
@@ -33,6 +35,8 @@ ACTIVATIONS = {
     ".Sigmoid": SIGMOID,
     ".HardSigmoid": HARD_SIGMOID,
     ".Tanh": TANH,
+    "Gelu:none": GELU,
+    "Gelu:tanh": GELU_TANH,
 }
 """Activations by the keys of their scalar functions; Relu and Clip are `CLAMP` two numbers."""
 LINE = 64
@@ -53,6 +57,10 @@ def _activate(kind: Any, alpha: Any, beta: Any, x: Any) -> Any:
         return sigmoid16(x)
     if kind == TANH:
         return tanh16(x)
+    if kind == GELU:
+        return gelu16(x)
+    if kind == GELU_TANH:
+        return x * sigmoid16(x * fma(x * x, np.float32(0.0713548162726), np.float32(1.59576912161)))
     slope, middle = (np.float32(1 / 6), np.float32(0.5)) if kind == HARD_SWISH else (alpha, beta)
     gate = x * slope + middle
     gate = select(gate < zero, zero, gate)
