@@ -66,10 +66,9 @@ def plan_linear(step: Step) -> Planned:
                 gemv_launch(step, kernel, batch, (weight, rows_of, result, bias), (count, row_bytes, length, x_bytes))
             )
         return [*before, *launches]
-    constants = [step.constant(index) for index in range(2, len(step.inputs)) if step.inputs[index] is not None]
-    if name == "f32" and step.is_constant(1) and all(constant is not None for constant in constants):
+    shift = step.constant(2)
+    if name == "f32" and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):
         packed = step.packed(1, ("panels", True), lambda matrix: panels(matrix.T))
-        shift = constants[0].reshape(-1) if constants else None
         return packed_launch(step, x, packed, y, shift, (tokens, count, length), (length, 1))
     before, x = round_to_int8(step, x) if int8_activations and rounded is None else ([], x)
     return [
