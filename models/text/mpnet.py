@@ -4,7 +4,7 @@ layers share."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import Architecture, Key, Weight
-from ...runtime.contract.hyperparameter import Integer
+from ...runtime.contract.hyperparameter import COUNT, Integer
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, classify_first, masked_lm, post_norm_layer
 from ..layers.relative_position import position_bias
@@ -22,6 +22,7 @@ KEYS = (
     INTERMEDIATE,
     act("gelu"),
     Key("buckets", "relative_attention_num_buckets", (), 32, Integer(4, 2 * FARTHEST, 4)),
+    Key("first_position", (), (), PAD + 1, COUNT),
 )
 HF, NAME, SQUARE = "mpnet.encoder.layer.{i}.", "layers.{i}.", ("hidden", "hidden")
 WEIGHTS = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import GGUF, Architecture, Config, Key
+from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, classify_first, masked_lm, post_norm_layer
 from ..pipelines.encoder_tasks import ANSWERS, FEATURES, TOKENS, Head, encoder_tasks, sequence_head
@@ -45,6 +46,7 @@ KEYS = (
         for row in of_class("Roberta", BERT)
         if row is not PAD
     ),
+    Key("first_position", (), (), first_position, COUNT),
 )
 WEIGHTS = (
     *embeddings("roberta.", gguf_positions=RowsFrom(first_position)),

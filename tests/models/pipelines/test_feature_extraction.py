@@ -113,6 +113,12 @@ def test_a_directory_without_modules(tmp_path):
     with pytest.warns(TruncationWarning, match="2 texts of 7 have more than 62 tokens"):
         got = models.load(tmp_path, threads=1).embed(texts)
     assert_close(got, want)
+    said = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del said["model_max_length"]
+    write(tmp_path / "tokenizer_config.json", said)
+    with pytest.warns(TruncationWarning, match="2 texts of 7 have more than 62 tokens"):
+        got = models.load(tmp_path, threads=1).embed(texts)
+    assert_close(got, want)
 
 
 def test_minilm_in_every_format(tmp_path):
