@@ -16,7 +16,7 @@ import numpy as np
 from ...models.generation.decoder_states import empty_states
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import GGUF, weight_slots
+from ...runtime.contract.architecture import GGUF, MODEL, weight_slots
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.session import Session
@@ -27,7 +27,8 @@ from ..load.memory_map import mapped
 from ..load.native_model import Model, built
 from .recipe.imatrix import COUNTS, SUMS, Sums
 
-LAYERS, OUTPUT = "blk.", "output.weight"
+LAYERS, OUTPUT = ("blk.", "enc.blk.", "dec.blk."), "output.weight"
+HIDDEN = "last_hidden_state"
 ONE_MATRIX, EXPERTS = ("MatMul", "Linear"), "MatMulExperts"
 CHANGED = ("Transpose", "Cast", "Reshape")
 
@@ -105,35 +106,68 @@ def observe(
     Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not
     finite.
     """
-    graph = built(model, fixed=False)
-    watched = _watch(graph, _names(model, output))
-    if not watched:
+    names = _names(model, output)
+    parts = [_Part(model, name, names, threads, placed or {}) for name in model.task.graphs]
+    if not any(part.watched for part in parts):
         raise UnsupportedError(
             "E-IMATRIX-ARCH", None, f"GGUF files have no names for the weights of {model.architecture.title}"
         )
-    graph.outputs = [value for each in watched for value in (each.sums, each.counts)]
-    states, fed = empty_states(graph.inputs, 1), {value.name for value in graph.inputs}
-    session, found, progress = (
-        Session(mapped(graph), threads=threads, native=True, **(placed or {})),
-        Observed(),
-        progress or NoProgress(),
-    )
+    found, progress = Observed(), progress or NoProgress()
     progress.phase("observing")
     progress.start(sum(map(len, pieces)), unit="tokens")
     try:
         for piece in pieces:
-            feeds = {
-                "input_ids": piece[None],
-                "attention_mask": np.ones((1, len(piece)), np.int64),
-                "position_ids": np.arange(len(piece))[None],
-            }
-            results = iter(session.run(None, {name: array for name, array in feeds.items() if name in fed} | states))
-            for each in watched:
-                found.add(each.names, next(results), next(results))
+            feeds = _feeds(piece)
+            for part in parts:
+                feeds |= part.observe(feeds, found)
             progress.advance(len(piece))
     finally:
         progress.finish()
     return found
+
+
+def _feeds(piece: np.ndarray) -> dict[str, np.ndarray]:
+    """What graphs of language models, encoders and encoder-decoders get of a piece; a decoder predicts the piece that
+    its encoder reads."""
+    ids = piece[None]
+    return {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "encoder_attention_mask": np.ones_like(ids),
+        "position_ids": np.arange(len(piece))[None],
+        "token_type_ids": np.zeros_like(ids),
+        "use_cache_branch": np.array([False]),
+    }
+
+
+class _Part:
+    """One graph of a model, whose outputs are what is observed, and hidden states for the graphs after it."""
+
+    def __init__(
+        self,
+        model: Model,
+        name: str,
+        names: Mapping[str, tuple[str, ...]],
+        threads: int | None,
+        placed: Mapping[str, Any],
+    ) -> None:
+        graph = built(model, name, fixed=False)
+        self.watched = _watch(graph, names)
+        self._passed = [value for value in graph.outputs if name != MODEL and value.name == HIDDEN]
+        graph.outputs = [*self._passed, *(value for each in self.watched for value in (each.sums, each.counts))]
+        self._states, self._inputs = empty_states(graph.inputs, 1), {value.name for value in graph.inputs}
+        self._session = Session(mapped(graph), threads=threads, native=True, **placed) if graph.outputs else None
+
+    def observe(self, feeds: Mapping[str, np.ndarray], found: Observed) -> dict[str, np.ndarray]:
+        """Run on one piece and count it; the inputs that the graphs after this one get from it."""
+        if self._session is None:
+            return {}
+        given = {name: array for name, array in feeds.items() if name in self._inputs}
+        results = iter(self._session.run(None, given | self._states))
+        passed = {f"encoder_{HIDDEN.removeprefix('last_')}s": next(results) for _ in self._passed}
+        for each in self.watched:
+            found.add(each.names, next(results), next(results))
+        return passed
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Importance matrices of tiny models, against the rows that transformers' own layers get."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import gguf
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders.encoder_decoder_cases import T5
 from candle_convert.tests.builders.imatrix_files import old_bytes, write_gguf
 from candle_convert.tests.builders.trained_tokenizers import byte_bpe, corpus
 from candle_convert.tests.oracles.transformers import BASE, Case, made
@@ -57,6 +59,48 @@ LAYERS = [
     (MIXTRAL, {"self_attn.q_proj": ["attn_q", "attn_k", "attn_v"], "mlp.gate": ["ffn_gate_inp"]}),
 ]
 """The layers whose rows tensors of GGUF files get."""
+BERT = Case(
+    "bert",
+    "BertModel",
+    {"architectures": ["BertModel"], "model_type": "bert"},
+    base={**SIZES, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 128},
+)
+T5_MODEL = Case(
+    "t5",
+    "T5ForConditionalGeneration",
+    {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "feed_forward_proj": "gated-gelu"},
+    base={**T5, "vocab_size": 700},
+)
+ENCODERS = [
+    (
+        BERT,
+        [
+            ("self.query", "encoder", "attn_q"),
+            ("self.key", "encoder", "attn_k"),
+            ("self.value", "encoder", "attn_v"),
+            ("attention.output.dense", "encoder", "attn_output"),
+            ("intermediate.dense", "encoder", "ffn_up"),
+            ("output.dense", "encoder", "ffn_down"),
+        ],
+    ),
+    (
+        T5_MODEL,
+        [
+            *(
+                (f"SelfAttention.{part}", f"{side}.block", f"attn_{part}")
+                for side in ("encoder", "decoder")
+                for part in "qkvo"
+            ),
+            *((f"EncDecAttention.{part}", "decoder.block", f"cross_attn_{part}") for part in "qkvo"),
+            *(
+                (f"DenseReluDense.{module}", f"{side}.block", f"ffn_{part}")
+                for side in ("encoder", "decoder")
+                for module, part in (("wi_0", "gate"), ("wi_1", "up"), ("wo", "down"))
+            ),
+        ],
+    ),
+]
+"""Modules, how their names begin, and the tensors of GGUF files that get their rows."""
 
 
 def observed(case, tmp_path, *options):
@@ -95,7 +139,7 @@ def rows_of(model, ids, names):
                 lambda module, given, result, name=name: seen.__setitem__(name, given[0].detach())
             )
     with torch.no_grad():
-        model(ids)
+        model(ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}))
     return {name: rows.double().reshape(-1, rows.shape[-1]).numpy() for name, rows in seen.items()}
 
 
@@ -109,6 +153,24 @@ def test_sums_of_squares(case, names, tmp_path):
             np.testing.assert_allclose(found[f"{stem}.in_sum2"][0], (rows**2).sum(0), rtol=1e-4)
             assert found[f"{stem}.counts"].tolist() == [[ids.numel()]]
     assert not [name for name in found if name.startswith(("output", "token_embd"))]
+
+
+@pytest.mark.parametrize(("case", "names"), ENCODERS, ids=lambda each: getattr(each, "name", ""))
+def test_sums_of_squares_of_encoders_and_encoder_decoders(case, names, tmp_path):
+    """A decoder predicts the piece that its encoder reads."""
+    model, ids, found = observed(case, tmp_path)
+    matched = set()
+    for name, rows in rows_of(model, ids, [module for module, _, _ in names]).items():
+        layer = re.search(r"\d+", name)[0]
+        for module, start, tensor in names:
+            if name.startswith(start) and name.endswith(f".{module}"):
+                side = {"encoder.block": "enc.", "decoder.block": "dec."}.get(start, "")
+                stem = f"{side}blk.{layer}.{tensor}.weight"
+                np.testing.assert_allclose(found[f"{stem}.in_sum2"][0], (rows**2).sum(0), rtol=1e-4)
+                assert found[f"{stem}.counts"].tolist() == [[ids.numel()]]
+                matched.add(stem)
+                break
+    assert {name.rpartition(".")[0] for name in found} == matched
 
 
 def test_experts_get_the_rows_of_their_tokens(tmp_path):
