@@ -25,7 +25,9 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
     """
     known = network_task(graph)
     if known is None:
-        return run_decoder({MODEL: mapped(graph)}, options)
+        hidden = any(value.name in HIDDEN for value in graph.outputs)
+        own = FEATURE_EXTRACTION if hidden else options.task
+        return run_decoder({MODEL: mapped(graph)}, dataclasses.replace(options, task=own))
     if task is not None and task != known:
         path = graph.files[0] if graph.files else None
         raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=known)

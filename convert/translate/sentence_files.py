@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...models.pipelines.sentence_modules import CODE, GGUF_MODES, SETTINGS, gguf_pooling, module_list, pooling_modes
 from ...models.tokenizer.readers.locate import json_value
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import FEATURE_EXTRACTION
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_GENERATION
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.storage import Held, Storage
 
@@ -29,7 +29,7 @@ def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
     import numpy
 
     listed = module_list(graph)
-    if listed is None or model.task.name != FEATURE_EXTRACTION:
+    if listed is None or model.task.name not in (FEATURE_EXTRACTION, TEXT_GENERATION):
         return {}
     path = graph.files[0] if graph.files else None
     kinds = [kind for kind, _ in listed[1:] if kind not in ("Pooling", "Dropout")]

@@ -152,7 +152,9 @@ def module_list(source: Graph) -> list[tuple[str, str]] | None:
 def embeds(source: Graph) -> bool:
     """Whether the files of a model say that it makes vectors of texts."""
     listed = module_list(source)
-    return listed is not None and listed[0][0].endswith("Transformer") and any(kind == "Pooling" for kind, _ in listed)
+    if listed is None:
+        return bool(gguf_pooling(source))
+    return listed[0][0].endswith("Transformer") and any(kind == "Pooling" for kind, _ in listed)
 
 
 def pooling_modes(source: Graph, folder: str) -> tuple[tuple[str, ...], bool]:
