@@ -25,6 +25,7 @@ def test_list_is_the_registrys(capsys):
     )
     assert {row["family"] for row in answer(capsys, "models", "list", "qwen")["models"]} == {
         "models/language/qwen.py",
+        "models/language/qwen3_next.py",
         "models/language/qwen_moe.py",
     }
     assert not answer(capsys, "models", "list", "nothing at all")["models"]
