@@ -113,6 +113,7 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
         allocations=step.allocations,
         threads=step.threads,
         bailout=step.bailout,
+        decodes=step.decodes,
     )
     inner.rearranging = rearranging
     for index, buffer in enumerate(step.inputs):

@@ -42,7 +42,7 @@ def f32_bias(step: Step) -> Buffer | int | None:
 @native(linear)
 def plan_linear(step: Step) -> Planned:
     """Linear of f32 activations; activations quantized to 8 bits need a multiple of `RUN` elements per row. Many rows
-    meet an f32 weight in panels."""
+    meet an f32 weight in panels, unless the session decodes."""
     x, weight_type, bias = step.inputs[0], stored_weight(step), f32_bias(step)
     if x is None or x.dtype != np.float32 or weight_type is None or bias is None:
         return None
@@ -67,7 +67,7 @@ def plan_linear(step: Step) -> Planned:
             )
         return [*before, *launches]
     shift = step.constant(2)
-    if name == "f32" and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):
+    if name == "f32" and not step.decodes and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):
         packed = step.packed(1, ("panels", True), lambda matrix: panels(matrix.T))
         return packed_launch(step, x, packed, y, shift, (tokens, count, length), (length, 1))
     before, x = round_to_int8(step, x) if int8_activations and rounded is None else ([], x)

@@ -302,10 +302,13 @@ class Step(BaseStep):
         bailout: an int64 flag that a kernel sets when it meets values that it does not compute, such as an index out
             of range. The run is then repeated in NumPy, which computes them or raises. The kernel must stay within its
             buffers all the same.
+        decodes: whether the session has in-place inputs, which are KV caches: it runs on few rows too, for which
+            weights are read as they are stored, and a second layout of them would double their memory.
     """
 
     threads: int = 1
     bailout: Buffer = field(default_factory=lambda: bailout_flag())
+    decodes: bool = False
 
     def scratch(self, nbytes: int) -> Buffer:
         """Scratch memory of this step, uint8."""

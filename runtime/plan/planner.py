@@ -233,6 +233,7 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
             self.may_overwrite,
             threads=self.threads,
             bailout=self.bailout,
+            decodes=bool(self.region.inplace_inputs),
         )
         try:
             planned = planner(step)
