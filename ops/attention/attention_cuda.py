@@ -13,10 +13,11 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.cuda.kernel.elementwise import chain_step, copy_launch, elementwise_chain, elementwise_launch, unchanged
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer, Chain
+from ...runtime.plan.rows import Fold, add, larger
 from .attention import attention, softmax_dtype, working
 from .flash_cuda import Heads, Rule, fits, flash
 from .flash_mma_cuda import prompt, tensor_kind

@@ -6,9 +6,9 @@ import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.operand import Lookup, Operand
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ..reduce.reduce_cuda import element, found
+from ...runtime.plan.rows import Fold, add, element, found
 from ..rules.sliding_window import window
 from ..rules.sliding_window_cuda import per_window
 from .conv_transpose import col2im

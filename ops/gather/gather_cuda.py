@@ -11,10 +11,10 @@ from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.axes import split
 from ...runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
-from ...runtime.cuda.kernel.reduce import add, times
-from ...runtime.cuda.kernel.scatter_scan import scatter_launch
+from ...runtime.cuda.kernel.scatter import scatter_launch
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.rows import add, times
 from .gather import gather, gather_elements, gather_nd
 from .scatter import scatter, scatter_elements, scatter_nd, tensor_scatter
 

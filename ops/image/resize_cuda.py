@@ -10,9 +10,10 @@ from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain, unchanged
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer, Chain, View
+from ...runtime.plan.rows import Fold, add
 from ..elementwise.unary import _round as to_even
 from .interpolation import NEAREST, POSITIONS, taps
 from .resize import axes_to_resample, resize

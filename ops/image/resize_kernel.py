@@ -17,8 +17,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.element import element
 from ...runtime.simd.vector import stack_array
 from ..cast.cast_kernel import conversion
-from ..elementwise.elementwise_kernel import floating
-from ..norm.lp_lrn_mvn_kernel import as_numbers
+from ..elementwise.elementwise_kernel import computed, floating
 from ..shape.layout_kernel import COPIES
 from ..shape.pad_kernel import LONGEST_TABLE, mapping
 from .interpolation import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps
@@ -126,6 +125,15 @@ def _axes(step: Step, x: Buffer) -> dict[int, Axis] | None:
         return None
 
 
+def _as_numbers(step: Step, x: Buffer, made: list[Any]) -> Buffer:
+    """A buffer in the dtype that it is computed in, which a launch in `made` fills where it is another one."""
+    if computed(x.dtype) == x.dtype:
+        return x
+    wide = step.scratch(x.count * computed(x.dtype).itemsize).view(x.shape, dtype=computed(x.dtype))
+    made.append(conversion(x, wide))
+    return wide
+
+
 @native(resize, empty=True)
 def plan_resize(step: Step) -> Planned:
     """Scales or sizes that are known; crops, and weighted sums of integers, are left to NumPy."""
@@ -155,7 +163,7 @@ def plan_resize(step: Step) -> Planned:
     if mode not in FILTERS or not floating(x.dtype) or not moved:
         return None
     made: list[Any] = []
-    seen = as_numbers(step, x, made)
+    seen = _as_numbers(step, x, made)
     order = sorted(moved, key=lambda dim: moved[dim].out / moved[dim].size)
     for dim in order:
         shape = (*seen.shape[:dim], moved[dim].out, *seen.shape[dim + 1 :])

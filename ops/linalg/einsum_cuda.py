@@ -7,10 +7,11 @@ from typing import Any
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.operand import Operand
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer
+from ...runtime.plan.rows import Fold, add
 from .einsum import einsum, parsed
 
 

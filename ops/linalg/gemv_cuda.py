@@ -10,13 +10,14 @@ from ...runtime.cuda.element.block_quantized import QuantizedBuffer
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.matmul.gemv import ExpertSelection, gemv
 from ...runtime.cuda.matmul.int8_mma import int8_gemm
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Step
 from ...runtime.ir.graph import Value
 from ...runtime.plan.kernel_api import Allocation, Buffer, Chain
+from ...runtime.plan.rows import Fold, add, larger
 from .linear import GROUP
 
 FEW = 4

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
-from ...runtime.cuda.kernel.axes import permuted, split
 from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, elementwise_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, launch_of, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer, Chain
-from ..nn.softmax_cuda import MOST, SUM, _logarithm
+from ...runtime.plan.rows import Fold, Output, Rows, add
+from ..nn.log_softmax import LOG_SUM, log_share
 from .negative_log_likelihood import negative_log_likelihood_loss, softmax_cross_entropy_loss
 
 
@@ -97,10 +97,7 @@ def cross_entropy_on_device(step: Step) -> Planned:
     x = step.input(0)
     compute = compute_dtype(x.dtype)
     logs = step.output(1) if step.is_used(1) else step.temporary(compute, x.shape)
-    order, kept, along = split(x.shape, [1])
-    target = Result(_logarithm, permuted(logs, x.shape, order))
-    first = reduce_rows(kept, along, {"x": permuted(x, x.shape, order)}, (MOST, SUM), [target], compute)
     return [
-        first,
+        launch_of(Rows(x.shape, [1], {"x": x}, LOG_SUM, [Output(log_share, logs)])),
         *(lost(step, logs, step.input(1), step.optional_input(2), step.output(), compute) if step.is_used(0) else []),
     ]

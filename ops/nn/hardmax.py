@@ -7,8 +7,22 @@ import numpy as np
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, element, larger, smaller
+from ..reduce.arg_min_max import INT64, first_place
 from ..rules.precision import widened
 from .log_softmax import along_axis
+
+
+def _is_first(index: int, first: int) -> int:
+    return 1 if index == first else 0
+
+
+def _rows(step: BaseStep) -> Described:
+    x = step.inputs[0]
+    assert x is not None
+    folds = [Fold("best", element, larger), Fold("first", first_place, smaller, dtype=INT64)]
+    return Rows(x.shape, [step.attributes["axis"]], {"x": x}, folds, [Output(_is_first, step.output())])
 
 
 @op(
@@ -16,6 +30,7 @@ from .log_softmax import along_axis
     since=13,
     types="float",
     infer=along_axis,
+    rows=_rows,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", axis=0),

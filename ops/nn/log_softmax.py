@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, add
 from ..rules.precision import widened
 from ..rules.shape_rules import axis_of, same_as_input
+from .softmax import MOST
 
 
 def along_axis(node: Inference) -> None:
@@ -20,11 +25,35 @@ def along_axis(node: Inference) -> None:
     same_as_input(node)
 
 
+def _power(x: float, most: float) -> float:
+    return math.exp(x - most)
+
+
+def _logarithm(total: float) -> float:
+    return math.log(total)
+
+
+def log_share(x: float, most: float, log: float) -> float:
+    """The logarithm of an element's share of its row."""
+    return x - most - log
+
+
+LOG_SUM = (MOST, Fold("log", _power, add, _logarithm))
+"""The folds that `log_share` takes."""
+
+
+def _rows(step: BaseStep) -> Described:
+    x = step.inputs[0]
+    assert x is not None
+    return Rows(x.shape, [step.attributes["axis"]], {"x": x}, LOG_SUM, [Output(log_share, step.output())])
+
+
 @op(
     "LogSoftmax",
     since=13,
     types="float",
     infer=along_axis,
+    rows=_rows,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", axis=0),

@@ -3,17 +3,23 @@ arXiv:1502.03167)."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape, merged
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Output, Rows
 from ..elementwise.declare import quiet
 from ..rules.shape_rules import shape_error
+from .moments import VARIANCE
 
-VARIANCE = np.linspace(0.5, 2, 3, dtype=np.float32)
-CHANNELS = ("f32[3]", "f32[3]", "f32[3]", VARIANCE)
+SPREADS = np.linspace(0.5, 2, 3, dtype=np.float32)
+CHANNELS = ("f32[3]", "f32[3]", "f32[3]", SPREADS)
 
 
 def _infer(node: Inference) -> None:
@@ -28,11 +34,55 @@ def _infer(node: Inference) -> None:
         node.set(index, node.dtype(3), statistics)
 
 
+def wide(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the computation, from those of the input and its statistics."""
+    return np.dtype(np.float64 if np.float64 in dtypes else np.float32)
+
+
+def given(x: float, scale: float, bias: float, old: float, spread: float, epsilon: float) -> float:
+    """An element of a channel with given statistics."""
+    return (x - old) / math.sqrt(spread + epsilon) * scale + bias
+
+
+def _of_batch(x: float, scale: float, bias: float, mean: float, variance: float, epsilon: float) -> float:
+    return (x - mean) / math.sqrt(variance + epsilon) * scale + bias
+
+
+def _running_mean(old: float, mean: float, momentum: float) -> float:
+    return old * momentum + mean * (1 - momentum)
+
+
+def _running_variance(spread: float, variance: float, momentum: float) -> float:
+    return spread * momentum + variance * (1 - momentum)
+
+
+def _rows(step: BaseStep) -> Described:
+    """A channel is a row."""
+    x = step.inputs[0]
+    assert x is not None
+    channels = x.shape[1] if len(x.shape) > 1 else 1
+    operands = {"x": x}
+    for name, buffer in zip(("scale", "bias", "old", "spread"), step.inputs[1:5], strict=True):
+        assert buffer is not None
+        if buffer.count != channels:
+            return f"statistics of {buffer.count} channels do not fit {channels}"
+        operands[name] = buffer.view((channels, *[1] * (len(x.shape) - 2)))
+    numbers = {"epsilon": step.attributes["epsilon"], "momentum": step.attributes["momentum"]}
+    if not step.attributes["training_mode"]:
+        return Rows(x.shape, [], operands, [], [Output(given, step.output())], numbers)
+    outputs = [Output(_of_batch, step.output())] if step.is_used(0) else []
+    running = ((1, _running_mean), (2, _running_variance))
+    outputs += [Output(function, step.output(index), True) for index, function in running if step.is_used(index)]
+    axes = [axis for axis in range(len(x.shape)) if axis != 1]
+    return Rows(x.shape, axes, operands, VARIANCE, outputs, numbers)
+
+
 @op(
     "BatchNormalization",
     since=15,
     types="float T=float T U=float U -> 3",
     infer=_infer,
+    rows=_rows,
     examples=[
         case("f32[2,3,4,5]", *CHANNELS),
         case("f32[2,3]", *CHANNELS, epsilon=0.1),
@@ -61,19 +111,19 @@ def batch_normalization(
         raise shape_error(
             "BatchNormalization", f"scale, bias, mean and variance are needed for each of the {channels} channels"
         )
-    wide = np.dtype(np.float64 if np.float64 in (x.dtype, mean.dtype) else np.float32)
-    data: np.ndarray = x.astype(wide, copy=False)
-    running: tuple[np.ndarray, np.ndarray] = mean.astype(wide), var.astype(wide)
+    kind = wide(x.dtype, mean.dtype)
+    data: np.ndarray = x.astype(kind, copy=False)
+    running: tuple[np.ndarray, np.ndarray] = mean.astype(kind), var.astype(kind)
     if training_mode:
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
         current = data.mean(axes), data.var(axes)
-        kept = wide.type(momentum)
+        kept = kind.type(momentum)
         running = running[0] * kept + current[0] * (1 - kept), running[1] * kept + current[1] * (1 - kept)
     center, spread = current if training_mode else running
-    factor: np.ndarray = scale.astype(wide) / np.sqrt(spread + wide.type(epsilon))
+    factor: np.ndarray = scale.astype(kind) / np.sqrt(spread + kind.type(epsilon))
     along = (-1, *(1,) * (x.ndim - 2))
     y: np.ndarray = data * factor.reshape(along)
-    y += (b.astype(wide) - center * factor).reshape(along)
+    y += (b.astype(kind) - center * factor).reshape(along)
     y = y.astype(x.dtype, copy=False)
     return (y, running[0].astype(mean.dtype), running[1].astype(mean.dtype)) if training_mode else y
 

@@ -10,10 +10,13 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Output, Rows
 from ..elementwise.declare import quiet
 from ..rules.expression import Term, lowered
 from ..rules.precision import widened
 from ..rules.shape_rules import same_as_input, shape_error
+from .moments import MOMENTS, MOMENTS_ABOVE, normal, shifted
 
 
 def _infer(node: Inference) -> None:
@@ -60,6 +63,28 @@ def _normalized(
     return y
 
 
+def _rows(step: BaseStep) -> Described:
+    """Groups of channels of an image; scale and bias are of channels."""
+    x, scale, bias = step.inputs
+    assert x is not None
+    assert scale is not None
+    assert bias is not None
+    groups = step.attributes.get("num_groups", x.shape[1])
+    if not groups or x.shape[1] % groups or {scale.shape, bias.shape} != {x.shape[1:2]}:
+        return f"{groups} groups of channels of {x.shape} are not possible"
+    shape = (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    channels = (groups, shape[2], *[1] * (len(x.shape) - 2))
+    operands = {"x": x.view(shape), "scale": scale.view(channels), "bias": bias.view(channels)}
+    outputs = [Output(shifted, step.output())]
+    return Rows(shape, range(2, len(shape)), operands, MOMENTS, outputs, {"epsilon": step.attributes["epsilon"]})
+
+
+def _mean_variance_rows(step: BaseStep) -> Described:
+    x = step.inputs[0]
+    assert x is not None
+    return Rows(x.shape, step.attributes["axes"], {"x": x}, MOMENTS_ABOVE, [Output(normal, step.output())])
+
+
 def _group_norm_of_terms(
     x: Term, scale: Term, bias: Term, *, num_groups: int, epsilon: float, stash_type: int
 ) -> Term | None:
@@ -85,6 +110,7 @@ def _group_norm_of_terms(
     since=21,
     types="T=float T T",
     infer=_infer,
+    rows=_rows,
     lower=lowered(_group_norm_of_terms),
     examples=[
         case("f32[2,6,4,3]", "f32[6]", "f32[6]", num_groups=3),
@@ -118,6 +144,7 @@ def of_groups(node: Node, build: Builder) -> None:
     since=22,
     types="T=float T T",
     infer=_infer_instance,
+    rows=_rows,
     examples=[
         case("f32[2,3,4,5]", "f32[3]", "f32[3]"),
         case("f32[2,3,7]", "f32[3]", "f32[3]", epsilon=0.1),
@@ -143,6 +170,7 @@ def nothing_consumed(node: Node, build: Builder) -> None:
     since=13,
     types="float",
     infer=same_as_input,
+    rows=_mean_variance_rows,
     examples=[case("f32[2,3,4,5]"), case("f32[2,3,4]", axes=[0, -1]), case("f32[0,3,4,5]", axes=[1])],
 )
 @quiet

@@ -3,16 +3,20 @@ arXiv:1910.07467)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference, Shape
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows
 from ...runtime.tensor.dtype import BY_ONNX, F32
 from ..elementwise.declare import quiet
 from ..rules.expression import Term, lowered
 from ..rules.shape_rules import shape_error
+from .moments import MOMENTS, ROOT, rooted, scaled, shifted, the_inverse, the_mean
 
 
 def first_axis(axis: int, rank: int, what: str) -> int:
@@ -93,11 +97,36 @@ def _rms_norm_of_terms(x: Term, scale: Term, *, axis: int, epsilon: float, stash
     return None if found is None else _over_root(found[0], found[0] * found[0], found[1], epsilon, scale) * scale
 
 
+def over_last_axes(
+    step: BaseStep, folds: Sequence[Fold], form: Callable[..., Any], *statistics: tuple[int, Callable[..., Any]]
+) -> Described:
+    """Rows of the axes from the attribute `axis` on: the form of elements, scale and bias, and outputs per row."""
+    x, scale = step.inputs[:2]
+    bias = step.inputs[2] if len(step.inputs) > 2 else None
+    assert x is not None
+    assert scale is not None
+    operands = {"x": x, "scale": scale} | ({} if bias is None else {"bias": bias})
+    outputs = [Output(form, step.output())] if step.is_used(0) else []
+    outputs += [Output(function, step.output(index), True) for index, function in statistics if step.is_used(index)]
+    axes = range(step.attributes["axis"] % len(x.shape), len(x.shape))
+    return Rows(x.shape, axes, operands, folds, outputs, {"epsilon": step.attributes["epsilon"]})
+
+
+def _layer_rows(step: BaseStep) -> Described:
+    form = scaled if len(step.inputs) < 3 or step.inputs[2] is None else shifted
+    return over_last_axes(step, MOMENTS, form, (1, the_mean), (2, the_inverse))
+
+
+def _rms_rows(step: BaseStep) -> Described:
+    return over_last_axes(step, ROOT, rooted)
+
+
 @op(
     "LayerNormalization",
     since=17,
     types="T=float T T -> 3",
     infer=_infer,
+    rows=_layer_rows,
     lower=lowered(_layer_norm_of_terms),
     examples=[
         case("f32[2,3,4]", "f32[4]", "f32[4]", outputs=3),
@@ -137,6 +166,7 @@ def layer_normalization(
     since=23,
     types="float float",
     infer=_infer_rms,
+    rows=_rms_rows,
     lower=lowered(_rms_norm_of_terms),
     examples=[
         case("f32[2,3,4]", "f32[4]"),

@@ -6,7 +6,10 @@ import numpy as np
 
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, add, magnitude, square
 from ..elementwise.declare import quiet
+from ..reduce.reduce import root_of
 from ..rules.p_norm import powers, root
 from ..rules.precision import widened
 from ..rules.shape_rules import same_as_input, shape_error
@@ -21,11 +24,25 @@ def _infer(node: Inference) -> None:
     same_as_input(node)
 
 
+def _over(x: float, norm: float) -> float:
+    return x / norm if norm != 0 else x * 0
+
+
+def _rows(step: BaseStep) -> Described:
+    x, p = step.inputs[0], step.attributes["p"]
+    assert x is not None
+    if p not in (1, 2):
+        return f"there is no norm of order {p}"
+    fold = Fold("norm", magnitude, add) if p == 1 else Fold("norm", square, add, root_of)
+    return Rows(x.shape, [step.attributes["axis"]], {"x": x}, [fold], [Output(_over, step.output())])
+
+
 @op(
     "LpNormalization",
     since=22,
     types="float",
     infer=_infer,
+    rows=_rows,
     examples=[
         case("f32[2,3,4]"),
         case("f32[2,3,4]", axis=1, p=1),

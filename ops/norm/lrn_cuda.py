@@ -6,9 +6,9 @@ import math
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.elementwise import elementwise_chain
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ..reduce.reduce_cuda import found, square
+from ...runtime.plan.rows import Fold, add, found, square
 from ..rules.sliding_window import Axis
 from ..rules.sliding_window_cuda import per_window, seen
 from .lp_norm import lrn

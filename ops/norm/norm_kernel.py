@@ -13,15 +13,25 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
-from ...runtime.jit.range_kernel import RangeKernel, range_kernel
+from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Planned, Step, native
 from ...runtime.plan.kernel_api import Launch as Launched
 from ...runtime.simd.element import ELEMENTS, Element, element
-from ...runtime.simd.reduce import add, along, identity, square
+from ...runtime.simd.reduce import add, along
 from ...runtime.simd.vector import stack_array
 from ..cast.cast_kernel import conversion
 from .group_norm import group_normalization, instance_normalization
 from .layer_norm import layer_normalization, rms_normalization
+
+
+@inlined
+def _element(x: Any, mean: Any, j: Any) -> Any:
+    return x[j]
+
+
+@inlined
+def _square(x: Any, mean: Any, j: Any) -> Any:
+    return (x[j] - mean) * (x[j] - mean)
 
 
 @functools.cache
@@ -34,9 +44,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
 def _normalizing(kind: Element) -> RangeKernel:
     pointer, numbers = kind.pointer, kind.compute_pointer
     read, written, real = kind.widen, kind.narrow, kind.compute_type
-    wide = ELEMENT_OF[kind.compute_type]
-    total = along(wide.widen, real, np.float64, 0, identity, add)
-    squares = along(wide.widen, real, np.float64, 0, square, add)
+    total, squares = along(_element, real, np.float64, 0, add), along(_square, real, np.float64, 0, add)
     stored, nbytes = kind.stored, np.dtype(kind.compute_type).itemsize
 
     @range_kernel(fastmath={"contract"})
@@ -95,8 +103,8 @@ def _normalizing(kind: Element) -> RangeKernel:
             line = numbers(place)
             mean = real(0)
             if centred != 0:
-                mean = real(total(line, 0, count, mean, lanes) / count)
-            inverse = real(1 / math.sqrt(squares(line, 0, count, mean, lanes) / count + epsilon))
+                mean = real(total(line, mean, count, lanes) / count)
+            inverse = real(1 / math.sqrt(squares(line, mean, count, lanes) / count + epsilon))
             if mean_of_rows != 0:
                 means[row] = mean
             if inverse_of_rows != 0:

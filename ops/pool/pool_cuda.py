@@ -8,14 +8,13 @@ import numpy as np
 
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.elementwise import elementwise_chain
-from ...runtime.cuda.kernel.operand import Operand, over
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, larger, reduce_rows, smaller
+from ...runtime.cuda.kernel.operand import Operand
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ..reduce.reduce import reduce_l1, reduce_l2, reduce_max, reduce_mean
-from ..reduce.reduce_cuda import FOLDS, element, found, magnitude, reduced, root_of, square
+from ...runtime.plan.rows import Fold, add, element, found, larger, smaller
 from ..rules.sliding_window import Axis, window
 from ..rules.sliding_window_cuda import per_window, seen
-from .global_pool import global_average_pool, global_lp_pool, global_max_pool
+from .global_pool import norm_of
 from .pool import _counts as counts
 from .pool import average_pool, lp_pool, max_pool
 
@@ -104,25 +103,6 @@ def average_pool_on_device(step: Step) -> Planned:
     ]
 
 
-def _powered(x: float, p: float) -> float:
-    return math.pow(abs(x), p)
-
-
-def _rooted(total: float, p: float) -> float:
-    return math.pow(total, 1 / p)
-
-
-def norm_of(p: float) -> Fold:
-    """The fold of a p-norm, whose power is a number `p`."""
-    return (
-        Fold("found", magnitude, add)
-        if p == 1
-        else Fold("found", square, add, root_of)
-        if p == 2
-        else Fold("found", _powered, add, _rooted)
-    )
-
-
 @cuda(lp_pool)
 def lp_pool_on_device(step: Step) -> Planned:
     """The p-norm of each window."""
@@ -137,28 +117,4 @@ def lp_pool_on_device(step: Step) -> Planned:
         [result],
         compute_dtype(x.dtype),
         p=step.attributes["p"],
-    )
-
-
-@cuda(global_average_pool, global_max_pool)
-def global_pool_on_device(step: Step) -> Planned:
-    """The mean or the largest element of each channel."""
-    x = step.input(0)
-    kind = FOLDS[reduce_mean if step.node.op is global_average_pool else reduce_max]
-    return reduced(x, step.output(), range(2, len(x.shape)), kind, compute_dtype(x.dtype))
-
-
-@cuda(global_lp_pool)
-def global_lp_pool_on_device(step: Step) -> Planned:
-    """The p-norm of each channel."""
-    x, p = step.input(0), step.attributes["p"]
-    if p not in (1, 2):
-        y = step.output()
-        shape = (*x.shape[:2], math.prod(x.shape[2:]))
-        result = Result(found, Operand(y, (y.strides[0], y.strides[1], 0)), per_row=True)
-        return reduce_rows(
-            shape[:2], shape[2:], {"x": over(x.view(shape), shape)}, [norm_of(p)], [result], compute_dtype(x.dtype), p=p
-        )
-    return reduced(
-        x, step.output(), range(2, len(x.shape)), FOLDS[reduce_l1 if p == 1 else reduce_l2], compute_dtype(x.dtype)
     )

@@ -12,9 +12,10 @@ from ...runtime.cuda.element.small_dtypes import SMALL
 from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, elementwise_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
-from ...runtime.cuda.kernel.reduce import Fold, Result, larger, reduce_rows, smaller
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer, Chain
+from ...runtime.plan.rows import Fold, larger, smaller
 from ...runtime.tensor.dtype import of_numpy
 from ..cast.cast import element_type
 from ..conv.conv_cuda import convolved

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, element, found, larger, smaller
 from ...runtime.tensor.dtype import I64
 from ..rules.precision import widened
 
@@ -55,14 +59,38 @@ def _found(
     return np.asarray(np.expand_dims(found, axis) if keepdims else found).astype(np.int64, copy=False)
 
 
-@op("ArgMax", since=13, types="number", infer=indexed, examples=EXAMPLES)
+INT64 = np.dtype(np.int64)
+
+
+def first_place(x: float, best: float, index: int, count: int) -> int:
+    """The index of an element that is the best one, or NaN as that is; `count` for others."""
+    return index if x == best or (x != x and best != best) else count
+
+
+def _last_place(x: float, best: float, index: int) -> int:
+    return index if x == best or (x != x and best != best) else -1
+
+
+def _rows(better: Callable[..., Any], step: BaseStep) -> Described:
+    """The extreme of a row, then the first or last place where it stands."""
+    x = step.inputs[0]
+    assert x is not None
+    last = step.attributes["select_last_index"]
+    place = (
+        Fold("found", _last_place, larger, dtype=INT64) if last else Fold("found", first_place, smaller, dtype=INT64)
+    )
+    folds = [Fold("best", element, better), place]
+    return Rows(x.shape, [step.attributes["axis"]], {"x": x}, folds, [Output(found, step.output(), per_row=True)])
+
+
+@op("ArgMax", since=13, types="number", infer=indexed, rows=functools.partial(_rows, larger), examples=EXAMPLES)
 @widened
 def arg_max(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> np.ndarray:
     """i64 index of the first (or last) largest element."""
     return _found("ArgMax", np.argmax, x, axis, keepdims, select_last_index)
 
 
-@op("ArgMin", since=13, types="number", infer=indexed, examples=EXAMPLES)
+@op("ArgMin", since=13, types="number", infer=indexed, rows=functools.partial(_rows, smaller), examples=EXAMPLES)
 @widened
 def arg_min(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> np.ndarray:
     """i64 index of the first (or last) smallest element."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, Scan, add, element, found, times
 from ..elementwise.declare import quiet
 from ..rules.precision import widened
 from ..rules.shape_rules import same_as_input
@@ -50,6 +54,17 @@ def along_input(node: Inference) -> None:
     same_as_input(node)
 
 
+def _rows(join: Callable[..., Any], step: BaseStep) -> Described:
+    """Running totals along an axis that is a constant."""
+    x, axis = step.inputs[0], step.constant(1)
+    assert x is not None
+    if axis is None or axis.size != 1:
+        return "its axis is not a constant"
+    scan = Scan(bool(step.attributes["reverse"]), bool(step.attributes["exclusive"]))
+    folds = [Fold("found", element, join)]
+    return Rows(x.shape, [int(axis.reshape(-1)[0])], {"x": x}, folds, [Output(found, step.output())], scan=scan)
+
+
 AXIS = np.array(1)
 
 
@@ -58,6 +73,7 @@ AXIS = np.array(1)
     since=14,
     types="float+long index",
     infer=along_input,
+    rows=functools.partial(_rows, add),
     examples=[
         case("f32[2,3]", AXIS),
         case("f32[2,3]", np.array([-2]), exclusive=1),
@@ -78,6 +94,7 @@ def cum_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int
     since=26,
     types="float+long index",
     infer=along_input,
+    rows=functools.partial(_rows, times),
     examples=[
         case("f32[2,3]", AXIS),
         case("f32[2,3]", np.array(-2), exclusive=1),

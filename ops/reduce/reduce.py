@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.ir.op import case
+from ...runtime.plan.rows import Fold, add, element, larger, magnitude, smaller, square, times
 from .reduction_axes import reduction
 
 ONE = np.array([1])
@@ -31,13 +32,56 @@ POSITIVE = (
 )
 
 
-@reduction("ReduceSum", 13, *KINDS, *OF_INTEGERS, types="float+long i64", axes_since=13, data=sum)
+def mean_of(total: float, count: int) -> float:
+    """The mean."""
+    return total / count
+
+
+def root_of(total: float) -> float:
+    """The square root."""
+    return math.sqrt(total)
+
+
+def _power(x: float, most: float) -> float:
+    return math.exp(x - most)
+
+
+def _logarithm(total: float) -> float:
+    return math.log(total)
+
+
+def _finite(total: float) -> float:
+    return total if total - total == 0 else 0 * (total == 0)
+
+
+def _logarithm_above(total: float, most: float) -> float:
+    return math.log(total) + most
+
+
+@reduction(
+    "ReduceSum",
+    13,
+    *KINDS,
+    *OF_INTEGERS,
+    axes_since=13,
+    data=sum,
+    types="float+long i64",
+    folds=[Fold("found", element, add)],
+)
 def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum, 0 of nothing."""
     return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
-@reduction("ReduceMean", 18, *KINDS, *OF_INTEGERS, types="float+long i64")
+@reduction(
+    "ReduceMean",
+    18,
+    *KINDS,
+    *OF_INTEGERS,
+    types="float+long i64",
+    folds=[Fold("found", element, add, mean_of)],
+    fractions=True,
+)
 def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Mean, NaN of nothing; integers are cut toward zero."""
     if x.dtype.kind == "f":
@@ -47,7 +91,15 @@ def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndar
     return np.trunc(np.mean(x, axis=axes, keepdims=keepdims))
 
 
-@reduction("ReduceProd", 18, *KINDS, *OF_INTEGERS, types="float+long i64", data=math.prod)
+@reduction(
+    "ReduceProd",
+    18,
+    *KINDS,
+    *OF_INTEGERS,
+    data=math.prod,
+    types="float+long i64",
+    folds=[Fold("found", element, times)],
+)
 def reduce_prod(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Product, 1 of nothing."""
     return np.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
@@ -69,8 +121,9 @@ def _limit(dtype: np.dtype, side: str) -> Any:
     *OF_INTEGERS,
     case("bool[2,3]", ONE),
     case("u8[2,0]", ONE),
-    types="float+long+byte+bool i64",
     data=max,
+    types="float+long+byte+bool i64",
+    folds=[Fold("found", element, larger)],
 )
 def reduce_max(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """The largest element, of nothing the lowest value."""
@@ -84,39 +137,64 @@ def reduce_max(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarr
     *OF_INTEGERS,
     case("bool[2,3]", ONE),
     case("u8[2,0]", ONE),
-    types="float+long+byte+bool i64",
     data=min,
+    types="float+long+byte+bool i64",
+    folds=[Fold("found", element, smaller)],
 )
 def reduce_min(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """The smallest element, of nothing the highest value."""
     return np.min(x, axis=axes, keepdims=keepdims, initial=_limit(x.dtype, "max"))
 
 
-@reduction("ReduceL1", 18, *KINDS, *OF_INTEGERS, types="float+long i64")
+@reduction("ReduceL1", 18, *KINDS, *OF_INTEGERS, types="float+long i64", folds=[Fold("found", magnitude, add)])
 def reduce_l1(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum of absolute values."""
     return np.sum(np.abs(x), axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
-@reduction("ReduceL2", 18, *KINDS, case("i32[2,3]", ONE), types="float+long i64")
+@reduction(
+    "ReduceL2",
+    18,
+    *KINDS,
+    case("i32[2,3]", ONE),
+    types="float+long i64",
+    folds=[Fold("found", square, add, root_of)],
+    fractions=True,
+)
 def reduce_l2(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Square root of the sum of squares."""
     return np.sqrt(np.sum(np.square(x), axis=axes, keepdims=keepdims, dtype=x.dtype))
 
 
-@reduction("ReduceSumSquare", 18, *KINDS, *OF_INTEGERS, types="float+long i64")
+@reduction("ReduceSumSquare", 18, *KINDS, *OF_INTEGERS, types="float+long i64", folds=[Fold("found", square, add)])
 def reduce_sum_square(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum of squares."""
     return np.sum(np.square(x), axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
-@reduction("ReduceLogSum", 28, *POSITIVE, case("f32[2,0,3]", ONE), types="float i64")
+@reduction(
+    "ReduceLogSum",
+    28,
+    *POSITIVE,
+    case("f32[2,0,3]", ONE),
+    types="float i64",
+    folds=[Fold("found", element, add, _logarithm)],
+    fractions=True,
+)
 def reduce_log_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Logarithm of the sum."""
     return np.log(np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype))
 
 
-@reduction("ReduceLogSumExp", 28, *KINDS, case(np.array([[1e4, 0], [-1e4, -9999]], np.float32), ONE), types="float i64")
+@reduction(
+    "ReduceLogSumExp",
+    28,
+    *KINDS,
+    case(np.array([[1e4, 0], [-1e4, -9999]], np.float32), ONE),
+    types="float i64",
+    folds=[Fold("most", element, larger, _finite), Fold("found", _power, add, _logarithm_above)],
+    fractions=True,
+)
 def reduce_log_sum_exp(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Logarithm of the sum of exponentials, which are taken relative to the largest element so that none overflows."""
     x = x if x.dtype.kind == "f" else x.astype(np.float64)

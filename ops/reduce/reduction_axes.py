@@ -12,6 +12,8 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import Example, Op, op, upgrade
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, found
 from ..rules.precision import widened
 
 Reduce = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
@@ -24,12 +26,15 @@ def reduction(
     since: int,
     *examples: Example,
     types: str,
+    folds: Sequence[Fold],
+    fractions: bool = False,
     axes_since: int = 18,
     data: Callable[[Sequence[int]], int] | None = None,
 ) -> Callable[[Reduce], Op]:
     """Declare a reduction.
 
     Args:
+        folds: of each row, the last one called ``found``; fractions: whether those of integers are computed in f64.
         axes_since: the opset that made an input of the axes.
         data: the same of ints, for shape arithmetic.
     """
@@ -43,13 +48,27 @@ def reduction(
             return np.asarray(found).astype(x.dtype, copy=False)
 
         compute.__doc__ = reduce.__doc__
-        operator = op(name, since=since, types=types, infer=functools.partial(reduced, data=data), examples=examples)(
-            widened(compute)
-        )
+        rows = functools.partial(reduced_rows, folds, fractions)
+        operator = op(
+            name, since=since, types=types, infer=functools.partial(reduced, data=data), rows=rows, examples=examples
+        )(widened(compute))
         upgrade(operator, below=axes_since)(axes_were_an_attribute)
         return operator
 
     return made
+
+
+def reduced_rows(folds: Sequence[Fold], fractions: bool, step: BaseStep) -> Described:
+    """Folds along axes that are constants."""
+    x, axes = step.inputs[0], step.constant(1)
+    assert x is not None
+    if axes is None and len(step.inputs) > 1 and step.inputs[1] is not None:
+        return "its axes are not constants"
+    if axes is None or not axes.size:
+        chosen = [] if step.attributes["noop_with_empty_axes"] else list(range(len(x.shape)))
+    else:
+        chosen = [int(axis) for axis in axes.reshape(-1)]
+    return Rows(x.shape, chosen, {"x": x}, folds, [Output(found, step.output(), per_row=True)], fractions=fractions)
 
 
 def _axes(name: str, x: np.ndarray, axes: np.ndarray | None, noop: int) -> tuple[int, ...]:

@@ -40,17 +40,27 @@ def composed(
     examples: Iterable[Example] = (),
     tolerance: Tolerance | None = None,
     in_f32: bool = True,
+    rows: Callable[[Any], Any] | None = None,
 ) -> Callable[[Formula], Op]:
     """Make an operator of the formula of its outputs: terms are the inputs, keywords the attributes.
 
     Args:
         in_f32: whether NumPy computes narrower floats in f32 and rounds the results once.
+        rows: of operators that work row by row, for nodes that are not decomposed.
     """
 
     def made(formula: Formula) -> Op:
         compute, lower = evaluated(name, formula), lowered(formula)
         declared = op(
-            name, domain, since, types=types, infer=infer, examples=examples, tolerance=tolerance, lower=lower
+            name,
+            domain,
+            since,
+            types=types,
+            infer=infer,
+            examples=examples,
+            tolerance=tolerance,
+            lower=lower,
+            rows=rows,
         )
         return declared(widened(compute) if in_f32 else compute)
 

@@ -11,9 +11,10 @@ from ...runtime.cuda.kernel.axes import split
 from ...runtime.cuda.kernel.elementwise import copy_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand
-from ...runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Chain
+from ...runtime.plan.rows import Fold, add
 from .top_k import top_k
 
 INT64 = np.dtype(np.int64)

@@ -92,6 +92,8 @@ class Op:
             in Python, Numba and CUDA: a `def` at module level of comparisons, arithmetic, conditional expressions,
                 `math` and other such functions.
             Numeric attributes that it needs are further parameters, by their names.
+        rows: folds of rows and results from them (`runtime.plan.rows`), for operators that work row by row: kernels are
+            made from the description of a node.
         lower: the same expressed by other operators: what a standard calls the function body. It may raise
             `Undecomposable`.
         upgrades: rules from older definitions, in any order.
@@ -109,6 +111,7 @@ class Op:
     infer: Infer | None = None
     scalar: Callable[..., Any] | None = None
     lower: Rule | None = None
+    rows: Callable[[Any], Any] | None = None
     upgrades: list[Upgrade] = field(default_factory=list)
     gradients: list[Gradient] = field(default_factory=list)
     types: str | None = None
@@ -162,6 +165,7 @@ def op(
     tolerance: Tolerance | None = None,
     scalar: Callable[..., Any] | None = None,
     lower: Rule | None = None,
+    rows: Callable[[Any], Any] | None = None,
     stored: bool = False,
     random: bool = False,
 ) -> Callable[[Compute], Op]:
@@ -176,6 +180,7 @@ def op(
             infer,
             scalar,
             lower,
+            rows,
             types=types,
             stored=stored,
             random=random,

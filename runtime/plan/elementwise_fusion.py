@@ -28,6 +28,7 @@ from ..ir import registry
 from ..jit import address, code_cache, range_kernel
 from ..jit import kernel_arguments as arguments
 from ..simd import branchless_math, element
+from . import rows
 from .kernel_api import Apply, Buffer, Chain, Launch, load_planners
 
 POINTERS = {
@@ -74,7 +75,9 @@ def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
     structure = (tuple(shapes), layout, flat, chain.output.dtype)
     compiled = _KERNELS.get(structure)
     if compiled is None:
-        compiled = _KERNELS[structure] = _kernel(source(chain.steps, layout, flat, chain.output.dtype))
+        compiled = _KERNELS[structure] = module_kernel(
+            "elementwise", source(chain.steps, layout, flat, chain.output.dtype)
+        )
     count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
     limit = max(1, inner // 1024) if flat else rows
     return Launch(
@@ -109,33 +112,37 @@ _KERNELS: dict[Any, Any] = {}
 """By what their text depends on."""
 
 
+def broadcast_strides(shape: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
+    """Elements from one index to the next of a contiguous array along each axis of a box that it is broadcast to."""
+    strides, step = [], 1
+    for length in reversed((1,) * (len(box) - len(shape)) + tuple(shape)):
+        strides.append(0 if length == 1 else step)
+        step *= length
+    return tuple(reversed(strides))
+
+
+def merged(lengths: Sequence[int], columns: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Lengths and strides without axes of length one, with adjacent axes merged where all operands allow it."""
+    kept: list[int] = []
+    found: list[list[int]] = [[] for _ in columns]
+    for axis, length in enumerate(lengths):
+        if length == 1:
+            continue
+        if kept and all(column[-1] == strides[axis] * length for column, strides in zip(found, columns, strict=True)):
+            kept[-1] *= length
+            for column, strides in zip(found, columns, strict=True):
+                column[-1] = strides[axis]
+            continue
+        kept.append(length)
+        for column, strides in zip(found, columns, strict=True):
+            column.append(strides[axis])
+    return kept, found
+
+
 def collapsed(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
     """Lengths of the output's dims and each operand's element strides (0 where it broadcasts), neighbours merged where
     all operands allow it."""
-    columns = []
-    for operand in operands:
-        padded = (1,) * (len(shape) - len(operand)) + tuple(operand)
-        stride, step = [], 1
-        for length in reversed(padded):
-            stride.append(0 if length == 1 else step)
-            step *= length
-        columns.append(stride[::-1])
-    lengths: list[int] = []
-    merged: list[list[int]] = [[] for _ in operands]
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        if lengths and all(
-            column[-1] == strides[axis] * length for column, strides in zip(merged, columns, strict=True)
-        ):
-            lengths[-1] *= length
-            for column, strides in zip(merged, columns, strict=True):
-                column[-1] = strides[axis]
-            continue
-        lengths.append(length)
-        for column, strides in zip(merged, columns, strict=True):
-            column.append(strides[axis])
-    return lengths, merged
+    return merged(shape, [broadcast_strides(operand, shape) for operand in operands])
 
 
 def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any]) -> str:
@@ -153,7 +160,7 @@ def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any
     lines += [f"from {address.__name__} import *", "import numpy as np"]
     for index, step in enumerate(steps):
         dtype_name = str(step.compute)
-        lines.append(f"# {_code_digest(scalar_function(step.key))}")
+        lines.append(f"# {code_digest(scalar_function(step.key))}")
         lines.append(f"function{index} = element_function({step.key!r}, {dtype_name!r})")
     lines += ["", "@range_kernel", f"def compute({PARAMETERS}):", f"    y = {POINTERS[str(result)]}(y)"]
     lines += [f"    x{k} = {POINTERS[str(operand.dtype)]}(inputs[{k}])" for k, operand in enumerate(operands)]
@@ -229,30 +236,47 @@ def _converted(call: str, dtype: np.dtype[Any]) -> str:
     return f"np.{dtype.name}({call})"
 
 
-def element_function(key: str, dtype: str) -> Callable[..., Any]:
-    """The scalar function of a key, its numbers in `dtype` and, for float32, `math` as in `scalar_math`."""
+@functools.cache
+def element_function(key: str, dtype: str, storage: str = "") -> Callable[..., Any]:
+    """The scalar function of a key, its numbers in `dtype` and, for float32, `math` as in `branchless_math`; `stored`
+    rounds to dtype `storage` if that is f16 or bf16."""
     function = scalar_function(key)
-    if dtype != "float32":
-        return range_kernel.inlined(
-            types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-        )
-    code = function.__code__
-    single = tuple(np.float32(item) if type(item) in (int, float) else item for item in code.co_consts)
+    code, single = function.__code__, dtype == "float32"
     names: dict[str, Any] = {"__name__": function.__module__, "__builtins__": __builtins__}
     for name, item in function.__globals__.items():
-        if name in code.co_names:
-            names[name] = branchless_math if item is math else np.float32(item) if type(item) in (int, float) else item
-    return range_kernel.inlined(types.FunctionType(code.replace(co_consts=single), names, function.__name__))
+        if name not in code.co_names:
+            continue
+        if item is rows.stored and storage in NARROW:
+            item = _rounded(storage)
+        elif single:
+            item = branchless_math if item is math else np.float32(item) if type(item) in (int, float) else item
+        names[name] = item
+    if single:
+        code = code.replace(
+            co_consts=tuple(np.float32(item) if type(item) in (int, float) else item for item in code.co_consts)
+        )
+    return range_kernel.inlined(types.FunctionType(code, names, function.__name__, function.__defaults__))
 
 
 @functools.cache
-def _code_digest(function: Callable[..., Any]) -> str:
+def _rounded(storage: str) -> Callable[..., Any]:
+    widen, narrow = (getattr(element, name) for name in NARROW[storage])
+
+    @range_kernel.inlined
+    def rounded(value: Any) -> Any:
+        return widen(narrow(np.float32(value)))
+
+    return rounded
+
+
+@functools.cache
+def code_digest(function: Callable[..., Any]) -> str:
     """Of the code of a function, of the numbers that it names and of the functions that it calls."""
     code = function.__code__
     used = [(name, function.__globals__[name]) for name in sorted(code.co_names) if name in function.__globals__]
     constants = [(name, item) for name, item in used if isinstance(item, int | float)]
     called = [
-        (name, _code_digest(item))
+        (name, code_digest(item))
         for name, item in used
         if isinstance(item, types.FunctionType) and item is not function
     ]
@@ -260,9 +284,11 @@ def _code_digest(function: Callable[..., Any]) -> str:
 
 
 @functools.cache
-def _kernel(text: str) -> Any:
-    name = f"elementwise_{sha256(text.encode()).hexdigest()[:20]}"
-    folder = range_kernel.cache_folder(__name__) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
+def module_kernel(stem: str, text: str, owner: str = __name__) -> Any:
+    """The kernel ``compute`` of a generated module, which is named by its digest and cached with the sources of
+    `owner`."""
+    name = f"{stem}_{sha256(text.encode()).hexdigest()[:20]}"
+    folder = range_kernel.cache_folder(owner) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
     path = folder / f"{name}.py"
     code_cache.write_text(path, text)
     spec = importlib.util.spec_from_file_location(name, path)

@@ -371,13 +371,16 @@ class Planners(dict["Op", P]):
 
     Attributes:
         by_element: the planner of operators that have a scalar function and no planner of their own.
+        by_rows: that of operators that have a description of rows.
     """
 
     by_element: P | None = None
+    by_rows: P | None = None
 
     def of(self, operator: Op) -> P | None:
         """The planner of an operator, None if it has no kernels."""
-        return self.get(operator) or (self.by_element if operator.scalar is not None else None)
+        general = self.by_rows if operator.rows else self.by_element if operator.scalar else None
+        return self.get(operator) or general
 
 
 PLANNERS: Planners[Planner] = Planners()
@@ -402,15 +405,26 @@ def native_by_element(planner: Planner) -> Planner:
     return planner
 
 
+def native_by_rows(planner: Planner) -> Planner:
+    """Register the planner of operators that have a description of rows but no planner."""
+    PLANNERS.by_rows = planner
+    return planner
+
+
 def planner_of(operator: Op) -> Planner | None:
     """The planner of an operator, None if it has no native kernels."""
     _load_planners_of(operator)
     return PLANNERS.of(operator)
 
 
+def accepts_empty(operator: Op) -> bool:
+    """Whether the planner of an operator accepts inputs without elements."""
+    return operator in ACCEPTS_EMPTY or operator.rows is not None
+
+
 def load_planners() -> None:
     """Load every module that registers a planner."""
-    registry.load(registry.registering(native, native_by_element))
+    registry.load(registry.registering(native, native_by_element, native_by_rows))
 
 
 @functools.cache
@@ -419,6 +433,8 @@ def _load_planners_of(operator: Op) -> None:
     registry.load(registry.registering(native, operator=operator))
     if operator.scalar is not None:
         registry.load(registry.registering(native_by_element))
+    if operator.rows is not None:
+        registry.load(registry.registering(native_by_rows))
 
 
 def cores() -> int:

@@ -27,7 +27,7 @@ from ..tensor.weight_array import Blocks, LazyWeight, as_array
 from .control_flow import CONTROLS, Unplanned
 from .elementwise_fusion import LONGEST, SPECIALIZED
 from .input_signature import Signature, Specialized
-from .kernel_api import ACCEPTS_EMPTY, Allocation, Buffer, Chain, Step, View, bailout_flag, planner_of
+from .kernel_api import Allocation, Buffer, Chain, Step, View, accepts_empty, bailout_flag, planner_of
 from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, is_static, plain, size
 from .region_planner import RegionPlanner, check_implemented
 
@@ -213,7 +213,7 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         inputs: list[Buffer | None] = []
         for value in node.inputs:
             location = None if value is None else self._stored(value) if node.op.stored else self.buffer(value)
-            if value is not None and (location is None or (not location.count and node.op not in ACCEPTS_EMPTY)):
+            if value is not None and (location is None or (not location.count and not accepts_empty(node.op))):
                 return False
             inputs.append(location)
         for value in filter(self.is_used, node.outputs):

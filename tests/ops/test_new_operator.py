@@ -1,5 +1,5 @@
-"""A made-up operator in a copy of the package: one new file with its formula computes it in NumPy, on the CPU and on
-the device, two more give it kernels of its own. NumPy is the oracle."""
+"""Made-up operators in a copy of the package: one new file, with a formula or a description of rows, computes one in
+NumPy, on the CPU and on the device; two more give it kernels of its own. NumPy is the oracle."""
 
 import os
 import subprocess
@@ -71,6 +71,45 @@ def leaky_on_device(step: Step) -> Planned:
     """One function of an element and its bias."""
     return elementwise_chain(_leaky, [step.input(0), step.input(1)], step.output(), step.attributes["scale"])
 '''
+ROWS = '''"""MinMax: rows scaled to 0 to 1, and the length of their range."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime.ir.op import case, op
+from ...runtime.ir.shape_inference import Inference
+from ...runtime.plan.kernel_api import BaseStep
+from ...runtime.plan.rows import Described, Fold, Output, Rows, element, larger, smaller
+
+
+def _infer(node: Inference) -> None:
+    shape, axis = node.shape(0), node.attributes["axis"]
+    node.set(0, node.dtype(0), shape)
+    node.set(1, node.dtype(0), None if shape is None else [dim for k, dim in enumerate(shape) if k != axis])
+
+
+def _scaled(x: float, low: float, high: float, floor: float) -> float:
+    return (x - low) / max(high - low, floor)
+
+
+def _range(low: float, high: float) -> float:
+    return high - low
+
+
+def _rows(step: BaseStep) -> Described:
+    x = step.inputs[0]
+    folds = [Fold("low", element, smaller), Fold("high", element, larger)]
+    outputs = [Output(_scaled, step.output(0)), Output(_range, step.output(1), per_row=True)]
+    return Rows(x.shape, [step.attributes["axis"]], {"x": x}, folds, outputs, {"floor": step.attributes["floor"]})
+
+
+@op("MinMax", "made.up", infer=_infer, rows=_rows, examples=[case("f32[3,5]", axis=1, outputs=2)])
+def min_max(x: np.ndarray, *, axis: int, floor: float = 1e-6) -> tuple[np.ndarray, np.ndarray]:
+    """``(x - min) / max(max - min, floor)`` and ``max - min`` along an axis."""
+    low, high = x.min(axis, keepdims=True), x.max(axis, keepdims=True)
+    return (x - low) / np.maximum(high - low, np.float32(floor)), np.squeeze(high - low, axis)
+'''
 PROGRAM = """
 import sys
 import numpy as np
@@ -105,15 +144,48 @@ print(*names, device.planner_of(operator("LeakyBias", "made.up")) is not None)
 """
 
 
+ROW_PROGRAM = """
+import numpy as np
+from candle_convert.runtime.cuda.plan.plan import HostStep
+from candle_convert.runtime.ir.builder import Builder
+from candle_convert.runtime.ir.graph import Graph, Value
+from candle_convert.runtime.plan.plan import PythonStep
+from candle_convert.runtime.session import Session
+from candle_convert.runtime.tensor.dtype import F16, F32
+
+def made(dtype, axis):
+    graph = Graph()
+    graph.inputs = [Value("x", dtype, (6, 200, 5))]
+    graph.values.update((value.name, value) for value in graph.inputs)
+    graph.outputs = Builder(graph).node("MinMax", graph.inputs, {"axis": axis}, outputs=2, domain="made.up").outputs
+    return graph
+
+for dtype, tolerance in ((F32, 1e-6), (F16, 1e-3)):
+    x = np.random.default_rng(3).normal(size=(6, 200, 5)).astype(dtype.as_numpy())
+    for axis in (0, 1, 2):
+        low, high = x.astype("f8").min(axis, keepdims=True), x.astype("f8").max(axis, keepdims=True)
+        expected = (x - low) / (high - low), np.squeeze(high - low, axis)
+        plain, native = (Session(made(dtype, axis), native=native) for native in (False, True))
+        cuda = Session(made(dtype, axis), device="cuda")
+        for session in (plain, native, cuda):
+            for found, right in zip(session.run(None, {"x": x}), expected, strict=True):
+                np.testing.assert_allclose(found.astype("f8"), right, rtol=tolerance, atol=tolerance)
+        assert not any(isinstance(step, PythonStep) for plan in native.program.plans for step in plan.steps)
+        assert not any(isinstance(step, HostStep) for runner in cuda.program.runners for step in runner.plan.steps)
+print("equal")
+"""
+
+
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "program", "said"),
     [
-        ({"leaky_bias": FORMULA}, "Mul Add LeakyRelu False"),
-        ({"leaky_bias": FORMULA, "leaky_bias_kernel": KERNEL, "leaky_bias_cuda": CUDA}, "LeakyBias True"),
+        ({"leaky_bias": FORMULA}, PROGRAM, "Mul Add LeakyRelu False"),
+        ({"leaky_bias": FORMULA, "leaky_bias_kernel": KERNEL, "leaky_bias_cuda": CUDA}, PROGRAM, "LeakyBias True"),
+        ({"min_max": ROWS}, ROW_PROGRAM, "equal"),
     ],
-    ids=["decomposed", "kernels"],
+    ids=["decomposed", "kernels", "rows"],
 )
-def test_an_operator_needs_new_files_only(tmp_path, files, said):
+def test_an_operator_needs_new_files_only(tmp_path, files, program, said):
     package = tmp_path / "candle_convert"
     (package / "ops" / "made_up").mkdir(parents=True)
     for name in ("__init__.py", "runtime", "models", "convert", "formats"):
@@ -130,7 +202,7 @@ def test_an_operator_needs_new_files_only(tmp_path, files, said):
         "NUMBA_ENABLE_CUDASIM": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == said

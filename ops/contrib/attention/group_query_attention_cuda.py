@@ -13,7 +13,7 @@ from ....runtime.plan.kernel_api import Buffer, Chain
 from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, rotated
 from ...attention.flash_cuda import Heads, fits
 from ...attention.scaled_dot_product import BIASED, PROBABILITIES
-from ...norm.norm_cuda import ROOT, rooted
+from ...norm.moments import ROOT, rooted
 from .append_kv_cache_cuda import behind, cached
 from .group_query_attention import group_query_attention
 from .quantized_kv_cache_cuda import Coding, coding

@@ -13,7 +13,7 @@ from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Buffer, Chain
 from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, joined
 from ...attention.flash_cuda import Heads
-from ...norm.norm_cuda import wide
+from ...norm.layer_norm import wide
 from .append_kv_cache_cuda import behind, cached
 from .multi_head_attention import multi_head_attention
 

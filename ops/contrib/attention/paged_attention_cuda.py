@@ -7,9 +7,10 @@ import numpy as np
 from ....runtime.cuda.kernel.elementwise import chain_step, copy_launch, elementwise_chain, elementwise_launch
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand, over
-from ....runtime.cuda.kernel.reduce import Fold, Result, add, reduce_rows
+from ....runtime.cuda.kernel.reduce import Result, reduce_rows
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Buffer, Chain
+from ....runtime.plan.rows import Fold, add
 from ...attention.attention_cuda import in_heads, rotated
 from ...attention.flash_cuda import Heads, Pages, Rule, fits, flash
 from .group_query_attention_cuda import packed

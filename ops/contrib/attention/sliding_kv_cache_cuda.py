@@ -8,9 +8,9 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand, over
-from ....runtime.cuda.kernel.reduce import add
 from ....runtime.cuda.plan.kernel_api import Step
 from ....runtime.plan.kernel_api import Buffer, Chain
+from ....runtime.plan.rows import add
 from ...attention.flash_cuda import Heads
 from .append_kv_cache_cuda import behind, emptied, written
 from .quantized_kv_cache_cuda import Coding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 
@@ -9,8 +10,12 @@ import numpy as np
 
 from ....runtime.ir.op import case, op
 from ....runtime.ir.shape_inference import Inference
+from ....runtime.plan.kernel_api import BaseStep
+from ....runtime.plan.rows import Described, Fold, Output, Rows, add
 from ....runtime.tensor.dtype import BY_ONNX, F32, I32
-from ...norm.layer_norm import first_axis, rms_normalized
+from ...norm.layer_norm import first_axis, over_last_axes, rms_normalized
+from ...norm.moments import ROOT, inverse_root, rooted, the_inverse, the_mean
+from ...reduce.reduce import mean_of
 from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
@@ -28,10 +33,15 @@ def _infer_simplified(node: Inference) -> None:
     )
 
 
+def _simplified_rows(step: BaseStep) -> Described:
+    return over_last_axes(step, ROOT, rooted, (1, the_inverse))
+
+
 @op(
     "SimplifiedLayerNormalization",
     types="float float -> 2",
     infer=_infer_simplified,
+    rows=_simplified_rows,
     examples=[
         case("f32[2,3,4]", "f32[4]"),
         case("f32[2,3,4]", "f32[3,4]", axis=1, epsilon=0.1, outputs=2),
@@ -68,11 +78,59 @@ def _summed(x: Term, *others: Term | None) -> Term:
     return total
 
 
+def _total(x: float, skip: float, bias: float) -> float:
+    return x + skip + bias
+
+
+def _deviation(x: float, skip: float, bias: float, mean: float) -> float:
+    return (x + skip + bias - mean) * (x + skip + bias - mean)
+
+
+def _square(x: float, skip: float, bias: float) -> float:
+    return (x + skip + bias) * (x + skip + bias)
+
+
+def _shifted(x: float, skip: float, bias: float, mean: float, inverse: float, gamma: float, beta: float) -> float:
+    return (x + skip + bias - mean) * inverse * gamma + beta
+
+
+def _rooted(x: float, skip: float, bias: float, inverse: float, gamma: float) -> float:
+    return (x + skip + bias) * inverse * gamma
+
+
+def _nothing(count: int) -> float:
+    return 0
+
+
+SKIP_MOMENTS = (Fold("mean", _total, add, mean_of), Fold("inverse", _deviation, add, inverse_root))
+SKIP_ROOT = (Fold("inverse", _square, add, inverse_root),)
+
+
+def _skip_rows(centred: bool, step: BaseStep) -> Described:
+    """Normalization of sums; a bias that is absent is zero."""
+    given = [*step.inputs, *[None] * (5 - len(step.inputs))]
+    beta, bias = (given[3], given[4]) if centred else (None, given[3])
+    named = {"x": given[0], "skip": given[1], "gamma": given[2], "beta": beta, "bias": bias}
+    operands = {name: buffer for name, buffer in named.items() if buffer is not None}
+    zeros = {name: 0.0 for name, buffer in named.items() if buffer is None}
+    form = _shifted if centred else _rooted
+    statistics = {1: the_mean if centred else _nothing, 2: the_inverse}
+    outputs = [Output(form, step.output())] if step.is_used(0) else []
+    outputs += [
+        Output(function, step.output(index), True) for index, function in statistics.items() if step.is_used(index)
+    ]
+    outputs += [Output(_total, step.output(3))] if step.is_used(3) else []
+    shape = operands["x"].shape
+    folds = SKIP_MOMENTS if centred else SKIP_ROOT
+    return Rows(shape, [len(shape) - 1], operands, folds, outputs, {"epsilon": step.attributes["epsilon"], **zeros})
+
+
 @composed(
     "SkipSimplifiedLayerNormalization",
     DOMAIN,
     types="T=real T T T -> 4",
     infer=_infer_skip,
+    rows=functools.partial(_skip_rows, False),
     examples=[
         case("f32[2,3,4]", "f32[2,3,4]", "f32[4]"),
         case("f32[3,4]", "f32[3,4]", "f32[4]", "f32[4]", epsilon=0.1),
@@ -92,6 +150,7 @@ def skip_simplified_layer_normalization(
     DOMAIN,
     types="T=real T T T T -> 4",
     infer=_infer_skip,
+    rows=functools.partial(_skip_rows, True),
     examples=[
         case("f32[2,3,4]", "f32[2,3,4]", "f32[4]", "f32[4]"),
         case("f32[2,3,4]", "f32[3,4]", "f32[4]", None, "f32[4]", epsilon=0.1),

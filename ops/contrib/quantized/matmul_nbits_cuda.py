@@ -12,9 +12,9 @@ from ....runtime.cuda.element.sub_byte import PackedBuffer
 from ....runtime.cuda.kernel.elementwise import chain_step, copy_launch, elementwise_chain, elementwise_launch
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand, over
-from ....runtime.cuda.kernel.reduce import add
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Buffer, Chain
+from ....runtime.plan.rows import add
 from ....runtime.tensor.dtype import DTYPES, of_numpy
 from ...linalg.gemv_cuda import FEW, rows_by
 from ...linalg.linear import GROUP

@@ -16,6 +16,6 @@ def permuted(buffer: Buffer, lengths: Sequence[int], order: Sequence[int]) -> Op
 
 def split(shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
     """The permutation that puts `axes` last, and the lengths of the outer and the reduced axes."""
-    last = sorted(axis % len(shape) for axis in axes)
+    last = sorted({axis % len(shape) for axis in axes})
     kept = [axis for axis in range(len(shape)) if axis not in last]
     return [*kept, *last], [shape[axis] for axis in kept], [shape[axis] for axis in last]

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ...base.dataclass import dataclass
-from .operand import Writer, merged
+from ...plan.elementwise_fusion import merged
+from .operand import Writer
 
 
 @dataclass(frozen=True)

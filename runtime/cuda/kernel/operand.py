@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ...base.dataclass import dataclass
+from ...plan.elementwise_fusion import broadcast_strides, merged
 from ...plan.kernel_api import Argument, Buffer
 from ..element.block_quantized import QuantizedBuffer
 from ..element.element import storage_of
@@ -57,9 +58,7 @@ class Operand:
 
 def over(buffer: Buffer, lengths: Sequence[int]) -> Operand:
     """A buffer broadcast to a box."""
-    missing = len(lengths) - len(buffer.shape)
-    steps = [0 if length == 1 else step for length, step in zip(buffer.shape, buffer.strides, strict=True)]
-    return Operand(buffer, (*(0,) * missing, *steps))
+    return Operand(buffer, broadcast_strides(buffer.shape, lengths))
 
 
 @dataclass
@@ -92,24 +91,6 @@ class Writer:
     def text(self) -> str:
         """The source of the function and its header."""
         return "\n".join([*self.head, f"def compute({', '.join(self.names)}):", *self.lines, ""])
-
-
-def merged(lengths: Sequence[int], columns: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Lengths and strides without axes of length one, with adjacent axes merged where all operands allow it."""
-    kept: list[int] = []
-    found: list[list[int]] = [[] for _ in columns]
-    for axis, length in enumerate(lengths):
-        if length == 1:
-            continue
-        if kept and all(column[-1] == strides[axis] * length for column, strides in zip(found, columns, strict=True)):
-            kept[-1] *= length
-            for column, strides in zip(found, columns, strict=True):
-                column[-1] = strides[axis]
-            continue
-        kept.append(length)
-        for column, strides in zip(found, columns, strict=True):
-            column.append(strides[axis])
-    return kept, found
 
 
 class Box:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...base.dataclass import dataclass
+from ...plan.rows import STARTS, Fold, Rows, Scan
 from ..device.device import SIMULATED
-from ..element.element import key_of
+from ..element.element import compute_dtype, key_of
 from . import source_module
+from .axes import permuted, split
 from .elementwise import BLOCKS, blocks_for
 from .kernel import Launch
 from .operand import Box, Operand, Writer
@@ -28,53 +31,6 @@ MAX_THREAD_ROW = 6 if SIMULATED else 64
 """Elements of the longest row that one thread reduces."""
 MIN_BUSY_ROWS = 1 << 14
 """Rows from which one thread per row occupies the device, for rows of up to `MAX_THREAD_ROW` squared elements."""
-
-
-def add(one: float, other: float) -> float:
-    """Sum."""
-    return one + other
-
-
-def times(one: float, other: float) -> float:
-    """Product."""
-    return one * other
-
-
-def larger(one: float, other: float) -> float:
-    """Maximum, which propagates NaN."""
-    return one if one > other or one != one else other
-
-
-def smaller(one: float, other: float) -> float:
-    """Minimum, which propagates NaN."""
-    return one if one < other or one != one else other
-
-
-STARTS: dict[Callable[..., Any], tuple[str, str]] = {
-    add: ("0", "0"),
-    times: ("1", "1"),
-    larger: ("-np.inf", "np.iinfo(np.{0}).min"),
-    smaller: ("np.inf", "np.iinfo(np.{0}).max"),
-}
-"""Initial values of a fold, for floats and integers."""
-
-
-@dataclass(frozen=True)
-class Fold:
-    """A reduction of a row to one value.
-
-    Attributes:
-        value: what is folded, from the elements and the numbers before.
-        join: one of the functions in `STARTS`.
-        finish: the number, from ``total`` and others; the total itself where None.
-        dtype: of the number, that of the computation where None.
-    """
-
-    name: str
-    value: Callable[..., Any]
-    join: Callable[..., Any]
-    finish: Callable[..., Any] | None = None
-    dtype: np.dtype[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +52,9 @@ class _Rows:
         results: Sequence[Result],
         numbers: Mapping[str, float],
         compute: np.dtype[Any],
+        scan: Scan | None = None,
     ) -> None:
+        self.scan = scan
         self.rows, self.count = math.prod(kept), math.prod(reduce_rows)
         self.names = list(operands)
         self.folds, self.results, self.compute = folds, results, compute
@@ -111,8 +69,10 @@ class _Rows:
             for name, value in numbers.items()
         }
         self.head: list[str] = []
-        self.alone = self.count <= MAX_THREAD_ROW or (
-            self.rows >= MIN_BUSY_ROWS and self.count <= MAX_THREAD_ROW * MAX_THREAD_ROW
+        self.alone = (
+            scan is not None
+            or self.count <= MAX_THREAD_ROW
+            or (self.rows >= MIN_BUSY_ROWS and self.count <= MAX_THREAD_ROW * MAX_THREAD_ROW)
         )
 
     def call(
@@ -129,11 +89,16 @@ class _Rows:
             **(extra or {}),
         }
         known |= {item: f"v{place}" for place, item in enumerate(self.names) if item not in (extra or {})}
-        return f"{name}({', '.join(known[item] for item in inspect.signature(function).parameters)})"
+        parameters = inspect.signature(function).parameters
+        known |= {fold.element: self.call(fold.value, extra) for fold in self.folds if fold.element in parameters}
+        return f"{name}({', '.join(known[item] for item in parameters)})"
 
     def wanted(self, functions: Sequence[Callable[..., Any]]) -> list[int]:
         """Operands that functions take."""
         names = {name for function in functions for name in inspect.signature(function).parameters}
+        names |= {
+            name for fold in self.folds if fold.element in names for name in inspect.signature(fold.value).parameters
+        }
         return [place for place, item in enumerate(self.names) if item in names]
 
     def loop(self, wanted: Sequence[int], more: Sequence[int] = ()) -> None:
@@ -150,7 +115,7 @@ class _Rows:
             self.box.load(3, place, "kr", f"v{place}")
 
     def fold(self, fold: Fold) -> None:
-        """Write one fold of the row."""
+        """Write one fold of the row, and what takes its running values."""
         dtype = fold.dtype or self.compute
         floats, integers = STARTS[fold.join]
         start = f"np.{dtype.name}({floats if dtype.kind == 'f' else integers.format(dtype.name)})"
@@ -159,8 +124,13 @@ class _Rows:
         self.head.append(f"{join} = scalar({key_of(fold.join)!r}, {dtype.name!r})")
         total = f"s_{fold.name}"
         self.writer.add(2, f"{total} = start_{fold.name}")
-        self.loop(self.wanted([fold.value]))
+        running = [*range(len(self.results))] if self.scan else []
+        self.loop(self.wanted([fold.value]), [len(self.names) + place for place in running])
+        if self.scan and self.scan.exclusive:
+            self.store(running)
         self.writer.add(3, f"{total} = to_{dtype.name}({join}({total}, to_{dtype.name}({self.call(fold.value)})))")
+        if self.scan and not self.scan.exclusive:
+            self.store(running)
         if not self.alone:
             self.writer.add(
                 2,
@@ -179,9 +149,13 @@ class _Rows:
         if fold.finish is not None:
             self.writer.add(2, f"{total} = to_{dtype.name}({self.call(fold.finish, {'total': total}, dtype)})")
 
+    def store(self, places: Sequence[int]) -> None:
+        """Write the stores of results per element."""
+        for place in places:
+            self.box.store(3, len(self.names) + place, "kr", self.call(self.results[place].value))
+
     def made(self) -> Launch:
         """Return the launch."""
-        first = len(self.names)
         if self.alone:
             self.writer.add(1, "for i in range(np.int64(cuda.grid(1)), rows, cuda.gridsize(1)):")
         else:
@@ -192,17 +166,19 @@ class _Rows:
         self.box.place(2, "k")
         for fold in self.folds:
             self.fold(fold)
-        each = [place for place, result in enumerate(self.results) if not result.per_row]
+        each = [place for place, result in enumerate(self.results) if not result.per_row and not self.scan]
         if each:
-            self.loop(self.wanted([self.results[place].value for place in each]), [first + place for place in each])
-            for place in each:
-                self.box.store(3, first + place, "kr", self.call(self.results[place].value))
+            places = [len(self.names) + place for place in each]
+            self.loop(self.wanted([self.results[place].value for place in each]), places)
+            self.store(each)
         rows = [place for place, result in enumerate(self.results) if result.per_row]
         level = 2 if self.alone or not rows else 3
         if level == 3:
             self.writer.add(2, "if cuda.threadIdx.x == 0:")
+        for place in self.wanted([self.results[place].value for place in rows]):
+            self.box.load(level, place, "k", f"v{place}")
         for place in rows:
-            self.box.store(level, first + place, "k", self.call(self.results[place].value))
+            self.box.store(level, len(self.names) + place, "k", self.call(self.results[place].value))
         title = f"fold of {' '.join(key_of(fold.value).partition(' ')[0] for fold in self.folds)}"
         kernel = source_module.compile_source(title, "\n".join([*self.head, self.writer.text()]), (THREADS,))
         return Launch(
@@ -221,3 +197,27 @@ def reduce_rows(
 ) -> Launch:
     """Reduce the axes `along` of a box with outer axes `kept`, in dtype `compute`."""
     return _Rows(kept, along, operands, folds, results, numbers, compute).made()
+
+
+def launch_of(rows: Rows) -> Launch:
+    """The launch of a description. Integers are computed in i64, except for u64."""
+    order, kept, along = split(rows.shape, rows.axes)
+    operands = {name: permuted(buffer, rows.shape, order) for name, buffer in rows.operands.items()}
+    results = []
+    for output in rows.outputs:
+        lengths = (*kept, *[1] * len(along)) if output.per_row else [rows.shape[axis] for axis in range(len(order))]
+        strides = permuted(output.buffer.view(lengths), lengths, range(len(order)) if output.per_row else order).strides
+        results.append(Result(output.value, Operand(output.buffer, strides), output.per_row))
+    compute = compute_dtype(next(iter(rows.operands.values())).dtype)
+    if compute.kind in "iub":
+        compute = np.dtype(np.float64) if rows.fractions else compute if compute == np.uint64 else np.dtype(np.int64)
+    if rows.scan is not None and rows.scan.reverse:
+        operands = {name: _reversed(operand, along) for name, operand in operands.items()}
+        results = [replace(result, operand=_reversed(result.operand, along)) for result in results]
+    return _Rows(kept, along, operands, rows.folds, results, rows.scalars, compute, rows.scan).made()
+
+
+def _reversed(operand: Operand, along: Sequence[int]) -> Operand:
+    """An operand with the last axis from its end."""
+    *others, step = operand.strides
+    return replace(operand, strides=(*others, -step), offset=operand.offset + (along[-1] - 1) * step)

@@ -7,8 +7,8 @@ is our second.
 from __future__ import annotations
 
 from ...base.dataclass import dataclass
+from ...plan.elementwise_fusion import merged
 from ..kernel.contraction_axes import Axes, Contraction
-from ..kernel.operand import merged
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ...tensor.weight_array import as_array
 from ..element.element import is_supported
 from ..element.sub_byte import PackedBuffer
 from ..kernel.kernel import Launch
+from ..kernel.reduce import launch_of
 from ..memory.dynamic_length import Sized
 
 if TYPE_CHECKING:
@@ -197,6 +198,18 @@ def planner_of(operator: Op) -> Planner | None:
     """The device planner of an operator, None without one."""
     load_kernels()
     return PLANNERS.of(operator)
+
+
+def plan_rows(step: Step) -> Planned:
+    """The kernel of an operator's description of rows."""
+    assert step.node.op.rows is not None
+    described = step.node.op.rows(step)
+    if isinstance(described, str):
+        return described
+    return launch_of(described) if described.fits else "its inputs do not broadcast to one shape"
+
+
+PLANNERS.by_rows = plan_rows
 
 
 def cpu_reason(operator: Op) -> str | None:

@@ -1,4 +1,4 @@
-"""Scatter and scan kernels: sequential along one axis, one thread per column, so that results are deterministic."""
+"""Scatter kernels: sequential along one axis, one thread per column, so that results are deterministic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from . import source_module
 from .elementwise import THREADS, blocks_for
 from .kernel import Launch
 from .operand import Box, Operand, Writer
-from .reduce import STARTS
 
 
 def scatter_launch(
@@ -43,37 +42,4 @@ def scatter_launch(
     writer.add(3, f"x0[p0] = {storage_of(target.buffer.dtype).store.format('f0(v0, v1)')}")
     head = f"f0 = scalar({key_of(combine)!r}, {compute.name!r})\n"
     kernel = source_module.compile_source(f"scatter by {combine.__name__}", head + writer.text(), (THREADS,))
-    return Launch(kernel, writer.values, blocks_for(math.prod(apart)))
-
-
-def scan_launch(
-    apart: Sequence[int],
-    count: int,
-    source: Operand,
-    target: Operand,
-    join: Callable[..., Any],
-    compute: np.dtype[Any],
-    exclusive: bool,
-) -> Launch:
-    """Inclusive scan along the last axis of the box; exclusive with `exclusive`."""
-    writer = Writer()
-    writer.parameter("rows", math.prod(apart))
-    writer.parameter("count", count)
-    box = Box(writer, [*apart, count], [target, source], len(apart))
-    writer.add(1, "for i in range(np.int64(cuda.grid(1)), rows, cuda.gridsize(1)):")
-    box.decode(2, "k", "i")
-    box.place(2, "k")
-    writer.add(2, "total = start", "for j in range(count):")
-    box.decode(3, "r", "j")
-    box.place(3, "r")
-    box.load(3, 1, "kr", "v1")
-    if exclusive:
-        box.store(3, 0, "kr", "total")
-    writer.add(3, f"total = to_{compute.name}(f0(total, v1))")
-    if not exclusive:
-        box.store(3, 0, "kr", "total")
-    floats, integers = STARTS[join]
-    start = floats if compute.kind == "f" else integers.format(compute.name)
-    head = f"f0 = scalar({key_of(join)!r}, {compute.name!r})\nstart = np.{compute.name}({start})\n"
-    kernel = source_module.compile_source(f"scan by {join.__name__}", head + writer.text(), (THREADS,))
     return Launch(kernel, writer.values, blocks_for(math.prod(apart)))
