@@ -90,7 +90,7 @@ def with_weights_of(path, whole):
     return whole
 
 
-WIDE = ("gemma2", "gemma3")
+WIDE = ("gemma2", "gemma3", "gemma3n", "gemma4")
 """Trained models of these give NaN in f16: the residual exceeds its range. Their weights are f16, and the graph
 computes in f32."""
 
