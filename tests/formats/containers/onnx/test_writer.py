@@ -275,7 +275,7 @@ def test_external_data(options, files, tmp_path):
         target = tmp_path / folder / "m.onnx"
         cc.convert(source, target, verify="full", **options)
         onnx.checker.check_model(str(target), full_check=True)
-        data = sorted(path.name for path in target.parent.glob("*.data"))
+        data = sorted(path.name for path in target.parent.glob("*.onnx_data"))
         assert len(data) == files
         same_bits(ran(str(target), feeds), wanted)
         assert cc.hash(target) == cc.hash(tmp_path / "in.onnx")
