@@ -179,7 +179,8 @@ class _Rows:
             self.box.load(level, place, "k", f"v{place}")
         for place in rows:
             self.box.store(level, len(self.names) + place, "k", self.call(self.results[place].value))
-        title = f"fold of {' '.join(key_of(fold.value).partition(' ')[0] for fold in self.folds)}"
+        kind = "scan" if self.scan else "fold"
+        title = f"{kind} of {' '.join(key_of(fold.value).partition(' ')[0] for fold in self.folds)}"
         kernel = source_module.compile_source(title, "\n".join([*self.head, self.writer.text()]), (THREADS,))
         return Launch(
             kernel, self.writer.values, blocks_for(self.rows, THREADS) if self.alone else max(1, min(BLOCKS, self.rows))

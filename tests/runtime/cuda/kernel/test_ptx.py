@@ -14,7 +14,7 @@ FULL = os.environ.get("CANDLE_FULL") == "1"
 PATTERNS = [
     ("operator  Sigmoid", "exponential_activation."),
     ("operator  Softmax", "fold of "),
-    ("operator  CumSum", "scan by "),
+    ("operator  CumSum", "scan of "),
     ("operator  ScatterND", "scatter by "),
     ("operator  Einsum", "product of "),
     ("operator  Unique", "order of entries"),
