@@ -187,7 +187,7 @@ def test_scalar_functions_are_known_by_what_they_call():
     def digest(text):
         names = {}
         exec(f"{text}\ndef called(x):\n    return x + NUMBER\ndef scalar(x):\n    return called(x)", names)
-        return elementwise_fusion._code_digest(names["scalar"])
+        return elementwise_fusion.code_digest(names["scalar"])
 
     assert digest("NUMBER = 1") == digest("NUMBER = 1; OTHER = 3")
     assert digest("NUMBER = 1") != digest("NUMBER = 2")
