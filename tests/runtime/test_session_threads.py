@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from candle_convert.formats.containers.onnx.reader import graph_of
-from candle_convert.runtime.execute import program
+from candle_convert.runtime.execute import region_program
 from candle_convert.runtime.session import Session
 from onnx import parser
 
@@ -125,7 +125,7 @@ def made(work, name, threads, native=True):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_one_session_for_all_threads(work, threads):
-    assert SHAPES > program.MAX_PLANS
+    assert SHAPES > region_program.MAX_PLANS
     sessions = {name: [made(work, name, threads)] for name in MODELS}
     assert crowd(work, sessions, list(MODELS)) == []
 
