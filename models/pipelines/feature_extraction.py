@@ -15,8 +15,8 @@ from .labels import configured
 from .pooling import MODES, normalized, pooled
 from .sentence_modules import SentenceModules, sentence_modules
 from .similarity import similarities
-from .text_inputs import TextInputs, token_limit
-from .text_model import Progress, TextInput, TextModel
+from .text_model import Progress, TextInput
+from .text_pipeline import TextPipeline
 
 HIDDEN, WHOLE = ("last_hidden_state", "token_embeddings"), "sentence_embedding"
 """Names of outputs: hidden states, and vectors that the graph pools itself."""
@@ -24,11 +24,8 @@ QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Names of prompts by what they go before."""
 
 
-class FeatureExtraction:
+class FeatureExtraction(TextPipeline):
     """Makes vectors of texts."""
-
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
 
     @functools.cached_property
     def modules(self) -> SentenceModules:
@@ -42,9 +39,8 @@ class FeatureExtraction:
             causal = "position_ids" in self._model.input_names
         return sentence_modules(options, causal=causal)
 
-    @functools.cached_property
-    def _inputs(self) -> TextInputs:
-        return TextInputs(self._model, token_limit(self._model, self.modules.length))
+    def _stated_length(self) -> int | None:
+        return self.modules.length
 
     def embed(
         self,
@@ -63,14 +59,9 @@ class FeatureExtraction:
         before = self._prompt(prompt_name, prompt)
         encodings = self._inputs.cut([self._prepared(text, before) for text in listed])
         modes = self._modes(pooling)
-        found: np.ndarray | None = None
-        for rows, feeds in self._inputs.batches(encodings, batch, progress):
-            vectors = self._vectors(feeds, modes, self._skipped(before), normalize)
-            if found is None:
-                found = np.empty((len(listed), vectors.shape[1]), np.float32)
-            found[rows] = vectors
-        if found is None:
-            return np.empty((0, 0), np.float32)
+        found = self._rows(
+            encodings, batch, progress, lambda feeds: self._vectors(feeds, modes, self._skipped(before), normalize)
+        )
         return found[0] if single else found
 
     def rerank(

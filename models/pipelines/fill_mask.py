@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,21 +9,14 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from .labels import softmax
-from .text_inputs import TextInputs, token_limit
-from .text_model import Progress, TextModel
+from .text_model import Progress
+from .text_pipeline import TextPipeline
 
 TOP = 5
 
 
-class FillMask:
+class FillMask(TextPipeline):
     """Fills masks."""
-
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
-
-    @functools.cached_property
-    def _inputs(self) -> TextInputs:
-        return TextInputs(self._model, token_limit(self._model))
 
     def predict(
         self, inputs: str | Sequence[str], *, top: int = TOP, batch: int = 32, progress: Progress | None = None

@@ -5,7 +5,6 @@ Source: the pipeline question-answering of transformers 4.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -14,8 +13,8 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ..tokenizer.readers.tokenizer_json import library_of
 from .labels import softmax
-from .text_inputs import TextInputs, token_limit
-from .text_model import Progress, TextModel
+from .text_model import Progress
+from .text_pipeline import TextPipeline
 
 WINDOW, STRIDE = 384, 128
 """Tokens that are read at a time, and that neighboring windows of a long context share, at most."""
@@ -29,15 +28,8 @@ Question = str | tuple[str, str] | Mapping[str, str]
 """A question, a question and its context, or ``{"question": ..., "context": ...}``."""
 
 
-class QuestionAnswering:
+class QuestionAnswering(TextPipeline):
     """Answers questions."""
-
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
-
-    @functools.cached_property
-    def _inputs(self) -> TextInputs:
-        return TextInputs(self._model, token_limit(self._model))
 
     def predict(
         self,

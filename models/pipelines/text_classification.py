@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -14,8 +13,8 @@ from ..tokenizer.readers.locate import settings
 from .feature_extraction import ranked
 from .labels import configured, label_names, sigmoid, softmax
 from .sentence_modules import ACTIVATIONS, SETTINGS
-from .text_inputs import TextInputs, token_limit
-from .text_model import Progress, TextModel
+from .text_model import Progress
+from .text_pipeline import TextPipeline
 
 Pair = Text | Mapping[str, str]
 """A text, two texts, or ``{"text": ..., "text_pair": ...}``."""
@@ -28,15 +27,8 @@ FUNCTIONS = {
 """What makes scores of logits, by config.json's `problem_type`."""
 
 
-class TextClassification:
+class TextClassification(TextPipeline):
     """Finds the labels of texts."""
-
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
-
-    @functools.cached_property
-    def _inputs(self) -> TextInputs:
-        return TextInputs(self._model, token_limit(self._model))
 
     def predict(
         self,
@@ -88,13 +80,7 @@ class TextClassification:
         return ranked(self._activation()(logits[:, 0]) if len(documents) else np.empty(0), documents, top)
 
     def _logits(self, texts: Sequence[Text], batch: int, progress: Progress | None) -> np.ndarray:
-        found: np.ndarray | None = None
-        for rows, feeds in self._inputs.batches(self._inputs.cut(texts), batch, progress):
-            logits = np.asarray(self._model(**feeds)["logits"], np.float32)
-            if found is None:
-                found = np.empty((len(texts), logits.shape[-1]), np.float32)
-            found[rows] = logits
-        return np.empty((0, 0), np.float32) if found is None else found
+        return self._rows(self._inputs.cut(texts), batch, progress, lambda feeds: self._model(**feeds)["logits"])
 
     def _scores(self, logits: np.ndarray) -> np.ndarray:
         kind = configured(self._model.options).get("problem_type")

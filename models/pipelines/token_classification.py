@@ -5,7 +5,6 @@ Source: the pipeline token-classification of transformers, with its aggregation 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -13,22 +12,15 @@ import numpy as np
 
 from ..tokenizer.readers.tokenizer_json import Library, library_of
 from .labels import label_names, softmax
-from .text_inputs import TextInputs, token_limit
-from .text_model import Progress, TextModel
+from .text_model import Progress
+from .text_pipeline import TextPipeline
 
 OUTSIDE = "O"
 """The label of tokens that belong to no span."""
 
 
-class TokenClassification:
+class TokenClassification(TextPipeline):
     """Finds labeled spans."""
-
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
-
-    @functools.cached_property
-    def _inputs(self) -> TextInputs:
-        return TextInputs(self._model, token_limit(self._model))
 
     def predict(
         self, inputs: str | Sequence[str], *, top: int | None = None, batch: int = 32, progress: Progress | None = None
