@@ -62,7 +62,10 @@ NETWORKS = (
 )
 @click.option("-p", "--prompt", "prompts", multiple=True, metavar="TEXT", help="Also run both models on a text.")
 @click.option(
-    "--prompt-file", metavar="FILE", type=shared_options.PATH, help="Also run both models on each line of a file."
+    "--prompt-file",
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Also run both models on each line of a file; - reads standard input.",
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing certificate.")
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only those with the largest errors.")
@@ -114,11 +117,10 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
 
 def _on_prompts(before: Graph, after: Graph, values: dict[str, Any]) -> list[OutputDistance]:
     """Run both models on the same tokens and show how far their outputs are apart."""
-    from ..evaluate.same_tokens import output_distances, read_prompts
+    from ..evaluate.same_tokens import output_distances
+    from ..run.text_lines import texts_of
 
-    prompts = list(values["prompts"])
-    if values["prompt_file"] is not None:
-        prompts += read_prompts(values["prompt_file"])
+    prompts = [text for text in texts_of(values["prompts"], values["prompt_file"], "--prompt") if text.strip()]
     found = output_distances(before, after, prompts, values["threads"])
     for item in found:
         line = f"NMSE {item.nmse:.2g} ({item.grade}), least cosine {item.cosine:.6f}"

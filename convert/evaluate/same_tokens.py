@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
 from ..load.load_model import load
 from ..load.native_model import tokenizer_of
@@ -63,20 +62,6 @@ class OutputDistance:
             for key, value in asdict(self).items()
         }
         return {**fields, "grade": self.grade}
-
-
-def read_prompts(path: str) -> list[str]:
-    """The lines of a text file that are not empty."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError("E-TEXT-UTF8", path, "is not UTF-8 text", at=error.start) from error
-    found = [line for line in lines if line.strip()]
-    if not found:
-        raise UsageError("E-TEXT-EMPTY", path, "has no line of text")
-    return found
 
 
 def output_distances(

@@ -93,9 +93,9 @@ def test_another_model_is_told_apart(tmp_path, capsys):
     ("arguments", "code", "why"),
     [
         (["--level", "none"], 2, "--level none compares outputs only"),
-        (["--prompt-file", "missing.txt"], 7, "cannot be read"),
-        (["--prompt-file", "empty.txt"], 2, "has no line of text"),
-        (["--prompt-file", "latin.txt"], 3, "is not UTF-8 text"),
+        (["--prompt-file", "missing.txt"], 7, "missing.txt"),
+        (["--prompt-file", "empty.txt"], 3, "holds no text"),
+        (["--prompt-file", "latin.txt"], 3, "the text is not UTF-8"),
     ],
 )
 def test_prompts_that_cannot_be_had(tmp_path, monkeypatch, capsys, arguments, code, why):
