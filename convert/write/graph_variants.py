@@ -15,13 +15,14 @@ from ...runtime.base.units import counted
 from ...runtime.contract.format import FileLayout, Format
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import F16
-from ...runtime.tensor.storage import Held, Storage
+from ...runtime.tensor.storage import Held
+from ..open.prequantized import configuration
 from ..quantize.network.quantize_network import Request, quantize, simplified
 from .conversion_options import Options
 
 FOLDER = "onnx"
 """Where Transformers.js, and Optimum as an alternative, look for the graphs of a model."""
-CONFIG = "config.json"
+CONFIG, SETTINGS = "config.json", "transformers.js_config"
 DATA = ".onnx_data"
 INT4 = Request("int4", "blocks", block=32)
 
@@ -31,12 +32,14 @@ class Variant:
     """One precision of an export.
 
     Attributes:
+        name: what Transformers.js calls it.
         suffix: what its file names end with.
         dtype: of weights and computation before quantization; None for what the options say.
         request: how nodes are quantized, None for not at all.
         folder: where its files go, relative to the output.
     """
 
+    name: str = ""
     suffix: str = ""
     dtype: str | None = None
     request: Request | None = None
@@ -53,20 +56,19 @@ class Variant:
             if outcome.kept:
                 first, count = outcome.kept[0], counted(len(outcome.kept), "node")
                 where = f"{first.operator} {first.node!r}: {first.why}"
-                graph.note("W-ONNX-KEPT", f"{self.suffix.lstrip('_')}: {count} stay in floating point, such as {where}")
+                graph.note("W-ONNX-KEPT", f"{self.name}: {count} stay in floating point, such as {where}")
 
 
 VARIANTS = {
-    "f32": Variant("", "f32"),
-    "f16": Variant("_fp16", "f16"),
-    "q8": Variant("_quantized", "f32", Request("int8", "dynamic", per_channel=True)),
-    "int8": Variant("_int8", "f32", Request("int8", "dynamic")),
-    "uint8": Variant("_uint8", "f32", Request("uint8", "dynamic")),
-    "q4": Variant("_q4", "f32", INT4),
-    "q4f16": Variant("_q4f16", "f16", INT4),
+    "f32": Variant("fp32", "", "f32"),
+    "f16": Variant("fp16", "_fp16", "f16"),
+    "q8": Variant("q8", "_quantized", "f32", Request("int8", "dynamic", per_channel=True)),
+    "int8": Variant("int8", "_int8", "f32", Request("int8", "dynamic")),
+    "uint8": Variant("uint8", "_uint8", "f32", Request("uint8", "dynamic")),
+    "q4": Variant("q4", "_q4", "f32", INT4),
+    "q4f16": Variant("q4f16", "_q4f16", "f16", INT4),
 }
-"""By the names that Transformers.js has for its option `dtype`; ``fp32`` and ``fp16`` are accepted too."""
-ALIASES = {"fp32": "f32", "fp16": "f16"}
+"""By our names; those of Transformers.js are accepted too."""
 PLAIN = Variant(folder="")
 """The only variant of an export without ``--dtypes``."""
 
@@ -81,7 +83,8 @@ def chosen(options: Options, format: Format) -> tuple[Variant, ...]:
         other = "--dtype" if options.dtype is not None else "--tensor-type"
         raise UsageError("E-OPTION", None, f"--dtypes and {other} contradict each other", hint="Use one of them")
     found = []
-    for name in dict.fromkeys(ALIASES.get(each.strip(), each.strip()) for each in options.dtypes):
+    ours = {variant.name: name for name, variant in VARIANTS.items()}
+    for name in dict.fromkeys(ours.get(each.strip(), each.strip()) for each in options.dtypes):
         if name not in VARIANTS:
             hint = did_you_mean(name, list(VARIANTS), f"Variants: {', '.join(VARIANTS)}")
             raise UsageError("E-OPTION", None, f"--dtypes: unknown variant {name!r}", hint=hint)
@@ -89,30 +92,29 @@ def chosen(options: Options, format: Format) -> tuple[Variant, ...]:
     return tuple(found)
 
 
-def with_settings(attachments: Mapping[str, Storage], parts: Mapping[Variant, Iterable[Any]]) -> dict[str, Storage]:
-    """Attachments whose config.json tells Transformers.js what it cannot see in the files: how many data files a graph
-    has, and which variants keep keys and values as f16.
+def add_settings(graph: Graph, parts: Mapping[Variant, Iterable[Any]]) -> None:
+    """Tell Transformers.js, in the config.json of a graph, what it cannot see in the files: how many data files a graph
+    has, and which variants keep keys and values as f16. FormatError for a config.json that is not valid.
 
     Args:
         parts: of each variant, its parts: each with `graph` and `files`.
     """
     data: dict[str, int] = {}
-    halves = []
+    halves: dict[str, str] = {}
     for variant, made in parts.items():
         for part in made:
             count = sum(file.name.endswith(DATA) for file in part.files)
             if count:
                 data[Path(part.files[0].name).name] = count
             if any(value.name.startswith("past_") and value.dtype is F16 for value in part.graph.inputs):
-                halves.append(next(name for name, known in VARIANTS.items() if known is variant))
+                halves[variant.name] = "float16"
     settings: dict[str, Any] = {}
     if data:
         settings["use_external_data_format"] = data
     if halves:
-        settings["kv_cache_dtype"] = {{"f16": "fp16"}.get(name, name): "float16" for name in dict.fromkeys(halves)}
-    storage = attachments.get(CONFIG)
-    if not settings or storage is None:
-        return dict(attachments)
-    config = json.loads(bytes(storage.read(0, storage.nbytes)))
-    config["transformers.js_config"] = {**config.get("transformers.js_config", {}), **settings}
-    return {**attachments, CONFIG: Held(json.dumps(config, indent=2, ensure_ascii=False).encode())}
+        settings["kv_cache_dtype"] = halves
+    said = configuration(graph) if settings else None
+    if said is not None:
+        earlier = said.get(SETTINGS)
+        config = {**said, SETTINGS: {**(earlier if isinstance(earlier, Mapping) else {}), **settings}}
+        graph.attachments[CONFIG] = Held(json.dumps(config, indent=2, ensure_ascii=False).encode())

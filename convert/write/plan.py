@@ -201,7 +201,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
-        graph.attachments = graph_variants.with_settings(graph.attachments, made)
+        graph_variants.add_settings(graph, made)
     loose = sorted(without_pickles(graph).items()) if beside else []
     _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
     files += [_attachment_file(name, storage) for name, storage in loose]
